@@ -1,0 +1,24 @@
+"""Growing: one engine for this process and for a cluster.
+
+``plans``
+    what is to be grown.
+``messages``
+    what the coordinator and the shards say to each other, all of it.
+``targets``
+    what the rows of a tree are to be split on: its integers, its draws.
+``shard``
+    some presorted columns and a replica of the row partition; answers messages.
+``executor``
+    carries messages to shards; here to one in this process.
+``grower``
+    decides about nodes: frontier, stopping rules, winners. No I/O.
+``grow``, ``forest``, ``boosting``
+    one tree, many independent ones, rounds of them.
+
+A tree is grown level by level, in two round trips a level::
+
+    Start                        -> sums of the root, best split of each shard
+    Evaluate(winners)            owners of the winning columns -> one bit a row
+    Advance(winners, bits)       everyone updates the row partition, and searches the next level
+    Finish(leaf values)          everyone updates the predictions (boosting)
+"""

@@ -1,0 +1,85 @@
+"""Executors carry messages to shards. They know nothing of what the messages say.
+
+One engine, several executors: :class:`LocalExecutor` calls a shard in this process; the one on Dask is in :mod:`dtrees.cluster`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.messages import Message, Reply
+from dtrees.engine.shard import Shard
+from dtrees.split.columns import Columns
+
+
+class Executor(Protocol):
+    """What the engine needs of one.
+
+    Attributes
+    ----------
+    n_shards : int
+    n_rows, n_columns : int
+        Of the whole table.
+    subtree_rows : int
+        Nodes of up to this many rows are given whole to a shard that has all columns; 0 where there is none.
+    """
+
+    n_shards: int
+    n_rows: int
+    n_columns: int
+    subtree_rows: int
+
+    def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the shard that has each of some columns."""
+
+    def broadcast(self, message: Message) -> list[Reply]:
+        """Send one message to every shard and wait for all replies, in the order of the shards."""
+
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
+        """Send messages to some shards and wait for all replies."""
+
+    def close(self) -> None:
+        """Release what the executor holds."""
+
+
+class LocalExecutor:
+    """One shard with all columns, in this process.
+
+    Parameters
+    ----------
+    columns, target, weight
+        See :class:`~dtrees.engine.shard.Shard`.
+    n_threads : int
+    """
+
+    n_shards = 1
+
+    def __init__(
+        self, columns: Columns, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int
+    ) -> None:
+        self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
+        self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads)
+        # One thread may grow a tree from the root; more share it until there are enough nodes for all.
+        self.subtree_rows = columns.n_rows if n_threads == 1 else max(1024, columns.n_rows // (8 * n_threads))
+
+    def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
+        return np.zeros(columns.shape[0], np.int64)
+
+    def broadcast(self, message: Message) -> list[Reply]:
+        return [self.shard.handle(message)]
+
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
+        return {shard: self.shard.handle(message) for shard, message in messages.items()}
+
+    def close(self) -> None:
+        self.shard.close()
+
+    def __enter__(self) -> LocalExecutor:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

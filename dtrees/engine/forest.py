@@ -1,0 +1,92 @@
+"""Independent trees: each thread grows whole trees from the shared columns."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.executor import LocalExecutor
+from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.targets import ForestTarget
+from dtrees.engine.threads import Threads
+from dtrees.split.columns import Columns
+from dtrees.tree.tree import Tree
+
+
+def grow_forest(
+    columns: Columns,
+    target: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    n_threads: int,
+    callback: Callback | None = None,
+) -> ForestResult:
+    """Grow the trees numbered ``first`` to ``last - 1``.
+
+    Parameters
+    ----------
+    columns : Columns
+    target : ndarray, shape (n_rows,)
+        float64 for regression, class numbers from 0 otherwise.
+    weight : ndarray of float64, shape (n_rows,), or None
+    plan : ForestPlan
+    first, last : int
+        A tree depends on its number, the plan and the table only.
+    n_threads : int
+        Trees grow side by side; where there are fewer trees than threads, each uses several.
+    callback : callable, optional
+        Called after each tree, from this thread; returning True leaves out the trees not yet begun.
+    """
+    n_trees = last - first
+    side_by_side = max(1, min(n_threads, n_trees))
+    executors = [LocalExecutor(columns, target, weight, max(1, n_threads // side_by_side)) for _ in range(side_by_side)]
+    sessions = [Session(executor, plan, fit=uuid.uuid4().hex) for executor in executors]
+    began = time.perf_counter()
+    stopped = threading.Event()
+    finished = 0
+    lock = threading.Lock()
+
+    def grow(number: int) -> Tree | None:
+        nonlocal finished
+        if stopped.is_set():
+            return None
+        session = sessions.pop()
+        try:
+            tree, _ = grow_tree(session, number)
+        except BaseException:
+            stopped.set()
+            raise
+        finally:
+            sessions.append(session)
+        with lock:
+            finished += 1
+            if callback is not None and callback(Progress(finished, n_trees, time.perf_counter() - began)):
+                stopped.set()
+        return tree
+
+    try:
+        for session in sessions:
+            session.begin()
+        with Threads(side_by_side) as threads:
+            grown = threads.map(grow, range(first, last))
+        bags = [executor.shard.target.out_of_bag for executor in executors if isinstance(executor.shard.target, ForestTarget)]
+    finally:
+        for executor in executors:
+            executor.close()
+    trees = [tree for tree in grown if tree is not None]
+    if not plan.out_of_bag or not bags or bags[0] is None:
+        return ForestResult(trees)
+    return ForestResult(
+        trees,
+        oob_sum=sum((bag.sum for bag in bags[1:] if bag is not None), start=bags[0].sum),
+        oob_count=sum((bag.count for bag in bags[1:] if bag is not None), start=bags[0].count),
+        oob_exponent=bags[0].exponent,
+    )

@@ -1,0 +1,207 @@
+"""One tree: carries the grower's decisions to the shards and their answers back.
+
+The loop of :func:`grow_tree` is the whole protocol of a tree::
+
+    Start -> Root, Found          every shard
+    while there are splits:
+        Evaluate -> Marks         the owners of the columns split on
+        Advance  -> Divided       every shard; with it the best splits of the next level
+    Grow     -> subtrees          small nodes, where one shard has all columns
+    MeasureLeaves                 mean targets (squared error)
+    Finish                        leaf values
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dtrees.engine import messages as m
+from dtrees.engine.executor import Executor
+from dtrees.engine.grower import Grower, merge
+from dtrees.engine.limits import gain_exponent
+from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
+from dtrees.split.search import Candidates
+from dtrees.split.subtree import Nodes
+from dtrees.tree.tree import Tree
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open fit: the executor, and what every message carries."""
+
+    executor: Executor
+    plan: ForestPlan | BoostingPlan
+    fit: str
+    epoch: int = 0
+
+    def begin(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Open the fit on every shard; return the raw prediction to start from."""
+        replies = self.executor.broadcast(m.Begin(self.fit, self.epoch, self.plan, initial))
+        return cast(m.Begun, replies[0]).initial
+
+    def divide(self, splits: m.Splits, search: NDArray[np.int64]) -> list[m.Divided]:
+        """Apply splits on every shard, and search nodes."""
+        marks = self._evaluate(splits)
+        replies = self.executor.broadcast(m.Advance(self.fit, self.epoch, splits, marks, search))
+        return [cast(m.Divided, reply) for reply in replies]
+
+    def _evaluate(self, splits: m.Splits) -> m.Marks:
+        owner = self.executor.owner(splits.column)
+        owners = np.unique(owner).tolist()
+        asked = {i: m.Evaluate(self.fit, self.epoch, splits.take(owner == i)) for i in owners}
+        replies = cast(Mapping[int, m.Marks], self.executor.send(asked))
+        if len(owners) == 1:
+            return replies[owners[0]]
+        bits: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * owner.shape[0]
+        for i in owners:
+            part, offsets = replies[i]
+            for k, split in enumerate(np.flatnonzero(owner == i)):
+                bits[split] = part[offsets[k] : offsets[k + 1]]
+        offsets = np.concatenate([[0], np.cumsum([b.shape[0] for b in bits])]).astype(np.int64)
+        return m.Marks(np.concatenate(bits), offsets)
+
+    def search_rest(self, grower: Grower, nodes: NDArray[np.int64]) -> Candidates:
+        """Search the columns of nodes that were not drawn at first, until one varies."""
+        replies = self.executor.broadcast(m.Search(self.fit, self.epoch, nodes, grower.n_drawn))
+        return merge_found([cast(m.Found, reply) for reply in replies])
+
+
+def merge_found(found: list[m.Found]) -> Candidates:
+    """Return the best candidate of each node over all shards."""
+    return merge([f.candidates for f in found], [f.place for f in found])
+
+
+def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> tuple[Tree, m.Scores]:
+    """Grow one tree and add it to the predictions.
+
+    Parameters
+    ----------
+    session : Session
+        After ``begin``.
+    tree : int
+        Its identity for random draws.
+    output : int, default=0
+        The raw prediction it improves (boosting).
+    learning_rate : float, default=1.0
+        Multiplies its values.
+    score : bool, default=False
+        Whether to compute the mean loss afterwards.
+    """
+    executor, plan = session.executor, session.plan
+    n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
+    # A shard that grows the whole tree by itself need not search the root first.
+    whole = executor.subtree_rows and plan.rules.max_leaf_nodes is None
+    search = not whole or executor.subtree_rows < executor.n_rows
+    several = executor.n_shards > 1
+    roots = cast(list[m.Root], executor.broadcast(m.Start(session.fit, session.epoch, tree, output, search, check=several)))
+    root = roots[0]
+    if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
+        raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {tree}")
+    n_columns = plan.rules.columns_per_tree
+    grower = Grower(plan.rules, n_classes, n_columns, root, executor.subtree_rows)
+    if search and grower.to_search.shape[0]:
+        _accept(session, grower, grower.to_search, [cast(m.Found, r.found) for r in roots])
+    while (splits := grower.choose()) is not None:
+        divided = session.divide(splits, grower.to_search)
+        grower.divide(splits, divided[0])
+        if grower.to_search.shape[0]:
+            _accept(session, grower, grower.to_search, [cast(m.Found, d.found) for d in divided])
+    if grower.to_grow:
+        subtrees = executor.send({0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64))})[0]
+        grower.attach(grower.to_grow, cast(m.Subtrees, subtrees))
+    return _finish(session, grower.arrange(), root, output, learning_rate, score)
+
+
+def _accept(session: Session, grower: Grower, nodes: NDArray[np.int64], found: list[m.Found]) -> None:
+    rest = grower.accept(nodes, merge_found(found))
+    if rest.shape[0]:
+        grower.accept(rest, session.search_rest(grower, rest))
+
+
+def _finish(
+    session: Session, nodes: Nodes, root: m.Root, output: int, learning_rate: float, score: bool
+) -> tuple[Tree, m.Scores]:
+    """Turn sums into values, and close the tree on every shard."""
+    executor, plan = session.executor, session.plan
+    rules = plan.rules
+    leaf = nodes.column < 0
+    start, mid, stop = nodes.start[leaf], nodes.mid[leaf], nodes.stop[leaf]
+    a_exponent, b_exponent = root.exponents
+    if rules.criterion == Criterion.SQUARED_ERROR:
+        reply = executor.send({0: m.MeasureLeaves(session.fit, session.epoch, start, mid)})[0]
+        mean, spread = cast(m.Leaves, reply)
+        weight = np.ldexp(nodes.sums[:, 1].astype(np.float64), -b_exponent)
+        value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
+        value[leaf, 0], impurity[leaf] = mean, np.ldexp(spread, -b_exponent)
+        gain = np.ldexp(nodes.gain, -gain_exponent(rules.criterion, root.exponents))
+        _from_leaves(nodes.left, nodes.right, weight, gain, value[:, 0], impurity)
+    elif rules.criterion == Criterion.NEWTON:
+        g = np.ldexp(nodes.sums[:, 0].astype(np.float64), -a_exponent)
+        weight = np.ldexp(nodes.sums[:, 1].astype(np.float64), -b_exponent)
+        denominator = weight + rules.reg_lambda
+        step = np.divide(-g, denominator, out=np.zeros_like(g), where=denominator > 0)
+        value = (learning_rate * step)[:, None]
+        impurity = np.divide(step * -g, weight, out=np.zeros_like(g), where=weight > 0)
+        gain = np.ldexp(nodes.gain, -gain_exponent(rules.criterion, root.exponents))
+    else:
+        value, weight, impurity = _class_values(nodes, rules.criterion, b_exponent)
+        gain = np.ldexp(nodes.gain, -b_exponent)
+    if isinstance(plan, BoostingPlan) or plan.out_of_bag:
+        message = m.Finish(session.fit, session.epoch, output, start, mid, stop, value[leaf], score)
+        scores = cast(m.Scores, executor.broadcast(message)[0])
+    else:
+        scores = m.Scores(math.nan, math.nan)
+    tree = Tree(
+        children_left=nodes.left,
+        children_right=nodes.right,
+        feature=np.where(leaf, -2, nodes.column).astype(np.int32),
+        threshold=np.where(leaf, -2.0, nodes.threshold),
+        missing_go_to_left=~leaf & nodes.missing_left,
+        impurity=impurity,
+        gain=gain,
+        n_node_samples=nodes.mid - nodes.start,
+        weighted_n_node_samples=weight,
+        value=value,
+    )
+    return tree, scores
+
+
+def _class_values(
+    nodes: Nodes, criterion: Criterion, exponent: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return class fractions, weights and impurities of nodes."""
+    sums = nodes.sums
+    if sums.shape[1] == 2:  # two classes: (weight of class 1, weight)
+        sums = np.stack([sums[:, 1] - sums[:, 0], sums[:, 0]], axis=1)
+    weight = sums.sum(axis=1).astype(np.float64)
+    value = sums / weight[:, None]
+    if criterion == Criterion.GINI:
+        impurity = 1.0 - (value * value).sum(axis=1)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
+    return value, np.ldexp(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
+
+
+@njit(nogil=True, cache=True)
+def _from_leaves(left, right, weight, gain, value, impurity):
+    """Fill means and impurities of inner nodes, whose children have higher numbers, from their leaves'.
+
+    ``impurity`` holds weighted sums of squares at leaves, and mean squares everywhere afterwards. A node's sum of squares is its
+    children's plus the gain of its split.
+    """
+    n = left.shape[0]
+    for node in range(n - 1, -1, -1):
+        i, j = left[node], right[node]
+        if i >= 0:
+            value[node] = value[i] + (value[j] - value[i]) * (weight[j] / weight[node])
+            impurity[node] = impurity[i] + impurity[j] + gain[node]
+    for node in range(n):
+        impurity[node] = impurity[node] / weight[node] if weight[node] > 0.0 else 0.0

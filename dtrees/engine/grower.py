@@ -1,0 +1,213 @@
+"""The grower decides about the nodes of one tree: which are searched, which are split, when the tree is done. It does no I/O.
+
+It is told what the shards found (:meth:`Grower.accept`), says what is to be split next (:meth:`Grower.choose`), is told how the rows
+divided (:meth:`Grower.divide`), and in the end puts the tree together (:meth:`Grower.arrange`).
+
+Level-wise, every node that has a split is split at once. With ``max_leaf_nodes`` the tree grows best-first: the node with the
+largest gain is split next, the older one among equals.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dtrees.engine.limits import make_limits
+from dtrees.engine.messages import Divided, Root, Splits, Subtrees
+from dtrees.engine.plans import Rules
+from dtrees.split.search import CONSTANT, SPLIT, Candidates, best_by_node, empty_candidates
+from dtrees.split.subtree import Nodes, empty_nodes, may_be_split, node_weight
+
+
+class Grower:
+    """Grows one tree.
+
+    Parameters
+    ----------
+    rules : Rules
+    n_classes : int
+    n_columns : int
+        Columns that the tree may use.
+    root : Root
+    subtree_rows : int
+        Nodes of up to this many rows are grown to their end by one shard.
+    """
+
+    def __init__(self, rules: Rules, n_classes: int, n_columns: int, root: Root, subtree_rows: int) -> None:
+        self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents)
+        self._max_leaves = rules.max_leaf_nodes
+        self._subtree_rows = subtree_rows if rules.max_leaf_nodes is None else 0
+        self.n_drawn = min(self._stops.max_features, n_columns)
+        self._n_columns = n_columns
+        self._n_leaves = 1
+        self._n = 1
+        self._nodes = empty_nodes(64, root.sums.shape[0])
+        self._depth = np.zeros(64, np.int64)
+        self._found = empty_candidates(64, root.sums.shape[0])
+        self._pending: list[Any] = []  # nodes with a split; (-gain, node) in a heap if best-first
+        self._subtrees: dict[int, Nodes] = {}
+        self.to_grow: list[int] = []
+        self._set_leaf(np.zeros(1, np.int64))
+        self._nodes.start[0], self._nodes.mid[0], self._nodes.stop[0] = 0, root.n_in, root.n_rows
+        self._nodes.sums[0] = root.sums
+        self.to_search = self._sort_out(np.zeros(1, np.int64))
+
+    def _set_leaf(self, nodes: NDArray[np.int64]) -> None:
+        for array in (self._nodes.left, self._nodes.right, self._nodes.column):
+            array[nodes] = -1
+        self._nodes.gain[nodes] = 0.0
+
+    def _reserve(self, n: int) -> None:
+        size = self._nodes.left.shape[0]
+        if n > size:
+            n = max(n, 2 * size)
+            self._nodes = Nodes(*(_enlarge(array, n) for array in self._nodes))
+            self._found = Candidates(*(_enlarge(array, n) for array in self._found))
+            self._depth = _enlarge(self._depth, n)
+
+    def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
+        search = []
+        for node in nodes.tolist():
+            n_rows = int(self._nodes.mid[node] - self._nodes.start[node])
+            if may_be_split(self._stops, n_rows, self._depth[node], node_weight(self._limits, self._nodes.sums[node])):
+                (self.to_grow if n_rows <= self._subtree_rows else search).append(node)
+        return np.array(search, np.int64)
+
+    def accept(self, nodes: NDArray[np.int64], found: Candidates) -> NDArray[np.int64]:
+        """Take the best candidates of nodes; return those nodes whose remaining columns must be searched too.
+
+        As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn are constant in the node.
+        """
+        for mine, theirs in zip(self._found, found, strict=True):
+            mine[nodes] = theirs
+        for node in nodes[found.status == SPLIT].tolist():
+            if self._max_leaves is None:
+                self._pending.append(node)
+            else:
+                heapq.heappush(self._pending, (-float(self._found.gain[node]), node))
+        if self.n_drawn >= self._n_columns:
+            return np.empty(0, np.int64)
+        return nodes[found.status == CONSTANT]
+
+    def choose(self) -> Splits | None:
+        """Return the next splits to apply and number their children, or None if the tree is done."""
+        if self._max_leaves is None:
+            chosen, self._pending = sorted(self._pending), []
+        elif self._pending and self._n_leaves < self._max_leaves:
+            chosen = [heapq.heappop(self._pending)[1]]
+        else:
+            chosen = []
+        if not chosen:
+            return None
+        node = np.array(chosen, np.int64)
+        left = self._n + 2 * np.arange(node.shape[0])
+        self._n += 2 * node.shape[0]
+        self._n_leaves += node.shape[0]
+        self._reserve(self._n)
+        f = self._found
+        splits = Splits(node, left, f.column[node], f.threshold[node], f.missing_left[node], f.n_left[node], f.left[node])
+        nodes = self._nodes
+        nodes.left[node], nodes.right[node] = left, left + 1
+        nodes.column[node], nodes.threshold[node] = splits.column, splits.threshold
+        nodes.missing_left[node], nodes.gain[node] = splits.missing_left, f.gain[node]
+        nodes.sums[left], nodes.sums[left + 1] = splits.left_sums, nodes.sums[node] - splits.left_sums
+        self._depth[left] = self._depth[left + 1] = self._depth[node] + 1
+        # How many rows go left is known before where they lie: enough to sort the children out.
+        nodes.start[left], nodes.mid[left] = 0, splits.n_left
+        nodes.start[left + 1], nodes.mid[left + 1] = splits.n_left, nodes.mid[node] - nodes.start[node]
+        children = np.stack([left, left + 1], axis=1).ravel()
+        self._set_leaf(children)
+        full = self._max_leaves is not None and self._n_leaves >= self._max_leaves
+        self.to_search = np.empty(0, np.int64) if full else self._sort_out(children)
+        return splits
+
+    def divide(self, splits: Splits, divided: Divided) -> None:
+        """Note where the rows of the children lie."""
+        nodes, node, left = self._nodes, splits.node, splits.left
+        nodes.start[left], nodes.mid[left], nodes.stop[left] = nodes.start[node], divided.left_mid, divided.left_stop
+        right_mid = divided.left_stop + nodes.mid[node] - divided.left_mid
+        nodes.start[left + 1], nodes.mid[left + 1], nodes.stop[left + 1] = divided.left_stop, right_mid, nodes.stop[node]
+
+    def attach(self, nodes: list[int], subtrees: Subtrees) -> None:
+        """Take subtrees grown elsewhere, each in place of a node."""
+        self._subtrees.update(zip(nodes, subtrees, strict=True))
+
+    def arrange(self) -> Nodes:
+        """Return all nodes in preorder."""
+        if list(self._subtrees) == [0]:
+            return self._subtrees[0]
+        parts = [Nodes(*(array[: self._n] for array in self._nodes))]
+        root_of = np.arange(self._n)  # where each node of the upper part really is
+        offset = self._n
+        for node, part in self._subtrees.items():
+            inner = part.column >= 0
+            shifted = part._replace(
+                left=np.where(inner, part.left + offset, -1).astype(np.int32),
+                right=np.where(inner, part.right + offset, -1).astype(np.int32),
+            )
+            root_of[node] = offset
+            offset += part.left.shape[0]
+            parts.append(shifted)
+        upper = parts[0]
+        split = upper.left >= 0
+        left, right = upper.left.copy(), upper.right.copy()
+        left[split], right[split] = root_of[upper.left[split]], root_of[upper.right[split]]
+        parts[0] = upper._replace(left=left, right=right)
+        joined = Nodes(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        order = _preorder(joined.left, joined.right)
+        number = np.full(joined.left.shape[0], -1, np.int32)
+        number[order] = np.arange(order.shape[0], dtype=np.int32)
+        arranged = Nodes(*(array[order] for array in joined))
+        inner = arranged.column >= 0
+        arranged.left[inner] = number[arranged.left[inner]]
+        arranged.right[inner] = number[arranged.right[inner]]
+        return arranged
+
+
+def merge(candidates: list[Candidates], places: list[NDArray[np.int64]]) -> Candidates:
+    """Return the best candidate of each node over all shards.
+
+    Where columns are searched one after the other (places differ), the earliest that varies counts; among candidates of one place, the
+    order of splits.
+    """
+    if len(candidates) == 1:
+        return candidates[0]
+    n, n_sums = candidates[0].left.shape
+    first = np.min(places, axis=0)
+    best = empty_candidates(n, n_sums)
+    every = np.arange(n)
+    for found, place in zip(candidates, places, strict=True):
+        which = place == first
+        best_by_node(Candidates(*(array[which] for array in found)), every[which], best)
+    return best
+
+
+def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
+    larger = np.zeros((n, *array.shape[1:]), array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@njit(nogil=True, cache=True)
+def _preorder(left, right):
+    """Return the nodes reachable from node 0 in preorder."""
+    order = np.empty(left.shape[0], np.int64)
+    stack = np.empty(left.shape[0], np.int64)
+    stack[0] = 0
+    n_stack = 1
+    n = 0
+    while n_stack > 0:
+        n_stack -= 1
+        node = stack[n_stack]
+        order[n] = node
+        n += 1
+        if left[node] >= 0:
+            stack[n_stack] = right[node]
+            stack[n_stack + 1] = left[node]
+            n_stack += 2
+    return order[:n]

@@ -1,0 +1,50 @@
+"""Rules in the units of one tree's sums: computed alike by the coordinator and by every shard."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plans import Criterion, Rules
+from dtrees.split.subtree import Stops
+from dtrees.split.sweep import Limits
+
+_NO_LIMIT = 2**31
+
+
+def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
+    """Return the power of two that gains are multiplied by, given those of the sums."""
+    a, b = exponents
+    return 2 * a - b if criterion in (Criterion.SQUARED_ERROR, Criterion.NEWTON) else b
+
+
+def make_limits(
+    rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int]
+) -> tuple[Limits, Stops]:
+    """Return the limits on splits and the stopping rules of a tree whose root has these sums."""
+    in_classes = n_classes > 2
+    root_weight = int(sums.sum()) if in_classes else int(sums[1])
+    weight_exponent = exponents[1]
+    child_weight = math.ceil(math.ldexp(rules.min_child_weight, weight_exponent)) if rules.min_child_weight else 0
+    min_weight = max(child_weight, math.ceil(rules.min_weight_fraction_leaf * root_weight))
+    root = math.ldexp(root_weight, -weight_exponent)
+    # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
+    min_gain = (rules.min_impurity_decrease - np.finfo(np.float64).eps) * root
+    limits = Limits(
+        criterion=int(rules.criterion),
+        n_classes=n_classes if in_classes else 0,
+        random=rules.random_splits,
+        penalty=math.ldexp(rules.reg_lambda, weight_exponent),
+        min_samples=rules.min_samples_leaf,
+        min_weight=min(min_weight, 2**62),
+        min_gain=math.ldexp(min_gain, gain_exponent(rules.criterion, exponents)),
+    )
+    stops = Stops(
+        max_depth=_NO_LIMIT if rules.max_depth is None else rules.max_depth,
+        min_samples=max(rules.min_samples_split, 2 * rules.min_samples_leaf, 2),
+        min_weight=2 * limits.min_weight,
+        max_features=rules.max_features,
+    )
+    return limits, stops

@@ -1,0 +1,201 @@
+"""All that the coordinator and the shards say to each other.
+
+Every message names the fit, the epoch (raised when lost workers are replaced) and where in the fit it belongs; a shard refuses one of
+another fit or epoch, so a worker that was given up and wakes up later can disturb nothing. Messages and replies are picklable,
+immutable, and hold numbers and arrays only; the one exception is the plan in :class:`Begin`.
+
+The only parts that grow with the number of rows are the bits of :class:`Marks`: one a row and level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.split.search import Candidates
+from dtrees.split.subtree import Nodes
+
+
+class StaleMessage(RuntimeError):
+    """A message of another fit or epoch."""
+
+
+class ReplicasDiffer(RuntimeError):
+    """Shards that must agree about the rows of a tree do not."""
+
+
+class Splits(NamedTuple):
+    """Splits that were chosen, a structure of arrays of shape (n,).
+
+    ``node`` is the node split, ``left`` the number of its left child; the right one's is one higher. The others are as in
+    :class:`~dtrees.split.search.Candidates`.
+    """
+
+    node: NDArray[np.int64]
+    left: NDArray[np.int64]
+    column: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    missing_left: NDArray[np.bool_]
+    n_left: NDArray[np.int64]
+    left_sums: NDArray[np.int64]
+
+    def take(self, which: NDArray[np.bool_]) -> Splits:
+        """Return some of the splits."""
+        return Splits(*(array[which] for array in self))
+
+
+@dataclass(frozen=True)
+class Message:
+    """What every message carries."""
+
+    fit: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Begin(Message):
+    """Open a fit. Reply: :class:`Begun`.
+
+    ``initial`` is the raw prediction to start from, shape (K,); None lets the loss choose (boosting).
+    """
+
+    plan: ForestPlan | BoostingPlan
+    initial: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Start(Message):
+    """Open a tree: draw rows, compute gradients. Reply: :class:`Root`.
+
+    ``tree`` is the tree's identity for random draws, ``output`` the raw prediction it is to improve. ``search`` asks for the root's
+    best split, ``check`` for a checksum of what the tree is grown on.
+    """
+
+    tree: int
+    output: int
+    search: bool
+    check: bool
+
+
+@dataclass(frozen=True)
+class Route(Message):
+    """Open a tree that is known already: all rows, none in sample. Reply: None."""
+
+
+@dataclass(frozen=True)
+class Search(Message):
+    """Search nodes, in the columns from the ``skip``-th drawn on, up to the first that varies. Reply: :class:`Found`."""
+
+    nodes: NDArray[np.int64]
+    skip: int
+
+
+@dataclass(frozen=True)
+class Evaluate(Message):
+    """Apply splits of columns that the shard owns. Reply: :class:`Marks`."""
+
+    splits: Splits
+
+
+@dataclass(frozen=True)
+class Advance(Message):
+    """Divide nodes, then search some of their children. Reply: :class:`Divided`."""
+
+    splits: Splits
+    marks: Marks
+    search: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grow(Message):
+    """Grow nodes to their ends; only to a shard that has all columns. Reply: list of :class:`~dtrees.split.subtree.Nodes`."""
+
+    nodes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MeasureLeaves(Message):
+    """Ask for the mean target of leaves and the spread about it. Reply: :class:`Leaves`."""
+
+    start: NDArray[np.int64]
+    mid: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Finish(Message):
+    """Close a tree: add the leaf values to the predictions. Reply: :class:`Scores`, empty unless ``score``.
+
+    Leaf i owns the places ``start[i]:stop[i]`` of the row partition, those up to ``mid[i]`` in sample; ``value`` has shape
+    (n_leaves, n_values).
+    """
+
+    output: int
+    start: NDArray[np.int64]
+    mid: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    value: NDArray[np.float64]
+    score: bool
+
+
+class Begun(NamedTuple):
+    """The raw prediction that boosting starts from, shape (K,); empty for forests."""
+
+    initial: NDArray[np.float64]
+
+
+class Found(NamedTuple):
+    """The best candidate for each node searched, and its place among the columns drawn for the node."""
+
+    candidates: Candidates
+    place: NDArray[np.int64]
+
+
+class Root(NamedTuple):
+    """A tree's root, the same from every shard but for ``found``.
+
+    ``exponents`` are the powers of two that the two sums were multiplied by.
+    """
+
+    n_in: int
+    n_rows: int
+    sums: NDArray[np.int64]
+    exponents: tuple[int, int]
+    checksum: int
+    found: Found | None
+
+
+class Marks(NamedTuple):
+    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node."""
+
+    bits: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+
+
+class Divided(NamedTuple):
+    """Where the left children end in the row partition, in sample and in all; and the best splits of the nodes to search."""
+
+    left_mid: NDArray[np.int64]
+    left_stop: NDArray[np.int64]
+    found: Found | None
+
+
+class Leaves(NamedTuple):
+    """Mean target and weighted sum of squares about it (in units of the weights), shape (n_leaves,)."""
+
+    mean: NDArray[np.float64]
+    spread: NDArray[np.float64]
+
+
+class Scores(NamedTuple):
+    """Mean loss on the rows trained on and on those held out (NaN where there are none)."""
+
+    train: float
+    validation: float
+
+
+Subtrees = list[Nodes]
+Reply = None | Begun | Root | Found | Marks | Divided | Leaves | Scores | Subtrees

@@ -1,0 +1,217 @@
+"""What is to be grown: the immutable descriptions that estimators hand to the engine.
+
+A *plan* says everything about a fit that is not data: it is small, picklable and hashable by value, so the same
+plan drives a fit in this process and one on a cluster.
+
+Terms
+-----
+rules
+    when and how one node may be split (:class:`Rules`).
+forest plan
+    independent trees, each on its own draw of the rows (:class:`ForestPlan`). A single tree is a forest of one.
+boosting plan
+    rounds of trees, each fitted to the gradients of a loss at the predictions so far (:class:`BoostingPlan`).
+loss
+    what boosting descends; the engine only needs the protocol (:class:`Loss`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.tree.tree import Tree
+
+
+class Criterion(enum.IntEnum):
+    """What a split is to improve."""
+
+    SQUARED_ERROR = 0
+    GINI = 1
+    ENTROPY = 2
+    NEWTON = 3
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When and how a node may be split.
+
+    Attributes
+    ----------
+    criterion : Criterion
+        What a split is to improve.
+    max_features : int
+        Columns drawn for each node.
+    columns_per_tree : int
+        Columns drawn once for each tree; nodes draw from these.
+    random_splits : bool
+        One random threshold per column (Extra-Trees) rather than the best of all.
+    max_depth : int or None
+        Depth at which every node is a leaf.
+    min_samples_split, min_samples_leaf : int
+        Fewest rows of a node to be split, and of a child.
+    min_weight_fraction_leaf : float
+        Smallest weight of a child, as a fraction of the root's.
+    min_child_weight : float
+        Smallest weight of a child (for ``NEWTON`` its sum of hessians), absolute.
+    max_leaf_nodes : int or None
+        Grow best-first until there are this many leaves.
+    min_impurity_decrease : float
+        Smallest gain per unit of the root's weight.
+    reg_lambda : float
+        L2 penalty on leaf values (``NEWTON`` only; zero elsewhere).
+    """
+
+    criterion: Criterion
+    max_features: int
+    columns_per_tree: int
+    random_splits: bool = False
+    max_depth: int | None = None
+    min_samples_split: int = 2
+    min_samples_leaf: int = 1
+    min_weight_fraction_leaf: float = 0.0
+    min_child_weight: float = 0.0
+    max_leaf_nodes: int | None = None
+    min_impurity_decrease: float = 0.0
+    reg_lambda: float = 0.0
+
+
+@dataclass(frozen=True)
+class ForestPlan:
+    """Independent trees.
+
+    Attributes
+    ----------
+    rules : Rules
+    seed : int
+        Every draw is a function of it and of the identity of what is drawn.
+    n_classes : int
+        0 for regression.
+    n_draws : int or None
+        Rows drawn with replacement for each tree, with probability proportional to the weights; None takes every row once,
+        with its weight.
+    class_weight : tuple of float or None
+        Multiplies the weights of the rows of each class.
+    balanced_subsample : bool
+        Weigh the classes of each tree's own rows by n / (n_classes * count).
+    out_of_bag : bool
+        Also sum, for each row, the predictions of the trees that did not draw it.
+    """
+
+    rules: Rules
+    seed: int
+    n_classes: int = 0
+    n_draws: int | None = None
+    class_weight: tuple[float, ...] | None = None
+    balanced_subsample: bool = False
+    out_of_bag: bool = False
+
+
+class Loss(Protocol):
+    """A differentiable loss: ``K`` raw predictions a row, held as an array of shape (K, n)."""
+
+    n_outputs: int  # K: trees a round
+    constant_hessian: bool  # the second derivative is 1 everywhere
+
+    def initial(self, target: NDArray, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the best constant raw prediction, shape (K,)."""
+
+    def gradients(
+        self, target: NDArray, raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+    ) -> None:
+        """Write first and second derivatives by ``raw[output]`` into ``g`` and ``h``, shape (n,), unweighted."""
+
+    def pointwise(self, target: NDArray, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each row's loss, shape (n,)."""
+
+
+@dataclass(frozen=True)
+class BoostingPlan:
+    """Rounds of trees on the gradients of a loss.
+
+    Attributes
+    ----------
+    rules : Rules
+    seed : int
+    loss : Loss
+    n_classes : int
+        0 for regression.
+    n_rounds : int
+        Rounds in all, those of ``trees`` that a warm start brings included.
+    learning_rate : float
+        Shrinkage: each leaf value is multiplied by it.
+    subsample : float
+        Share of the rows drawn, without replacement, for each round.
+    validation_fraction : float
+        Share of the rows held out when ``n_iter_no_change`` is set.
+    n_iter_no_change : int or None
+        Stop when the held-out loss has not improved by ``tol`` in this many rounds.
+    tol : float
+    class_weight : tuple of float or None
+    """
+
+    rules: Rules
+    seed: int
+    loss: Loss
+    n_rounds: int
+    n_classes: int = 0
+    learning_rate: float = 0.1
+    subsample: float = 1.0
+    validation_fraction: float = 0.1
+    n_iter_no_change: int | None = None
+    tol: float = 1e-4
+    class_weight: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One finished tree (forest) or round (boosting), as callbacks see it.
+
+    Attributes
+    ----------
+    done, total : int
+        Trees or rounds finished, and asked for.
+    seconds : float
+        Since the fit began.
+    train_score, validation_score : float or None
+        Mean loss after this round (boosting; the validation score only with early stopping).
+    """
+
+    done: int
+    total: int
+    seconds: float
+    train_score: float | None = None
+    validation_score: float | None = None
+
+
+#: Called after each tree or round; returning True ends the fit there.
+Callback = Callable[[Progress], bool | None]
+
+
+@dataclass(frozen=True)
+class ForestResult:
+    """Trees in order, and what the out-of-bag rows were told.
+
+    ``oob_sum`` holds sums of predictions in fixed point (times ``2**oob_exponent``), shape (n, max(n_classes, 1)), so that batches
+    of trees add up to the same in any order; ``oob_count`` the number of trees summed, shape (n,).
+    """
+
+    trees: list[Tree]
+    oob_sum: NDArray[np.int64] | None = None
+    oob_count: NDArray[np.int64] | None = None
+    oob_exponent: int = 0
+
+
+@dataclass(frozen=True)
+class BoostingResult:
+    """Rounds of ``K`` trees each (leaf values already shrunk), and the loss after every round."""
+
+    rounds: list[list[Tree]]
+    initial: NDArray[np.float64]
+    train_score: NDArray[np.float64]
+    validation_score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))

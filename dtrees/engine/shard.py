@@ -1,0 +1,390 @@
+"""A shard: some presorted columns of a table, and a replica of the row partition of the tree being grown.
+
+It answers the messages of :mod:`dtrees.engine.messages`, one at a time, and does nothing on its own. In this process one shard has all
+columns; on a cluster each worker has a shard of some. Work within a message is spread over the shard's threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine import messages as m
+from dtrees.engine.limits import make_limits
+from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.targets import BoostingTarget, ForestTarget
+from dtrees.engine.threads import Threads
+from dtrees.split import hashing, partition, search, subtree
+from dtrees.split.columns import Columns
+
+#: Rows a task of the search should have at least, over all its nodes and columns.
+_TASK_ROWS = 8192
+
+
+class NodeTable:
+    """Where the nodes of the tree under way lie, and what is known of them. Grows as nodes are added."""
+
+    def __init__(self, n_sums: int) -> None:
+        self.start = np.zeros(64, np.int64)
+        self.mid = np.zeros(64, np.int64)
+        self.stop = np.zeros(64, np.int64)
+        self.depth = np.zeros(64, np.int64)
+        self.path = np.zeros(64, np.uint64)
+        self.sums = np.zeros((64, n_sums), np.int64)
+
+    def reserve(self, n: int) -> None:
+        """Make room for ``n`` nodes."""
+        size = self.start.shape[0]
+        if n > size:
+            for name, array in vars(self).items():
+                larger = np.zeros((max(n, 2 * size), *array.shape[1:]), array.dtype)
+                larger[:size] = array
+                setattr(self, name, larger)
+
+
+class Shard:
+    """See the module's text.
+
+    Parameters
+    ----------
+    columns : Columns
+    column_ids : ndarray of int32, shape (n_columns,)
+        Their numbers in the whole table, ascending.
+    n_columns_total : int
+        Columns of the whole table.
+    target : ndarray, shape (n_rows,)
+        float64 for regression, class numbers otherwise.
+    weight : ndarray of float64, shape (n_rows,), or None
+    n_threads : int
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        column_ids: NDArray[np.int32],
+        n_columns_total: int,
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        n_threads: int = 1,
+    ) -> None:
+        self._columns = columns
+        self._ids = np.asarray(column_ids, np.int32)
+        self._n_columns_total = n_columns_total
+        self._place_of = np.full(n_columns_total, -1, np.int64)
+        self._place_of[self._ids] = np.arange(self._ids.shape[0])
+        self._table = (target, weight)
+        self._threads = Threads(n_threads)
+        self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
+        self._fit: tuple[str, int] | None = None
+        self._scratch: list[search.Scratch] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this shard has every column of the table."""
+        return self._ids.shape[0] == self._n_columns_total
+
+    @property
+    def n_threads(self) -> int:
+        return self._threads.n_threads
+
+    def close(self) -> None:
+        """End the shard's threads."""
+        self._threads.close()
+
+    def handle(self, message: m.Message) -> m.Reply:
+        """Carry out a message and return the reply.
+
+        Raises
+        ------
+        StaleMessage
+            If it is of another fit or epoch than the last ``Begin``.
+        """
+        if isinstance(message, m.Begin):
+            return self._begin(message)
+        if self._fit != (message.fit, message.epoch):
+            raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+        match message:
+            case m.Start():
+                return self._start(message)
+            case m.Route():
+                return self._route()
+            case m.Search():
+                return self._search_rest(message.nodes, message.skip) if message.skip else self._search(message.nodes)
+            case m.Evaluate():
+                return self._evaluate(message.splits)
+            case m.Advance():
+                return self._advance(message)
+            case m.Grow():
+                return self._grow(message.nodes)
+            case m.MeasureLeaves():
+                return self._measure(message)
+            case m.Finish():
+                return self._finish(message)
+        raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
+
+    def _begin(self, message: m.Begin) -> m.Begun:
+        target, weight = self._table
+        self._plan: ForestPlan | BoostingPlan = message.plan
+        self._fit = (message.fit, message.epoch)
+        if isinstance(message.plan, BoostingPlan):
+            boosting = BoostingTarget(message.plan, target, weight, message.initial, self._threads)
+            self._target: ForestTarget | BoostingTarget = boosting
+            self._n_classes = 0
+            return m.Begun(boosting.initial)
+        self._target = ForestTarget(message.plan, target, weight)
+        self._n_classes = message.plan.n_classes
+        return m.Begun(np.empty(0))
+
+    @property
+    def target(self) -> ForestTarget | BoostingTarget:
+        """What the trees of the fit under way are split on."""
+        return self._target
+
+    def _start(self, message: m.Start) -> m.Root:
+        prepared = self._target.start(message.tree, message.output)
+        n_rows = prepared.a.shape[0]
+        if prepared.in_sample is None:
+            rows = np.arange(n_rows, dtype=np.uint32)
+            n_in = n_rows
+        else:
+            inside = np.flatnonzero(prepared.in_sample).astype(np.uint32)
+            n_in = inside.shape[0]
+            if self._target.keeps_out_of_sample:
+                rows = np.concatenate([inside, np.flatnonzero(~prepared.in_sample).astype(np.uint32)])
+            else:
+                rows = inside
+        n = rows.shape[0]
+        self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
+        partition.gather(self._rows, n_in, prepared.a, prepared.b)
+        self._pure_by = prepared.pure_by
+        sums = self._root_sums(n_in)
+        rules = self._plan.rules
+        self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents)
+        self._scratch = []
+        seed = hashing.as_seed(self._plan.seed)
+        self._pool = hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree)
+        self._keys = (
+            hashing.stream_key(seed, hashing.STREAM_NODE, message.tree),
+            hashing.stream_key(seed, hashing.STREAM_THRESHOLD, message.tree),
+        )
+        self._nodes = NodeTable(sums.shape[0])
+        self._nodes.mid[0], self._nodes.stop[0] = n_in, n
+        self._nodes.path[0], self._nodes.sums[0] = hashing.ROOT, sums
+        found = self._search(np.zeros(1, np.int64)) if message.search else None
+        checksum = int(partition.checksum(self._rows)) if message.check else 0
+        return m.Root(n_in, n, sums, prepared.exponents, checksum, found)
+
+    def _lay_out(self, rows: NDArray[np.uint32], weighted: bool) -> None:
+        """Make the row partition of a new tree."""
+        n = rows.shape[0]
+        self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
+        self._spare = self._rows.spare(n)
+
+    def _route(self) -> None:
+        n_rows = self._table[0].shape[0]
+        self._lay_out(np.arange(n_rows, dtype=np.uint32), weighted=False)
+        self._nodes = NodeTable(2)
+        self._nodes.stop[0] = n_rows
+
+    def _root_sums(self, n_in: int) -> NDArray[np.int64]:
+        a, b = self._rows.a[:n_in], self._rows.b[:n_in]
+        if self._n_classes <= 2:
+            return np.array([a.sum(), b.sum() if b.shape[0] else n_in], np.int64)
+        sums = np.zeros(self._n_classes, np.int64)
+        np.add.at(sums, a, b if b.shape[0] else 1)
+        return sums
+
+    # --- searching ---
+
+    def _scratch_for(self, thread: int) -> search.Scratch:
+        while len(self._scratch) <= thread:
+            self._scratch.append(search.make_scratch(int(self._nodes.mid[0]), self._max_distinct, self._limits.n_classes))
+        return self._scratch[thread]
+
+    def _search(self, nodes: NDArray[np.int64]) -> m.Found:
+        """Search nodes in those of this shard's columns that are drawn for them."""
+        table = self._nodes
+        best = search.empty_candidates(nodes.shape[0], table.sums.shape[1])
+        pure = self._mark_pure(nodes, best)
+        tasks = self._tasks(nodes, pure)
+        found = search.empty_candidates(tasks.shape[0], table.sums.shape[1])
+        starts, mids = table.start[nodes], table.mid[nodes]
+        sums, paths = table.sums[nodes], table.path[nodes]
+        cost = np.cumsum((mids - starts)[tasks[:, 0]] + 64) if tasks.shape[0] else np.empty(0, np.int64)
+        n_pieces = 1 if not cost.shape[0] else int(min(4 * self.n_threads, cost[-1] // _TASK_ROWS + 1))
+        if self.n_threads == 1:
+            n_pieces = 1
+        bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_pieces + 1)[1:-1]) if n_pieces > 1 else np.empty(0, np.int64)
+        bounds = np.concatenate([[0], bounds, [tasks.shape[0]]]).astype(np.int64)
+        free = list(range(min(self.n_threads, n_pieces)))
+        for thread in free:
+            self._scratch_for(thread)
+
+        def run(piece: int) -> None:
+            thread = free.pop()  # list.pop and append are atomic
+            search.search_many(
+                self._columns, self._ids, tasks, bounds[piece], bounds[piece + 1], self._rows,
+                starts, mids, sums, self._limits, self._keys[1], paths, self._scratch[thread], found,
+            )  # fmt: skip
+            free.append(thread)
+
+        self._threads.map(run, range(n_pieces))
+        search.best_by_node(found, tasks[:, 0], best)
+        return m.Found(best, np.zeros(nodes.shape[0], np.int64))
+
+    def _mark_pure(self, nodes: NDArray[np.int64], best: search.Candidates) -> NDArray[np.bool_]:
+        table = self._nodes
+        pure = np.zeros(nodes.shape[0], np.bool_)
+        if self._pure_by.shape[0]:
+            for i, node in enumerate(nodes):
+                pure[i] = partition.is_pure(self._pure_by, self._rows.rows, table.start[node], table.mid[node])
+        best.status[pure] = search.NO_SPLIT
+        best.column[pure] = self._n_columns_total
+        return pure
+
+    def _tasks(self, nodes: NDArray[np.int64], skip: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return pairs of a node (index into ``nodes``) and one of this shard's columns (index), shape (n, 2)."""
+        n_drawn = min(self._stops.max_features, self._pool.shape[0])
+        if n_drawn < self._pool.shape[0]:
+            drawn = np.empty((nodes.shape[0], n_drawn), np.int64)
+            for i, path in enumerate(self._nodes.path[nodes]):
+                drawn[i] = self._drawn(path, n_drawn)
+        else:
+            drawn = np.broadcast_to(self._pool, (nodes.shape[0], n_drawn))
+        place = self._place_of[drawn]
+        place[skip] = -1
+        node, which = np.nonzero(place >= 0)
+        return np.ascontiguousarray(np.stack([node, place[node, which]], axis=1))
+
+    def _drawn(self, path: np.uint64, n: int) -> NDArray[np.int32]:
+        pool = self._pool.copy()
+        hashing.draw_columns(self._keys[0], path, pool, 0, n)
+        return pool[:n]
+
+    def _search_rest(self, nodes: NDArray[np.int64], skip: int) -> m.Found:
+        """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's varies."""
+        table = self._nodes
+        n_columns = self._pool.shape[0]
+        found = search.empty_candidates(nodes.shape[0], table.sums.shape[1])
+        place = np.full(nodes.shape[0], n_columns, np.int64)
+        scratch = self._scratch_for(0)
+        for i, node in enumerate(nodes):
+            order = self._drawn(table.path[node], n_columns)
+            for k in range(skip, n_columns):
+                mine = self._place_of[order[k]]
+                if mine < 0:
+                    continue
+                search.search_many(
+                    self._columns, self._ids, np.array([[node, mine]]), 0, 1, self._rows, table.start, table.mid,
+                    table.sums, self._limits, self._keys[1], table.path, scratch, search.Candidates(*(x[i : i + 1] for x in found)),
+                )  # fmt: skip
+                if found.status[i] != search.CONSTANT:
+                    place[i] = k
+                    break
+        return m.Found(found, place)
+
+    # --- applying splits ---
+
+    def _evaluate(self, splits: m.Splits) -> m.Marks:
+        table = self._nodes
+        n_bytes = (table.stop[splits.node] - table.start[splits.node] + 7) // 8
+        offsets = np.concatenate([[0], np.cumsum(n_bytes)])
+        bits = np.empty(offsets[-1], np.uint8)
+
+        def mark(i: int, first_byte: int, last_byte: int) -> None:
+            node, j = splits.node[i], self._place_of[splits.column[i]]
+            codes = self._columns.codes[j]
+            values = self._columns.distinct(j)
+            missing = values.shape[0]
+            start = table.start[node]
+            cut = search.highest_code_below(values, -1, missing - 1, splits.threshold[i])
+            partition.mark_left(
+                codes, cut, missing, splits.missing_left[i], self._rows.rows,
+                start + 8 * first_byte, min(start + 8 * last_byte, table.stop[node]),
+                bits[offsets[i] + first_byte : offsets[i] + last_byte],
+            )  # fmt: skip
+
+        step = _TASK_ROWS
+        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+        self._threads.map(lambda piece: mark(*piece), pieces)
+        return m.Marks(bits, offsets)
+
+    def _advance(self, message: m.Advance) -> m.Divided:
+        splits, (bits, offsets) = message.splits, message.marks
+        table = self._nodes
+        n = splits.node.shape[0]
+        start, mid, stop = table.start[splits.node], table.mid[splits.node], table.stop[splits.node]
+        left_mid, left_stop = np.empty(n, np.int64), np.empty(n, np.int64)
+
+        def divide(i: int) -> None:
+            spare = partition.RowPartition(*(array[start[i] : stop[i]] for array in self._spare))
+            inside, outside = partition.divide(bits[offsets[i] : offsets[i + 1]], self._rows, start[i], mid[i], stop[i], spare)
+            left_mid[i] = start[i] + inside
+            left_stop[i] = left_mid[i] + outside
+
+        self._threads.map(divide, np.argsort(start - stop, kind="stable"))
+        if not np.array_equal(left_mid - start, splits.n_left):
+            raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
+        left, right = splits.left, splits.left + 1
+        table.reserve(int(right.max(initial=0)) + 1)
+        table.start[left], table.mid[left], table.stop[left] = start, left_mid, left_stop
+        table.start[right], table.mid[right], table.stop[right] = left_stop, left_stop + (mid - left_mid), stop
+        table.sums[left] = splits.left_sums
+        table.sums[right] = table.sums[splits.node] - splits.left_sums
+        table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
+        table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
+        table.path[right] = hashing.child_paths(table.path[splits.node], np.ones(n, np.int64))
+        found = self._search(message.search) if message.search.shape[0] else None
+        return m.Divided(left_mid, left_stop, found)
+
+    # --- whole subtrees, leaves, the end of a tree ---
+
+    def _grow(self, nodes: NDArray[np.int64]) -> m.Subtrees:
+        table = self._nodes
+        n_sums = table.sums.shape[1]
+
+        def grow(node: int) -> subtree.Nodes:
+            start, mid, stop = int(table.start[node]), int(table.mid[node]), int(table.stop[node])
+            capacity = self._most_nodes(mid - start, int(table.depth[node]))
+            nodes = subtree.empty_nodes(capacity, n_sums)
+            count = subtree.grow_subtree(
+                self._columns, self._rows, partition.RowPartition(*(array[start:stop] for array in self._spare)),
+                self._pure_by, start, mid, stop, int(table.depth[node]), table.path[node], table.sums[node],
+                self._limits, self._stops, self._keys, self._pool.copy(),
+                search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes),
+                search.empty_candidates(2, n_sums), np.empty((stop - start + 7) // 8, np.uint8), nodes,
+            )  # fmt: skip
+            return subtree.Nodes(*(array[:count].copy() for array in nodes))
+
+        largest_first = np.argsort(table.start[nodes] - table.mid[nodes], kind="stable")
+        grown = self._threads.map(grow, nodes[largest_first])
+        return [grown[i] for i in np.argsort(largest_first)]
+
+    def _most_nodes(self, n_rows: int, depth: int) -> int:
+        """Return how many nodes a subtree can have."""
+        leaves = max(1, n_rows // max(1, self._limits.min_samples))
+        levels = self._stops.max_depth - depth
+        if levels < 40:
+            leaves = min(leaves, 2 ** max(levels, 0))
+        return 2 * leaves - 1
+
+    def _measure(self, message: m.MeasureLeaves) -> m.Leaves:
+        n = message.start.shape[0]
+        mean, spread = np.empty(n), np.empty(n)
+        target = self._table[0]
+        bounds = np.linspace(0, n, min(n, 4 * self.n_threads) + 1).astype(np.int64)
+
+        def measure(i: int) -> None:
+            s = slice(bounds[i], bounds[i + 1])
+            subtree.leaf_means(self._rows.rows, self._rows.b, target, message.start[s], message.mid[s], mean[s], spread[s])
+
+        self._threads.map(measure, range(bounds.shape[0] - 1))
+        return m.Leaves(mean, spread)
+
+    def _finish(self, message: m.Finish) -> m.Scores:
+        self._target.finish(message.output, self._rows.rows, message)
+        if message.score and isinstance(self._target, BoostingTarget):
+            return m.Scores(*self._target.scores())
+        return m.Scores(np.nan, np.nan)

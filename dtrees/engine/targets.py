@@ -1,0 +1,283 @@
+"""What the rows of a tree are to be split on.
+
+A target belongs to a shard and prepares each tree: which rows are in sample, and the two integers a row that are summed (see
+:mod:`dtrees.split.criteria` for what they are). Everything here is a function of the plan, the table's own rows and the identity of the
+tree, so each shard computes it for itself and no vector travels.
+
+The number of classes decides the layout: none and two are moments (two classes are one, "is it class 1?"), three and more are kept by
+class.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.threads import Threads
+from dtrees.split import hashing
+from dtrees.split.fixed_point import absolute_sum, exponent_for, scale_into, to_fixed
+
+_NONE = np.empty(0, np.int64)
+_NO_TARGET = np.empty(0, np.float64)
+
+
+class Prepared(NamedTuple):
+    """What one tree is grown on, by row number.
+
+    Attributes
+    ----------
+    in_sample : ndarray of bool, shape (n_rows,), or None
+        None: all rows.
+    a, b : ndarray of int64, shape (n_rows,)
+        ``b`` is empty where every weight is 1.
+    exponents : tuple of int
+        Powers of two that ``a`` and ``b`` were multiplied by.
+    pure_by : ndarray, shape (n_rows,) or (0,)
+        Nodes in which this is constant are leaves.
+    """
+
+    in_sample: NDArray[np.bool_] | None
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+    exponents: tuple[int, int]
+    pure_by: NDArray[Any]
+
+
+class Target(Protocol):
+    """See the module's text."""
+
+    keeps_out_of_sample: bool  # rows out of sample are routed through the tree
+
+    def start(self, tree: int, output: int) -> Prepared: ...
+
+    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Any) -> None: ...
+
+
+def combine_weights(
+    weight: NDArray[np.float64] | None, class_weight: tuple[float, ...] | None, target: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """Multiply the rows' weights by the weights of their classes."""
+    if class_weight is None:
+        return weight
+    by_class = np.asarray(class_weight, np.float64)[target]
+    return by_class if weight is None else weight * by_class
+
+
+class ForestTarget:
+    """Targets of independent trees: the table's own, on rows drawn for each tree."""
+
+    def __init__(self, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+        self.plan = plan
+        self.seed = hashing.as_seed(plan.seed)
+        self.n_rows = target.shape[0]
+        self.weight = combine_weights(weight, plan.class_weight, target)
+        self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
+        self.keeps_out_of_sample = plan.out_of_bag
+        if plan.n_classes:
+            self.target = np.ascontiguousarray(target, np.int64)
+            self.exponent = 0
+            self.codes = self.target
+        else:
+            self.target = np.ascontiguousarray(target, np.float64)
+            self.center = float(self.target.mean()) if np.isfinite(self.target.sum()) else 0.0
+            centered = self.target - self.center
+            # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
+            bound = max(plan.n_draws or 0, self.n_rows) * float(np.abs(centered).max(initial=0.0))
+            self.exponent = 0 if bound == 0.0 else min(61 - math.frexp(bound)[1], 1000)
+            if not math.isfinite(bound):
+                self.exponent = exponent_for(centered)
+            self.codes = np.empty(self.n_rows, np.int64)
+            scale_into(centered, self.exponent, self.codes)
+        self._cumulative = _NONE
+        self._fixed = None
+        if plan.n_draws is None:
+            self._fixed = self._weighted(self.weight)
+        elif self.weight is not None:
+            self._cumulative = np.cumsum(to_fixed(self.weight)[0])
+
+    def start(self, tree: int, output: int) -> Prepared:
+        if self._fixed is not None:
+            return self._fixed
+        assert self.plan.n_draws is not None
+        counts = np.zeros(self.n_rows, np.int64)
+        hashing.bootstrap_counts(self.seed, tree, self.plan.n_draws, self._cumulative, counts)
+        if self.plan.balanced_subsample:
+            drawn = np.bincount(self.target, weights=counts, minlength=self.plan.n_classes)
+            present = np.maximum(drawn, 1)
+            factor = np.where(drawn > 0, drawn.sum() / (np.count_nonzero(drawn) * present), 0.0)
+            return self._weighted(counts * factor[self.target])
+        in_sample = counts > 0
+        if self.plan.n_classes > 2:
+            return Prepared(in_sample, self.codes, counts, (0, 0), self.target)
+        return Prepared(in_sample, self.codes * counts, counts, (self.exponent, 0), self.target)
+
+    def _weighted(self, weight: NDArray[np.float64] | None) -> Prepared:
+        """Prepare all rows with given weights; those of weight zero are out of sample."""
+        if weight is None:
+            return Prepared(None, self.codes, _NONE, (self.exponent, 0), self.target)
+        in_sample = None if weight.all() else weight > 0
+        b, exponent = to_fixed(weight, integral=bool((weight == np.rint(weight)).all()))
+        if self.plan.n_classes > 2:
+            return Prepared(in_sample, self.codes, b, (0, exponent), self.target)
+        if self.plan.n_classes:
+            return Prepared(in_sample, self.codes * b, b, (exponent, exponent), self.target)
+        a, a_exponent = to_fixed(weight * (self.target - self.center))
+        return Prepared(in_sample, a, b, (a_exponent, exponent), self.target)
+
+    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Any) -> None:
+        if self.out_of_bag is not None:
+            self.out_of_bag.add(rows, leaves)
+
+
+class OutOfBag:
+    """Sums, for each row, of the predictions of the trees that did not draw it.
+
+    In fixed point, so that threads and workers may add them up in any order. May be shared by threads.
+    """
+
+    def __init__(self, plan: ForestPlan, target: NDArray[Any]) -> None:
+        n_values = max(plan.n_classes, 1)
+        largest = 1.0 if plan.n_classes else float(np.abs(target).max(initial=0.0)) or 1.0
+        self.exponent = 40 - math.frexp(largest)[1]  # for up to 2**22 trees
+        self.sum = np.zeros((target.shape[0], n_values), np.int64)
+        self.count = np.zeros(target.shape[0], np.int64)
+        self._lock = threading.Lock()
+
+    def add(self, rows: NDArray[np.uint32], leaves: Any) -> None:
+        fixed = np.rint(np.ldexp(leaves.value, self.exponent)).astype(np.int64)
+        sizes = leaves.stop - leaves.mid
+        outside = np.repeat(np.ones(leaves.mid.shape[0], np.bool_), sizes)
+        first = np.repeat(leaves.mid - (np.cumsum(sizes) - sizes), sizes)
+        places = first + np.arange(outside.shape[0])
+        with self._lock:
+            self.sum[rows[places]] += np.repeat(fixed, sizes, axis=0)
+            self.count[rows[places]] += 1
+
+
+class BoostingTarget:
+    """Targets of boosted trees: the gradients of a loss at the raw predictions so far.
+
+    Attributes
+    ----------
+    raw : ndarray of float64, shape (K, n_rows)
+    held_out : ndarray of bool, shape (n_rows,), or None
+        Rows kept for validation.
+    """
+
+    keeps_out_of_sample = True
+
+    def __init__(
+        self,
+        plan: BoostingPlan,
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        initial: NDArray[np.float64] | None,
+        threads: Threads,
+    ) -> None:
+        self.plan = plan
+        self.seed = hashing.as_seed(plan.seed)
+        self.threads = threads
+        self.target = target
+        self.weight = combine_weights(weight, plan.class_weight, target)
+        n = target.shape[0]
+        self.held_out = self._hold_out() if plan.n_iter_no_change is not None else None
+        train = None if self.held_out is None else ~self.held_out
+        if self.weight is not None and not self.weight.all():
+            train = self.weight > 0 if train is None else train & (self.weight > 0)
+        self._train = train
+        if initial is None:
+            which = slice(None) if train is None else train
+            initial = plan.loss.initial(target[which], None if self.weight is None else self.weight[which])
+        self.initial = np.asarray(initial, np.float64)
+        self.raw = np.repeat(self.initial[:, None], n, axis=1)
+        self._round_raw = self.raw
+        self._in_sample = train
+        self._g = np.empty(n)
+        self._h = np.empty(n)
+
+    def _hold_out(self) -> NDArray[np.bool_]:
+        """Draw the rows kept for validation, a share of each class."""
+        n = self.target.shape[0]
+        held_out = np.zeros(n, np.bool_)
+        chosen = np.empty(n, np.bool_)
+        for k in range(max(self.plan.n_classes, 1)):
+            eligible = self.target == k if self.plan.n_classes else np.ones(n, np.bool_)
+            n_wanted = math.ceil(self.plan.validation_fraction * int(eligible.sum()))
+            hashing.subsample(self.seed, hashing.STREAM_VALIDATION, k, n_wanted, eligible, chosen)
+            held_out |= chosen
+        return held_out
+
+    def start(self, tree: int, output: int) -> Prepared:
+        loss, n = self.plan.loss, self.target.shape[0]
+        if output == 0:  # a round's trees share gradients and rows
+            self._round_raw = self.raw.copy() if loss.n_outputs > 1 else self.raw
+            self._draw_rows(tree)
+        g, h = self._g, self._h
+        self._in_pieces(
+            lambda s: loss.gradients(self.target[s], self._round_raw[:, s], output, g[s], h[s])
+        )
+        if self.weight is not None:
+            g *= self.weight
+            h *= self.weight
+        if self._in_sample is not None:
+            g[~self._in_sample] = 0.0
+            h[~self._in_sample] = 0.0
+        a_exponent, a = self._fixed(g, exponent_for(g))
+        constant = self.weight is None and loss.constant_hessian
+        if constant:
+            b, b_exponent = _NONE, 0
+        else:
+            # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
+            penalty = self.plan.rules.reg_lambda
+            limit = 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
+            b_exponent, b = self._fixed(h, min(exponent_for(h), limit))
+        return Prepared(self._in_sample, a, b, (a_exponent, b_exponent), _NO_TARGET)
+
+    def _draw_rows(self, tree: int) -> None:
+        if self.plan.subsample >= 1.0:
+            return
+        n = self.target.shape[0]
+        eligible = np.ones(n, np.bool_) if self._train is None else self._train
+        n_wanted = max(1, int(self.plan.subsample * np.count_nonzero(eligible)))
+        chosen = np.empty(n, np.bool_)
+        hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, tree, n_wanted, eligible, chosen)
+        self._in_sample = chosen
+
+    def _fixed(self, x: NDArray[np.float64], exponent: int) -> tuple[int, NDArray[np.int64]]:
+        out = np.empty(x.shape[0], np.int64)
+        self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]))
+        return exponent, out
+
+    def _in_pieces(self, function: Callable[[slice], Any]) -> None:
+        """Apply an elementwise function to stretches of rows, in threads."""
+        n = self.target.shape[0]
+        step = max(16_384, -(-n // self.threads.n_threads))
+        self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
+
+    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Any) -> None:
+        # Leaves come in preorder, which is the order of their places in the partition.
+        self.raw[output, rows] += np.repeat(leaves.value[:, 0], leaves.stop - leaves.start)
+
+    def scores(self) -> tuple[float, float]:
+        """Return the mean loss on the rows trained on and on those held out."""
+        losses = self.plan.loss.pointwise(self.target, self.raw)
+        train = _weighted_mean(losses, self.weight, self._train)
+        return train, math.nan if self.held_out is None else _weighted_mean(losses, self.weight, self.held_out)
+
+
+def _weighted_mean(
+    losses: NDArray[np.float64], weight: NDArray[np.float64] | None, which: NDArray[np.bool_] | None
+) -> float:
+    if which is not None:
+        losses = losses[which]
+        weight = None if weight is None else weight[which]
+    if weight is None:
+        return float(losses.mean()) if losses.shape[0] else math.nan
+    total = float(absolute_sum(weight))
+    return float((losses * weight).sum() / total) if total > 0 else math.nan

@@ -1,0 +1,62 @@
+"""Gradients, hessians, targets and weights as 64-bit integers.
+
+What decides a split is a sum over rows. Sums of floats depend on the order of the additions; sums of integers do not. Each quantity is
+therefore multiplied by a power of two and rounded once per tree, after which parent minus child is exact, and any thread or worker may
+sum any part. The power of two is the largest for which the sum of all absolute values stays below 2**61.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_LIMIT = 61
+
+
+@njit(nogil=True, cache=True)
+def absolute_sum(x):
+    """Return sum(abs(x)), added in order."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += abs(x[i])
+    return total
+
+
+@njit(nogil=True, cache=True)
+def scale_into(x, exponent, out):
+    """Write ``x * 2**exponent``, rounded to integers (half to even), into ``out``."""
+    factor = math.ldexp(1.0, exponent)
+    for i in range(x.shape[0]):
+        out[i] = np.int64(np.rint(x[i] * factor))
+
+
+def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
+    """Return the power of two by which to scale ``x``.
+
+    Parameters
+    ----------
+    x : ndarray of float64
+        Finite.
+    integral : bool, default=False
+        The values are whole numbers already: leave them (unless they are too large).
+    """
+    total = float(absolute_sum(x))
+    if total == 0.0:
+        return 0
+    if not math.isfinite(total):  # the sum overflows, the values do not
+        total, integral = float(np.abs(x).max()), False
+        return _LIMIT - math.frexp(total)[1] - x.shape[0].bit_length()
+    # frexp: total < 2**e. Scaled values are rounded, each by at most a half, hence the spare bits below 2**63.
+    exponent = _LIMIT - math.frexp(total)[1]
+    return min(exponent, 0 if integral else 1000)  # ldexp(1, exponent) stays finite
+
+
+def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
+    """Return ``x`` in fixed point, and the power of two it was multiplied by."""
+    exponent = exponent_for(x, integral)
+    out = np.empty(x.shape[0], dtype=np.int64)
+    scale_into(x, exponent, out)
+    return out, exponent

@@ -1,0 +1,135 @@
+"""The rows of a tree under way, node by node.
+
+``rows`` is a permutation of all row numbers in which every node owns a stretch; in it come first the rows the tree learns from (in
+sample), then those it only routes (out of sample: not drawn, held out, or of weight zero), both ascending. What is summed over rows
+is kept in the same order, so scans read it in sequence::
+
+    rows   [ left: in | left: out | right: in | right: out ]
+           start                   start + n_left           stop
+    a, b   sums of row rows[i] at place i (b is empty where every weight is 1)
+
+A split is applied stably: both children keep their rows ascending, whatever the number of threads or workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+class RowPartition(NamedTuple):
+    """See the module's text.
+
+    Attributes
+    ----------
+    rows : ndarray of uint32, shape (n_rows,)
+    a : ndarray of int64, shape (n_rows,)
+        G of each row in the moment layout; its class in the class layout.
+    b : ndarray of int64, shape (n_rows,) or (0,)
+        H (weight) of each row.
+    """
+
+    rows: NDArray[np.uint32]
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+
+    def spare(self, size: int) -> RowPartition:
+        """Return scratch space for ``size`` rows of the same kind."""
+        spare_b: NDArray[Any] = np.empty(size if self.b.shape[0] else 0, np.int64)
+        return RowPartition(np.empty(size, np.uint32), np.empty(size, np.int64), spare_b)
+
+
+@njit(nogil=True, cache=True)
+def gather(partition, n_in, target_a, target_b):
+    """Write the sums of the first ``n_in`` rows in the order of ``rows``, from arrays by row number."""
+    rows, a, b = partition.rows, partition.a, partition.b
+    has_b = b.shape[0] > 0
+    for i in range(n_in):
+        a[i] = target_a[rows[i]]
+        if has_b:
+            b[i] = target_b[rows[i]]
+
+
+@njit(nogil=True, cache=True)
+def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
+    """Set bit ``i - start`` of ``bits`` (little endian) where the row at place i goes left.
+
+    ``bits`` is uint8 of shape (ceil((stop - start) / 8),).
+    """
+    for byte in range(bits.shape[0]):
+        value = np.uint8(0)
+        first = start + 8 * byte
+        for i in range(first, min(first + 8, stop)):
+            code = codes[rows[i]]
+            if missing_left if code == missing_code else code <= cut:
+                value |= np.uint8(1 << (i - first))
+        bits[byte] = value
+
+
+@njit(nogil=True, cache=True)
+def divide(bits, partition, start, mid, stop, spare):
+    """Apply a split to the node at places start..stop, of which start..mid are in sample.
+
+    ``spare`` has room for the node's rows. Returns the number of rows going left, in sample and out of sample.
+    """
+    rows, a, b = partition.rows, partition.a, partition.b
+    spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
+    has_b = b.shape[0] > 0
+    place = start
+    n_spare = 0
+    for i in range(start, mid):
+        k = i - start
+        if (bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1):
+            rows[place] = rows[i]
+            a[place] = a[i]
+            if has_b:
+                b[place] = b[i]
+            place += 1
+        else:
+            spare_rows[n_spare] = rows[i]
+            spare_a[n_spare] = a[i]
+            if has_b:
+                spare_b[n_spare] = b[i]
+            n_spare += 1
+    n_left_in = place - start
+    n_right_in = n_spare
+    for i in range(mid, stop):
+        k = i - start
+        if (bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1):
+            rows[place] = rows[i]
+            place += 1
+        else:
+            spare_rows[n_spare] = rows[i]
+            n_spare += 1
+    n_left = place - start
+    for i in range(n_spare):
+        rows[place + i] = spare_rows[i]
+    for i in range(n_right_in):
+        a[place + i] = spare_a[i]
+        if has_b:
+            b[place + i] = spare_b[i]
+    return n_left_in, n_left - n_left_in
+
+
+@njit(nogil=True, cache=True)
+def is_pure(target, rows, start, mid):
+    """Tell whether all in-sample rows of a node have the same target (False where ``target`` is empty)."""
+    if target.shape[0] == 0:
+        return False
+    first = target[rows[start]]
+    for i in range(start + 1, mid):
+        if target[rows[i]] != first:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def checksum(rows):
+    """Return a hash of a row partition, equal on every replica that has not drifted."""
+    h = np.uint64(1469598103934665603)
+    for i in range(rows.shape[0]):
+        h = (h ^ np.uint64(rows[i])) * np.uint64(1099511628211)
+    return h

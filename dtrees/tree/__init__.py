@@ -1,0 +1,1 @@
+"""The finished tree: flat arrays, and the kernels that predict with them."""

@@ -1,0 +1,143 @@
+"""The finished tree, a structure of arrays.
+
+Nodes are numbered in preorder: the root is 0, a node's left subtree comes before its right one. The field names are scikit-learn's where
+they mean the same. Two trees are the same tree if and only if all their arrays are equal.
+
+>>> import numpy as np
+>>> from dtrees.tree.tree import Tree
+>>> stump = Tree.from_arrays(
+...     children_left=[1, -1, -1], children_right=[2, -1, -1], feature=[0, -2, -2], threshold=[0.5, -2.0, -2.0],
+...     missing_go_to_left=[True, False, False], impurity=[0.25, 0.0, 0.0], gain=[1.0, 0.0, 0.0],
+...     n_node_samples=[4, 2, 2], weighted_n_node_samples=[4.0, 2.0, 2.0], value=[[0.5], [0.0], [1.0]])
+>>> stump.node_count, stump.n_leaves, stump.max_depth
+(3, 2, 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A decision tree.
+
+    Attributes
+    ----------
+    children_left, children_right : ndarray of int32, shape (node_count,)
+        Node numbers; -1 at leaves.
+    feature : ndarray of int32, shape (node_count,)
+        The column a node splits on; -2 at leaves.
+    threshold : ndarray of float64, shape (node_count,)
+        Rows with ``x <= threshold`` go left; +inf sends every value left and missing ones right. -2 at leaves.
+    missing_go_to_left : ndarray of bool, shape (node_count,)
+        Where rows go whose value is missing.
+    impurity : ndarray of float64, shape (node_count,)
+        Impurity of the node's rows by the criterion; for boosted trees the mean of the loss's second-order model that a leaf value
+        would remove, ``G^2 / (H + reg_lambda) / H``.
+    gain : ndarray of float64, shape (node_count,)
+        Decrease of impurity times weight by the split; 0 at leaves.
+    n_node_samples : ndarray of int64, shape (node_count,)
+        Rows the tree was grown on.
+    weighted_n_node_samples : ndarray of float64, shape (node_count,)
+        Their weight (boosted trees: their sum of hessians).
+    value : ndarray of float64, shape (node_count, n_values)
+        What the node predicts: mean target, fraction of each class, or the step of a boosted tree.
+    """
+
+    children_left: NDArray[np.int32]
+    children_right: NDArray[np.int32]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    missing_go_to_left: NDArray[np.bool_]
+    impurity: NDArray[np.float64]
+    gain: NDArray[np.float64]
+    n_node_samples: NDArray[np.int64]
+    weighted_n_node_samples: NDArray[np.float64]
+    value: NDArray[np.float64]
+
+    #: The arrays and their types, in order.
+    ARRAYS: ClassVar[dict[str, Any]] = {
+        "children_left": np.int32,
+        "children_right": np.int32,
+        "feature": np.int32,
+        "threshold": np.float64,
+        "missing_go_to_left": np.bool_,
+        "impurity": np.float64,
+        "gain": np.float64,
+        "n_node_samples": np.int64,
+        "weighted_n_node_samples": np.float64,
+        "value": np.float64,
+    }
+
+    @classmethod
+    def from_arrays(cls, **arrays: ArrayLike) -> Tree:
+        """Make a tree of array-likes, converted to the right types."""
+        return cls(**{name: np.ascontiguousarray(arrays[name], dtype) for name, dtype in cls.ARRAYS.items()})
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes, leaves included."""
+        return int(self.feature.shape[0])
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return int(np.count_nonzero(self.children_left < 0))
+
+    @cached_property
+    def node_depth(self) -> NDArray[np.int64]:
+        """Depth of every node, shape (node_count,); the root's is 0."""
+        depth = np.zeros(self.node_count, np.int64)
+        level = np.zeros(1, np.int64)
+        while level.size:
+            level = level[self.children_left[level] >= 0]
+            children = np.concatenate([self.children_left[level], self.children_right[level]]).astype(np.int64)
+            depth[children] = np.tile(depth[level] + 1, 2)
+            level = children
+        return depth
+
+    @property
+    def max_depth(self) -> int:
+        """Depth of the deepest leaf."""
+        return int(self.node_depth.max())
+
+    def equals(self, other: Tree) -> bool:
+        """Tell whether both are the same tree, byte for byte."""
+        return all(getattr(self, name).tobytes() == getattr(other, name).tobytes() for name in self.ARRAYS)
+
+    def validate(self, n_features: int, n_values: int | None = None) -> None:
+        """Check that prediction can neither leave the arrays nor run forever.
+
+        Raises
+        ------
+        ValueError
+            If arrays differ in length, a child or feature is out of range, nodes are not in preorder, or a number is not finite.
+        """
+        n = self.node_count
+        for name, dtype in self.ARRAYS.items():
+            array = getattr(self, name)
+            shape = (n, n_values or array.shape[-1]) if name == "value" else (n,)
+            if array.dtype != dtype or array.shape != shape:
+                raise ValueError(f"tree array {name!r} has dtype {array.dtype} and shape {array.shape}, not {np.dtype(dtype)} and {shape}")
+        if n == 0:
+            raise ValueError("tree has no nodes")
+        leaf = self.children_left == -1
+        if not np.array_equal(leaf, self.children_right == -1) or not np.array_equal(leaf, self.feature == -2):
+            raise ValueError("tree arrays disagree about which nodes are leaves")
+        inner = np.flatnonzero(~leaf)
+        left, right = self.children_left[inner], self.children_right[inner]
+        # In preorder the left child is the next node, and the right child comes later: so there are no cycles.
+        if not np.array_equal(left, inner + 1) or np.any(right <= left) or np.any(right >= n):
+            raise ValueError("tree nodes are not in preorder")
+        if inner.size != n // 2 or np.unique(np.concatenate([left, right])).size != n - 1:
+            raise ValueError("tree nodes do not form one tree")
+        if np.any(self.feature[inner] < 0) or np.any(self.feature[inner] >= n_features):
+            raise ValueError(f"tree splits on a feature that is not in 0..{n_features - 1}")
+        if np.any(np.isnan(self.threshold)) or np.any(np.isneginf(self.threshold)) or not np.all(np.isfinite(self.value)):
+            raise ValueError("tree has thresholds or values that are not numbers")
