@@ -131,8 +131,10 @@ def _finish(
     """Turn sums into values, and close the tree on every shard."""
     executor, plan = session.executor, session.plan
     rules = plan.rules
-    leaf = nodes.column < 0
-    start, mid, stop = nodes.start[leaf], nodes.mid[leaf], nodes.stop[leaf]
+    records = nodes.records
+    leaf = records["column"] < 0
+    start, mid, stop = (records[name][leaf] for name in ("start", "mid", "stop"))
+    left, right = records["left"].copy(), records["right"].copy()
     a_exponent, b_exponent = root.exponents
     if rules.criterion == Criterion.SQUARED_ERROR:
         reply = executor.send({0: m.MeasureLeaves(session.fit, session.epoch, start, mid)})[0]
@@ -140,8 +142,8 @@ def _finish(
         weight = np.ldexp(nodes.sums[:, 1].astype(np.float64), -b_exponent)
         value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
         value[leaf, 0], impurity[leaf] = mean, np.ldexp(spread, -b_exponent)
-        gain = np.ldexp(nodes.gain, -gain_exponent(rules.criterion, root.exponents))
-        _from_leaves(nodes.left, nodes.right, weight, gain, value[:, 0], impurity)
+        gain = np.ldexp(records["gain"], -gain_exponent(rules.criterion, root.exponents))
+        _from_leaves(left, right, weight, gain, value[:, 0], impurity)
     elif rules.criterion == Criterion.NEWTON:
         g = np.ldexp(nodes.sums[:, 0].astype(np.float64), -a_exponent)
         weight = np.ldexp(nodes.sums[:, 1].astype(np.float64), -b_exponent)
@@ -149,24 +151,24 @@ def _finish(
         step = np.divide(-g, denominator, out=np.zeros_like(g), where=denominator > 0)
         value = (learning_rate * step)[:, None]
         impurity = np.divide(step * -g, weight, out=np.zeros_like(g), where=weight > 0)
-        gain = np.ldexp(nodes.gain, -gain_exponent(rules.criterion, root.exponents))
+        gain = np.ldexp(records["gain"], -gain_exponent(rules.criterion, root.exponents))
     else:
         value, weight, impurity = _class_values(nodes, rules.criterion, b_exponent)
-        gain = np.ldexp(nodes.gain, -b_exponent)
+        gain = np.ldexp(records["gain"], -b_exponent)
     if isinstance(plan, BoostingPlan) or plan.out_of_bag:
         message = m.Finish(session.fit, session.epoch, output, start, mid, stop, value[leaf], score)
         scores = cast(m.Scores, executor.broadcast(message)[0])
     else:
         scores = m.Scores(math.nan, math.nan)
     tree = Tree(
-        children_left=nodes.left,
-        children_right=nodes.right,
-        feature=np.where(leaf, -2, nodes.column).astype(np.int32),
-        threshold=np.where(leaf, -2.0, nodes.threshold),
-        missing_go_to_left=~leaf & nodes.missing_left,
+        children_left=left,
+        children_right=right,
+        feature=np.where(leaf, -2, records["column"]).astype(np.int32),
+        threshold=np.where(leaf, -2.0, records["threshold"]),
+        missing_go_to_left=~leaf & records["missing_left"],
         impurity=impurity,
         gain=gain,
-        n_node_samples=nodes.mid - nodes.start,
+        n_node_samples=records["mid"] - records["start"],
         weighted_n_node_samples=weight,
         value=value,
     )

@@ -52,17 +52,19 @@ class Grower:
         self._subtrees: dict[int, Nodes] = {}
         self.to_grow: list[int] = []
         self._set_leaf(np.zeros(1, np.int64))
-        self._nodes.start[0], self._nodes.mid[0], self._nodes.stop[0] = 0, root.n_in, root.n_rows
+        first = self._nodes.records[:1]
+        first["start"], first["mid"], first["stop"] = 0, root.n_in, root.n_rows
         self._nodes.sums[0] = root.sums
         self.to_search = self._sort_out(np.zeros(1, np.int64))
 
     def _set_leaf(self, nodes: NDArray[np.int64]) -> None:
-        for array in (self._nodes.left, self._nodes.right, self._nodes.column):
-            array[nodes] = -1
-        self._nodes.gain[nodes] = 0.0
+        records = self._nodes.records
+        for name in ("left", "right", "column"):
+            records[name][nodes] = -1
+        records["gain"][nodes] = 0.0
 
     def _reserve(self, n: int) -> None:
-        size = self._nodes.left.shape[0]
+        size = self._depth.shape[0]
         if n > size:
             n = max(n, 2 * size)
             self._nodes = Nodes(*(_enlarge(array, n) for array in self._nodes))
@@ -72,8 +74,9 @@ class Grower:
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
         search = []
+        records = self._nodes.records
         for node in nodes.tolist():
-            n_rows = int(self._nodes.mid[node] - self._nodes.start[node])
+            n_rows = int(records["mid"][node] - records["start"][node])
             if may_be_split(self._stops, n_rows, self._depth[node], node_weight(self._limits, self._nodes.sums[node])):
                 (self.to_grow if n_rows <= self._subtree_rows else search).append(node)
         return np.array(search, np.int64)
@@ -85,14 +88,15 @@ class Grower:
         """
         for mine, theirs in zip(self._found, found, strict=True):
             mine[nodes] = theirs
-        for node in nodes[found.status == SPLIT].tolist():
+        status = found.records["status"]
+        for node in nodes[status == SPLIT].tolist():
             if self._max_leaves is None:
                 self._pending.append(node)
             else:
-                heapq.heappush(self._pending, (-float(self._found.gain[node]), node))
+                heapq.heappush(self._pending, (-float(self._found.records["gain"][node]), node))
         if self.n_drawn >= self._n_columns:
             return np.empty(0, np.int64)
-        return nodes[found.status == CONSTANT]
+        return nodes[status == CONSTANT]
 
     def choose(self) -> Splits | None:
         """Return the next splits to apply and number their children, or None if the tree is done."""
@@ -109,17 +113,19 @@ class Grower:
         self._n += 2 * node.shape[0]
         self._n_leaves += node.shape[0]
         self._reserve(self._n)
-        f = self._found
-        splits = Splits(node, left, f.column[node], f.threshold[node], f.missing_left[node], f.n_left[node], f.left[node])
-        nodes = self._nodes
-        nodes.left[node], nodes.right[node] = left, left + 1
-        nodes.column[node], nodes.threshold[node] = splits.column, splits.threshold
-        nodes.missing_left[node], nodes.gain[node] = splits.missing_left, f.gain[node]
-        nodes.sums[left], nodes.sums[left + 1] = splits.left_sums, nodes.sums[node] - splits.left_sums
+        found, left_sums = self._found.records[node], self._found.left[node]
+        splits = Splits(
+            node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums
+        )
+        records, sums = self._nodes.records, self._nodes.sums
+        records["left"][node], records["right"][node] = left, left + 1
+        for name in ("column", "threshold", "missing_left", "gain"):
+            records[name][node] = found[name]
+        sums[left], sums[left + 1] = left_sums, sums[node] - left_sums
         self._depth[left] = self._depth[left + 1] = self._depth[node] + 1
         # How many rows go left is known before where they lie: enough to sort the children out.
-        nodes.start[left], nodes.mid[left] = 0, splits.n_left
-        nodes.start[left + 1], nodes.mid[left + 1] = splits.n_left, nodes.mid[node] - nodes.start[node]
+        records["start"][left], records["mid"][left] = 0, splits.n_left
+        records["start"][left + 1], records["mid"][left + 1] = splits.n_left, records["mid"][node] - records["start"][node]
         children = np.stack([left, left + 1], axis=1).ravel()
         self._set_leaf(children)
         full = self._max_leaves is not None and self._n_leaves >= self._max_leaves
@@ -128,10 +134,12 @@ class Grower:
 
     def divide(self, splits: Splits, divided: Divided) -> None:
         """Note where the rows of the children lie."""
-        nodes, node, left = self._nodes, splits.node, splits.left
-        nodes.start[left], nodes.mid[left], nodes.stop[left] = nodes.start[node], divided.left_mid, divided.left_stop
-        right_mid = divided.left_stop + nodes.mid[node] - divided.left_mid
-        nodes.start[left + 1], nodes.mid[left + 1], nodes.stop[left + 1] = divided.left_stop, right_mid, nodes.stop[node]
+        records, node, left = self._nodes.records, splits.node, splits.left
+        right_mid = divided.left_stop + records["mid"][node] - divided.left_mid
+        places = (records["start"][node], divided.left_mid, divided.left_stop), (divided.left_stop, right_mid, records["stop"][node])
+        for children, values in zip((left, left + 1), places, strict=True):
+            for name, value in zip(("start", "mid", "stop"), values, strict=True):
+                records[name][children] = value
 
     def attach(self, nodes: list[int], subtrees: Subtrees) -> None:
         """Take subtrees grown elsewhere, each in place of a node."""
@@ -145,28 +153,26 @@ class Grower:
         root_of = np.arange(self._n)  # where each node of the upper part really is
         offset = self._n
         for node, part in self._subtrees.items():
-            inner = part.column >= 0
-            shifted = part._replace(
-                left=np.where(inner, part.left + offset, -1).astype(np.int32),
-                right=np.where(inner, part.right + offset, -1).astype(np.int32),
-            )
+            records = part.records.copy()
+            inner = records["column"] >= 0
+            records["left"][inner] += offset
+            records["right"][inner] += offset
             root_of[node] = offset
-            offset += part.left.shape[0]
-            parts.append(shifted)
-        upper = parts[0]
-        split = upper.left >= 0
-        left, right = upper.left.copy(), upper.right.copy()
-        left[split], right[split] = root_of[upper.left[split]], root_of[upper.right[split]]
-        parts[0] = upper._replace(left=left, right=right)
+            offset += records.shape[0]
+            parts.append(Nodes(records, part.sums))
+        upper = parts[0].records.copy()
+        split = upper["left"] >= 0
+        upper["left"][split], upper["right"][split] = root_of[upper["left"][split]], root_of[upper["right"][split]]
+        parts[0] = Nodes(upper, parts[0].sums)
         joined = Nodes(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-        order = _preorder(joined.left, joined.right)
-        number = np.full(joined.left.shape[0], -1, np.int32)
+        order = _preorder(joined.records["left"].copy(), joined.records["right"].copy())
+        number = np.full(joined.records.shape[0], -1, np.int32)
         number[order] = np.arange(order.shape[0], dtype=np.int32)
-        arranged = Nodes(*(array[order] for array in joined))
-        inner = arranged.column >= 0
-        arranged.left[inner] = number[arranged.left[inner]]
-        arranged.right[inner] = number[arranged.right[inner]]
-        return arranged
+        records = joined.records[order]
+        inner = records["column"] >= 0
+        records["left"][inner] = number[records["left"][inner]]
+        records["right"][inner] = number[records["right"][inner]]
+        return Nodes(records, joined.sums[order])
 
 
 def merge(candidates: list[Candidates], places: list[NDArray[np.int64]]) -> Candidates:
@@ -183,7 +189,7 @@ def merge(candidates: list[Candidates], places: list[NDArray[np.int64]]) -> Cand
     every = np.arange(n)
     for found, place in zip(candidates, places, strict=True):
         which = place == first
-        best_by_node(Candidates(*(array[which] for array in found)), every[which], best)
+        best_by_node(found.take(which), every[which], best)
     return best
 
 

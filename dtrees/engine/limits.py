@@ -21,9 +21,12 @@ def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
 
 
 def make_limits(
-    rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int]
+    rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0
 ) -> tuple[Limits, Stops]:
-    """Return the limits on splits and the stopping rules of a tree whose root has these sums."""
+    """Return the limits on splits and the stopping rules of a tree whose root has these sums.
+
+    ``slope`` is the largest abs(a) / b of its rows.
+    """
     in_classes = n_classes > 2
     root_weight = int(sums.sum()) if in_classes else int(sums[1])
     weight_exponent = exponents[1]
@@ -37,6 +40,7 @@ def make_limits(
         n_classes=n_classes if in_classes else 0,
         random=rules.random_splits,
         penalty=math.ldexp(rules.reg_lambda, weight_exponent),
+        slope=slope,
         min_samples=rules.min_samples_leaf,
         min_weight=min(min_weight, 2**62),
         min_gain=math.ldexp(min_gain, gain_exponent(rules.criterion, exponents)),

@@ -17,6 +17,7 @@ from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, subtree
+from dtrees.split.block import BLOCK_ROWS, make_block
 from dtrees.split.columns import Columns
 
 #: Rows a task of the search should have at least, over all its nodes and columns.
@@ -161,7 +162,8 @@ class Shard:
         self._pure_by = prepared.pure_by
         sums = self._root_sums(n_in)
         rules = self._plan.rules
-        self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents)
+        slope = partition.steepest(self._rows, n_in) if self._n_classes <= 2 else 0.0
+        self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents, slope)
         self._scratch = []
         seed = hashing.as_seed(self._plan.seed)
         self._pool = hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree)
@@ -240,8 +242,8 @@ class Shard:
         if self._pure_by.shape[0]:
             for i, node in enumerate(nodes):
                 pure[i] = partition.is_pure(self._pure_by, self._rows.rows, table.start[node], table.mid[node])
-        best.status[pure] = search.NO_SPLIT
-        best.column[pure] = self._n_columns_total
+        best.records["status"][pure] = search.NO_SPLIT
+        best.records["column"][pure] = self._n_columns_total
         return pure
 
     def _tasks(self, nodes: NDArray[np.int64], skip: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -278,9 +280,9 @@ class Shard:
                     continue
                 search.search_many(
                     self._columns, self._ids, np.array([[node, mine]]), 0, 1, self._rows, table.start, table.mid,
-                    table.sums, self._limits, self._keys[1], table.path, scratch, search.Candidates(*(x[i : i + 1] for x in found)),
+                    table.sums, self._limits, self._keys[1], table.path, scratch, found.take(np.s_[i : i + 1]),
                 )  # fmt: skip
-                if found.status[i] != search.CONSTANT:
+                if found.records["status"][i] != search.CONSTANT:
                     place[i] = k
                     break
         return m.Found(found, place)
@@ -349,13 +351,22 @@ class Shard:
             start, mid, stop = int(table.start[node]), int(table.mid[node]), int(table.stop[node])
             capacity = self._most_nodes(mid - start, int(table.depth[node]))
             nodes = subtree.empty_nodes(capacity, n_sums)
-            count = subtree.grow_subtree(
-                self._columns, self._rows, partition.RowPartition(*(array[start:stop] for array in self._spare)),
-                self._pure_by, start, mid, stop, int(table.depth[node]), table.path[node], table.sums[node],
-                self._limits, self._stops, self._keys, self._pool.copy(),
-                search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes),
-                search.empty_candidates(2, n_sums), np.empty((stop - start + 7) // 8, np.uint8), nodes,
-            )  # fmt: skip
+            task = subtree.Task(
+                partition=self._rows,
+                spare=partition.RowPartition(*(array[start:stop] for array in self._spare)),
+                target=self._pure_by,
+                limits=self._limits,
+                stops=self._stops,
+                keys=self._keys,
+                pool=self._pool.copy(),
+                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes, BLOCK_ROWS),
+                best=search.empty_candidates(1, n_sums),
+                bits=np.empty((stop - start + 7) // 8, np.uint8),
+                block=make_block(mid - start, stop - mid, self._rows.b.shape[0] > 0, self._pool, self._n_columns_total),
+                use_blocks=not self._limits.random,
+            )
+            depth, path, sums = int(table.depth[node]), table.path[node], table.sums[node]
+            count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)
             return subtree.Nodes(*(array[:count].copy() for array in nodes))
 
         largest_first = np.argsort(table.start[nodes] - table.mid[nodes], kind="stable")

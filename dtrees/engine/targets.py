@@ -38,7 +38,7 @@ class Prepared(NamedTuple):
         ``b`` is empty where every weight is 1.
     exponents : tuple of int
         Powers of two that ``a`` and ``b`` were multiplied by.
-    pure_by : ndarray, shape (n_rows,) or (0,)
+    pure_by : ndarray of float64, shape (n_rows,) or (0,)
         Nodes in which this is constant are leaves.
     """
 
@@ -46,7 +46,7 @@ class Prepared(NamedTuple):
     a: NDArray[np.int64]
     b: NDArray[np.int64]
     exponents: tuple[int, int]
-    pure_by: NDArray[Any]
+    pure_by: NDArray[np.float64]
 
 
 class Target(Protocol):
@@ -80,9 +80,9 @@ class ForestTarget:
         self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
         self.keeps_out_of_sample = plan.out_of_bag
         if plan.n_classes:
-            self.target = np.ascontiguousarray(target, np.int64)
+            self.codes = np.ascontiguousarray(target, np.int64)
+            self.target = target.astype(np.float64)
             self.exponent = 0
-            self.codes = self.target
         else:
             self.target = np.ascontiguousarray(target, np.float64)
             self.center = float(self.target.mean()) if np.isfinite(self.target.sum()) else 0.0
@@ -108,10 +108,10 @@ class ForestTarget:
         counts = np.zeros(self.n_rows, np.int64)
         hashing.bootstrap_counts(self.seed, tree, self.plan.n_draws, self._cumulative, counts)
         if self.plan.balanced_subsample:
-            drawn = np.bincount(self.target, weights=counts, minlength=self.plan.n_classes)
+            drawn = np.bincount(self.codes, weights=counts, minlength=self.plan.n_classes)
             present = np.maximum(drawn, 1)
             factor = np.where(drawn > 0, drawn.sum() / (np.count_nonzero(drawn) * present), 0.0)
-            return self._weighted(counts * factor[self.target])
+            return self._weighted(counts * factor[self.codes])
         in_sample = counts > 0
         if self.plan.n_classes > 2:
             return Prepared(in_sample, self.codes, counts, (0, 0), self.target)

@@ -31,8 +31,10 @@ GINI = 1
 ENTROPY = 2
 NEWTON = 3
 
+_CAUTION = 1.0 - 2.0**-40
 
-@njit(nogil=True, cache=True, inline="always")
+
+@njit(nogil=True, cache=True)
 def score_moments(criterion, left_g, left_h, right_g, right_h, penalty):
     """Return the part of the gain by which the splits of one node are ordered (moment layout); negative where undefined."""
     a = left_h + penalty
@@ -45,12 +47,23 @@ def score_moments(criterion, left_g, left_h, right_g, right_h, penalty):
     return d * d / (a * b)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
+def may_exceed(criterion, left_g, left_h, right_g, right_h, penalty, bar):
+    """Tell, without a division, whether :func:`score_moments` may exceed the bar; false only if it does not."""
+    if criterion == ENTROPY:
+        return True
+    a = left_h + penalty
+    b = right_h + penalty
+    d = left_g * b - right_g * a
+    return d * d >= bar * _CAUTION * (a * b)
+
+
+@njit(nogil=True, cache=True)
 def _xlog2(x, total):
     return x * math.log2(x / total) if x > 0.0 else 0.0
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def _negative_entropy(one, total):
     """Return total * (2 - entropy): what is left to gain, kept positive."""
     return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total

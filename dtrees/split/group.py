@@ -12,25 +12,17 @@ Neither approximates: a bin holds a single value.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 _INSERTION = 24
 
 
-class Groups(NamedTuple):
-    """Sums of a node's rows by distinct value: code, sums a and b, and number of rows of each."""
-
-    codes: NDArray[np.uint32]
-    a: NDArray[np.int64]
-    b: NDArray[np.int64]
-    n: NDArray[np.int64]
+#: Sums of a node's rows with one value: the value's code, sums a and b, number of rows.
+GROUP = np.dtype([("a", np.int64), ("b", np.int64), ("n", np.uint32), ("code", np.uint32)], align=True)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def prefers_bins(n_rows, n_distinct):
     """Tell whether filling bins is cheaper than sorting.
 
@@ -47,7 +39,7 @@ def group_by_bins(codes, n_distinct, partition, start, mid, groups):
     ----------
     codes : ndarray of uint32, shape (n_rows,)
         The column.
-    groups : Groups
+    groups : ndarray of GROUP
         Room for ``n_distinct + 1``.
 
     Returns
@@ -58,60 +50,34 @@ def group_by_bins(codes, n_distinct, partition, start, mid, groups):
         Sums and count of the rows where the value is missing.
     """
     rows, a, b = partition.rows, partition.a, partition.b
-    bin_a, bin_b, bin_n = groups.a, groups.b, groups.n
-    bin_a[: n_distinct + 1] = 0
-    bin_n[: n_distinct + 1] = 0
+    for code in range(n_distinct + 1):
+        groups[code].a = 0
+        groups[code].b = 0
+        groups[code].n = 0
     if b.shape[0] > 0:
-        bin_b[: n_distinct + 1] = 0
         for i in range(start, mid):
-            code = codes[rows[i]]
-            bin_a[code] += a[i]
-            bin_b[code] += b[i]
-            bin_n[code] += 1
-        h = bin_b[n_distinct]
+            bin = groups[codes[rows[i]]]
+            bin.a += a[i]
+            bin.b += b[i]
+            bin.n += 1
     else:
         for i in range(start, mid):
-            code = codes[rows[i]]
-            bin_a[code] += a[i]
-            bin_n[code] += 1
-        h = bin_n[n_distinct]
-        bin_b[:n_distinct] = bin_n[:n_distinct]
-    g, n = bin_a[n_distinct], bin_n[n_distinct]
+            bin = groups[codes[rows[i]]]
+            bin.a += a[i]
+            bin.n += 1
+        for code in range(n_distinct + 1):
+            groups[code].b = groups[code].n
+    missing = groups[n_distinct]
+    g, h, n = missing.a, missing.b, np.int64(missing.n)
     m = 0
     for code in range(n_distinct):
-        if bin_n[code] > 0:
-            groups.codes[m] = code
-            bin_a[m] = bin_a[code]
-            bin_b[m] = bin_b[code]
-            bin_n[m] = bin_n[code]
+        if groups[code].n > 0:
+            groups[m].a = groups[code].a
+            groups[m].b = groups[code].b
+            groups[m].n = groups[code].n
+            groups[m].code = code
             m += 1
     return m, g, h, n
-
-
-@njit(nogil=True, cache=True)
-def group_by_sorting(codes, n_distinct, partition, start, mid, groups, keys, spare):
-    """Do the same as :func:`group_by_bins` by sorting; ``groups``, ``keys`` and ``spare`` need room for the node's rows."""
-    a, b = partition.a, partition.b
-    weighted = b.shape[0] > 0
-    keys = sorted_places(codes, partition.rows, start, mid, keys, spare)
-    n_groups = -1
-    last = np.uint64(0xFFFFFFFFFFFFFFFF)
-    for i in range(mid - start):
-        code = keys[i] >> np.uint64(32)
-        place = start + np.int64(keys[i] & np.uint64(0xFFFFFFFF))
-        if code != last:
-            n_groups += 1
-            last = code
-            groups.codes[n_groups] = code
-            groups.a[n_groups] = 0
-            groups.b[n_groups] = 0
-            groups.n[n_groups] = 0
-        groups.a[n_groups] += a[place]
-        groups.b[n_groups] += b[place] if weighted else 1
-        groups.n[n_groups] += 1
-    if last == np.uint64(n_distinct):
-        return n_groups, groups.a[n_groups], groups.b[n_groups], groups.n[n_groups]
-    return n_groups + 1, 0, 0, 0
 
 
 @njit(nogil=True, cache=True)
@@ -121,17 +87,23 @@ def sorted_places(codes, rows, start, mid, keys, spare):
     Returns the array (``keys`` or ``spare``, uint64) whose first ``mid - start`` elements are ``code << 32 | place - start``, ascending.
     """
     m = mid - start
-    low = np.uint64(0xFFFFFFFF)
-    high = np.uint64(0)
     for i in range(m):
-        code = np.uint64(codes[rows[start + i]])
-        keys[i] = code << np.uint64(32) | np.uint64(i)
-        low = min(low, code)
-        high = max(high, code)
+        keys[i] = np.uint64(codes[rows[start + i]]) << np.uint64(32) | np.uint64(i)
+    return sort_keys(keys, spare, m)
+
+
+@njit(nogil=True, cache=True)
+def sort_keys(keys, spare, m):
+    """Sort ``keys[:m]`` by code; returns the array of the two that holds the result. Places must ascend."""
     if m <= _INSERTION:
         _insertion_sort(keys, m)
         return keys
-    return _radix_sort(keys, spare, m, low, high)
+    low = keys[0]
+    high = keys[0]
+    for i in range(1, m):
+        low = min(low, keys[i])
+        high = max(high, keys[i])
+    return _radix_sort(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32))
 
 
 @njit(nogil=True, cache=True)

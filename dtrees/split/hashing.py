@@ -25,7 +25,7 @@ STREAM_THRESHOLD = np.uint64(5)
 STREAM_VALIDATION = np.uint64(6)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def mix(x):
     """Return a well mixed 64-bit hash of a 64-bit integer."""
     x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
@@ -40,13 +40,13 @@ def stream_key(seed, stream, tree):
     return mix(mix(mix(np.uint64(seed)) ^ np.uint64(stream)) ^ np.uint64(tree))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def draw(key, counter):
     """Return draw number ``counter`` of a stream, 64 random bits."""
     return mix(np.uint64(key) ^ mix(np.uint64(counter)))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def below(bits, n):
     """Turn 64 random bits into an integer in [0, n), n < 2**32.
 
@@ -55,13 +55,13 @@ def below(bits, n):
     return np.int64(((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def uniform(bits):
     """Turn 64 random bits into a float64 in [0, 1)."""
     return np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def child_path(path, side):
     """Return the identity of a child from its parent's (``side`` is LEFT or RIGHT)."""
     return mix(np.uint64(path) ^ np.uint64(side))

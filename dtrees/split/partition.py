@@ -127,6 +127,22 @@ def is_pure(target, rows, start, mid):
 
 
 @njit(nogil=True, cache=True)
+def steepest(partition, n_in):
+    """Return an upper bound of abs(a) / b over the in-sample rows; infinite if some b is zero."""
+    a, b = partition.a, partition.b
+    top = 0.0
+    for i in range(n_in):
+        g = abs(float(a[i]))
+        if b.shape[0] > 0:
+            if b[i] > 0:
+                g /= b[i]
+            elif g > 0.0:
+                return np.inf
+        top = max(top, g)
+    return top * (1.0 + 2.0**-44)
+
+
+@njit(nogil=True, cache=True)
 def checksum(rows):
     """Return a hash of a row partition, equal on every replica that has not drifted."""
     h = np.uint64(1469598103934665603)

@@ -3,22 +3,40 @@
 :func:`search_column` is the one place where a split is found: one node, one column, exact or with the random threshold of Extra-Trees.
 The level-by-level engine maps :func:`search_many` over threads; the subtree kernel calls :func:`search_column` itself.
 
-A *candidate* is the best split found in one column; :class:`Candidates` holds many, a structure of arrays. Candidates are ordered by
-larger gain, then lower column (:func:`is_better`); within a column the sweep sees to the rest of the order.
+A *candidate* is the best split of a node found so far; :class:`Candidates` holds many, a structure of arrays. The splits of a node are
+ordered by larger score, then lower column; within a column the sweep sees to the rest of the order. While a node's columns are searched
+one after the other, the score of the best so far is the *bar* that others have to pass (:func:`bar_for`), and the best is kept in
+:class:`Scratch` until :func:`complete` makes a candidate of it.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from dtrees.split.criteria import NEWTON, gain_classes, gain_moments, score_classes, score_moments
-from dtrees.split.group import Groups, group_by_bins, group_by_sorting, prefers_bins, sorted_places
+from dtrees.split.group import GROUP, group_by_bins, prefers_bins, sort_keys, sorted_places
 from dtrees.split.hashing import draw, uniform
-from dtrees.split.sweep import sweep_classes, sweep_moments
+from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
+
+from dtrees.split.zones import (
+    MAX_ZONES,
+    UNKNOWN,
+    ZONE,
+    accumulate_zones,
+    best_edge,
+    code_after,
+    flag_zones,
+    is_constant,
+    pick_rows,
+    prefers_zones,
+    scan_zones,
+    sum_zones,
+    zone_shift,
+)
 
 #: The column has one value in this node (and none missing, or all).
 CONSTANT = 0
@@ -28,85 +46,89 @@ NO_SPLIT = 1
 SPLIT = 2
 
 
+#: One candidate, all but its sums.
+CANDIDATE = np.dtype(
+    [
+        ("status", np.int8),
+        ("missing_left", np.bool_),
+        ("column", np.int32),
+        ("score", np.float64),
+        ("gain", np.float64),
+        ("threshold", np.float64),
+        ("cut", np.int64),
+        ("n_left", np.int64),
+    ],
+    align=True,
+)
+
+
 class Candidates(NamedTuple):
     """Best splits, one for each pair of a node and a column.
 
     Attributes
     ----------
-    status : ndarray of int8, shape (n,)
-        CONSTANT, NO_SPLIT or SPLIT; what follows is defined for SPLIT only.
-    column : ndarray of int32, shape (n,)
-    gain, threshold : ndarray of float64, shape (n,)
-        Gain in fixed-point units; rows with values up to the threshold go left.
-    cut : ndarray of int64, shape (n,)
-        The highest code of the column whose value is at most the threshold.
-    missing_left : ndarray of bool, shape (n,)
-    n_left : ndarray of int64, shape (n,)
-        In-sample rows going left.
+    records : ndarray of CANDIDATE, shape (n,)
+        ``status`` is CONSTANT, NO_SPLIT or SPLIT; but for ``column``, what follows is defined for SPLIT only. ``score`` orders the splits
+        of one node (:mod:`dtrees.split.criteria`), ``gain`` those of a tree, both in fixed-point units. Rows with values up to
+        ``threshold`` go left; ``cut`` is the highest code of such a value, ``n_left`` the number of in-sample rows going left.
     left : ndarray of int64, shape (n, n_sums)
-        Their sums.
+        Sums of the rows going left.
     """
 
-    status: NDArray[np.int8]
-    column: NDArray[np.int32]
-    gain: NDArray[np.float64]
-    threshold: NDArray[np.float64]
-    cut: NDArray[np.int64]
-    missing_left: NDArray[np.bool_]
-    n_left: NDArray[np.int64]
+    records: NDArray[Any]
     left: NDArray[np.int64]
+
+    def take(self, which: NDArray[Any]) -> Candidates:
+        """Return some of the candidates."""
+        return Candidates(self.records[which], self.left[which])
 
 
 def empty_candidates(n: int, n_sums: int) -> Candidates:
-    """Return room for ``n`` candidates, all CONSTANT."""
-    return Candidates(
-        np.zeros(n, np.int8),
-        np.full(n, -1, np.int32),
-        np.zeros(n),
-        np.zeros(n),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.bool_),
-        np.zeros(n, np.int64),
-        np.zeros((n, n_sums), np.int64),
-    )
+    """Return room for ``n`` candidates, all CONSTANT, of column -1."""
+    records = np.zeros(n, CANDIDATE)
+    records["column"] = -1
+    return Candidates(records, np.zeros((n, n_sums), np.int64))
 
 
 class Scratch(NamedTuple):
     """What one thread needs to search; reused between calls.
 
-    ``keys`` and ``spare`` have room for the rows that are sorted, ``groups`` for the distinct values of a column and one more.
+    ``keys`` and ``spare`` have room for the rows that are sorted, ``groups`` for the distinct values of a column and one more. ``best``
+    is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits, the last of ``classes`` holds the
+    left sums of the class layout.
     """
 
-    groups: Groups
+    groups: NDArray[Any]
     keys: NDArray[np.uint64]
     spare: NDArray[np.uint64]
+    zones: NDArray[Any]
     best: NDArray[np.int64]
+    threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
 
 
-def make_scratch(n_rows: int, max_distinct: int, n_classes: int) -> Scratch:
+def make_scratch(n_rows: int, max_distinct: int, n_classes: int, n_block: int = 0) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
     Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins never number more than a
-    few times the rows.
+    few times the rows. Nodes of up to ``n_block`` rows may be sorted in any case.
     """
     n_groups = min(max_distinct, 4 * n_rows) + 1
-    n_keys = n_rows if n_classes else min(n_rows, max_distinct // 4 + 1)
+    n_keys = n_rows
     if n_classes:
         n_groups = 0
-    groups = Groups(
-        np.empty(n_groups, np.uint32), np.empty(n_groups, np.int64), np.empty(n_groups, np.int64), np.empty(n_groups, np.int64)
-    )
     return Scratch(
-        groups,
+        np.empty(n_groups, GROUP),
         np.empty(n_keys, np.uint64),
         np.empty(n_keys, np.uint64),
+        np.empty(MAX_ZONES + 1, ZONE),
         np.zeros(6, np.int64),
-        np.zeros((3, n_classes), np.int64),
+        np.zeros(1),
+        np.zeros((4, n_classes), np.int64),
     )
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def midpoint(low, high):
     """Return a threshold t with low <= t < high, halfway if floating point allows."""
     t = low / 2.0 + high / 2.0
@@ -126,15 +148,21 @@ def highest_code_below(values, low, high, threshold):
 
 
 @njit(nogil=True, cache=True)
-def search_column(codes, values, column, partition, start, mid, sums, limits, threshold_bits, scratch, out, t):
-    """Find the best split of one node in one column and write it to place ``t`` of ``out``.
+def bar_for(column, best_column, best_score):
+    """Return what the score of a split of ``column`` must exceed to come before the best split so far."""
+    if best_score >= 0.0 and column < best_column:
+        return np.nextafter(best_score, -np.inf)  # the lower column wins a tie
+    return best_score
+
+
+@njit(nogil=True, cache=True)
+def search_column(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
+    """Find the best split of one node in one column.
 
     Parameters
     ----------
     codes : ndarray of uint32, shape (n_rows,)
     values : ndarray of float32 or float64, shape (n_distinct,)
-    column : int
-        The column's number in the whole table.
     partition : RowPartition
     start, mid : int
         The node's in-sample rows.
@@ -143,91 +171,90 @@ def search_column(codes, values, column, partition, start, mid, sums, limits, th
     limits : Limits
     threshold_bits : uint64
         Random bits for this node and column (random thresholds only).
+    bar : float
+        Only splits of a larger score count.
     scratch : Scratch
-    out : Candidates
+        The split is left here if there is one, and nothing is changed otherwise.
+
+    Returns
+    -------
+    status : int
+        CONSTANT, NO_SPLIT or SPLIT.
+    score : float
+    has_missing : bool
+        Whether the column has missing values in this node.
     """
     n_distinct = values.shape[0]
-    out.column[t] = column
     if limits.random:
-        found = _random_split(codes, values, partition, start, mid, sums, limits, threshold_bits, scratch, out, t)
-    elif limits.n_classes > 0:
-        found = _best_of_classes(codes, n_distinct, partition, start, mid, sums, limits, scratch, out, t)
-    else:
-        found = _best_of_moments(codes, n_distinct, partition, start, mid, sums, limits, scratch, out, t)
-    status, score, has_missing = found
-    out.status[t] = status
-    if status != SPLIT:
-        return
-    best = scratch.best
-    n_all = mid - start
-    if not limits.random:
-        if best[1] < 0:
-            out.threshold[t] = np.inf
-            out.cut[t] = n_distinct - 1
-        else:
-            out.threshold[t] = midpoint(np.float64(values[best[0]]), np.float64(values[best[1]]))
-            out.cut[t] = highest_code_below(values, best[0], best[1] - 1, out.threshold[t])
-    out.n_left[t] = best[5]
-    # Where no value was missing, rows that miss it go with the majority.
-    out.missing_left[t] = best[2] == 1 if has_missing else 2 * best[5] > n_all
-    if limits.n_classes > 0:
-        weight = 0
-        for k in range(sums.shape[0]):
-            weight += sums[k]
-        out.gain[t] = gain_classes(limits.criterion, score, sums, weight)
-    else:
-        out.gain[t] = gain_moments(limits.criterion, score, float(sums[0]), float(sums[1]), limits.penalty)
-    if out.gain[t] < limits.min_gain or (limits.criterion == NEWTON and out.gain[t] <= 0.0):
-        out.status[t] = NO_SPLIT
-
-
-@njit(nogil=True, cache=True)
-def _best_of_moments(codes, n_distinct, partition, start, mid, sums, limits, scratch, out, t):
-    groups = scratch.groups
-    n_all = mid - start
-    if prefers_bins(n_all, n_distinct):
-        m, g, h, n = group_by_bins(codes, n_distinct, partition, start, mid, groups)
-    else:
-        m, g, h, n = group_by_sorting(codes, n_distinct, partition, start, mid, groups, scratch.keys, scratch.spare)
-    if m == 0 or (m == 1 and n == 0):
-        return CONSTANT, 0.0, False
-    best = scratch.best
-    score = sweep_moments(limits, groups, m, (g, h, n), (sums[0], sums[1], n_all), best)
-    out.left[t, 0] = best[3]
-    out.left[t, 1] = best[4]
-    return SPLIT if score >= 0.0 else NO_SPLIT, score, n > 0
-
-
-@njit(nogil=True, cache=True)
-def _best_of_classes(codes, n_distinct, partition, start, mid, sums, limits, scratch, out, t):
-    m = mid - start
+        return _random_split(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
+    n = mid - start
+    if limits.n_classes == 0 and prefers_zones(n, n_distinct):
+        return search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, scratch)
+    if limits.n_classes == 0 and prefers_bins(n, n_distinct):
+        m, g, h, n_miss = group_by_bins(codes, n_distinct, partition, start, mid, scratch.groups)
+        if m == 0 or (m == 1 and n_miss == 0):
+            return CONSTANT, 0.0, False
+        score = sweep_moments(limits, scratch.groups, m, (g, h, n_miss), (sums[0], sums[1], n), bar, scratch.best)
+        return SPLIT if score >= 0.0 else NO_SPLIT, score, n_miss > 0
     keys = sorted_places(codes, partition.rows, start, mid, scratch.keys, scratch.spare)
-    missing_code = np.uint64(n_distinct)
-    low = keys[0] >> np.uint64(32)
-    high = keys[m - 1] >> np.uint64(32)
+    return search_sorted(keys, 0, n, n_distinct, partition.a, partition.b, start, sums, limits, bar, scratch)
+
+
+@njit(nogil=True, cache=True)
+def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, scratch):
+    """Do the same, scanning only those zones of the column in which a split may pass the bar (:mod:`dtrees.split.zones`)."""
+    shift = zone_shift(mid - start, n_distinct)
+    n_zones = ((n_distinct - 1) >> shift) + 1
+    zones = scratch.zones
+    sum_zones(codes, n_distinct, shift, partition, start, mid, zones)
+    missing = (zones[n_zones].a, zones[n_zones].b, zones[n_zones].n)
+    node = (sums[0], sums[1], mid - start)
+    present = accumulate_zones(zones, n_zones)
+    if present == 0:
+        return CONSTANT, 0.0, False
+    edge = best_edge(limits, zones, n_zones, missing, node, bar)
+    if edge > bar:
+        bar_inside = np.nextafter(edge, -np.inf)
+    else:
+        bar_inside = bar
+    flagged = flag_zones(limits, zones, n_zones, missing, node, bar_inside)
+    if flagged == 0:
+        if present == 1 and is_constant(codes, partition.rows, start, mid):
+            return CONSTANT, 0.0, False
+        return NO_SPLIT, -1.0, missing[2] > 0
+    m = pick_rows(codes, n_distinct, shift, partition.rows, start, mid, zones, scratch.keys)
+    keys = sort_keys(scratch.keys, scratch.spare, m)
+    score = scan_zones(limits, keys, m, shift, zones, n_zones, partition, start, missing, node, bar_inside, scratch.best)
+    if score < 0.0:
+        if present == 1 and keys[0] >> np.uint64(32) == keys[m - 1] >> np.uint64(32) and missing[2] == 0:
+            return CONSTANT, 0.0, False
+        return NO_SPLIT, score, missing[2] > 0
+    if scratch.best[1] == UNKNOWN:
+        scratch.best[1] = code_after(codes, n_distinct, partition.rows, start, mid, scratch.best[0])
+    return SPLIT, score, missing[2] > 0
+
+
+@njit(nogil=True, cache=True)
+def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
+    """Do the same over rows that are sorted already; see :func:`~dtrees.split.sweep.sweep_sorted` for what they are."""
+    low = keys[first] >> np.uint64(32)
+    high = keys[last - 1] >> np.uint64(32)
     if low == high:
         return CONSTANT, 0.0, False
-    b = partition.b
-    weights = b[start:mid] if b.shape[0] > 0 else b
-    score = sweep_classes(
-        limits,
-        keys,
-        m,
-        partition.a[start:mid],
-        weights,
-        missing_code,
-        sums,
-        scratch.classes[0],
-        scratch.classes[1],
-        scratch.best,
-        scratch.classes[2],
-    )
-    out.left[t] = scratch.classes[2]
-    return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing_code
+    missing = np.uint64(n_distinct)
+    best = scratch.best
+    if limits.n_classes > 0:
+        left, miss, best_left = scratch.classes[0], scratch.classes[1], scratch.classes[3]
+        score = sweep_classes(limits, keys, first, last, a, b, base, missing, sums, left, miss, bar, best, best_left)
+    else:
+        node = (sums[0], sums[1], last - first)
+        end, missing_sums = split_off_missing(keys, first, last, missing, a, b, base)
+        score = sweep_sorted(limits, keys, first, end, a, b, base, (0, 0, 0), missing_sums, node, -1, bar, best)
+    return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing
 
 
 @njit(nogil=True, cache=True)
-def _random_split(codes, values, partition, start, mid, sums, limits, bits, scratch, out, t):
+def _random_split(codes, values, partition, start, mid, sums, limits, bits, bar, scratch):
     """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006)."""
     rows, a, b = partition.rows, partition.a, partition.b
     n_distinct = values.shape[0]
@@ -254,11 +281,8 @@ def _random_split(codes, values, partition, start, mid, sums, limits, bits, scra
         if not v_low <= threshold < v_high:
             threshold = v_low
         cut = highest_code_below(values, low, high - 1, threshold)
-    out.threshold[t] = threshold
-    out.cut[t] = cut
-    left = scratch.classes[0]
-    missing = scratch.classes[1]
     n_classes = limits.n_classes
+    left, missing, best_left = scratch.classes[0], scratch.classes[1], scratch.classes[3]
     left[:] = 0
     missing[:] = 0
     g = h = n = g_miss = h_miss = 0
@@ -285,7 +309,7 @@ def _random_split(codes, values, partition, start, mid, sums, limits, bits, scra
     else:
         total = sums[1]
     best = scratch.best
-    top = -1.0
+    top = bar
     for side in range(2):
         if side == 0:
             if n_miss == 0 or low == high:
@@ -305,19 +329,50 @@ def _random_split(codes, values, partition, start, mid, sums, limits, bits, scra
         if n_classes > 0:
             score = score_classes(limits.criterion, left, sums, hl, total)
         else:
-            score = score_moments(
-                limits.criterion, float(gl), float(hl), float(sums[0] - gl), float(total - hl), limits.penalty
-            )
+            score = score_moments(limits.criterion, float(gl), float(hl), float(sums[0] - gl), float(total - hl), limits.penalty)
         if score > top:
             top = score
-            best[2] = 1 - side
-            best[5] = nl
-            if n_classes > 0:
-                out.left[t] = left
-            else:
-                out.left[t, 0] = gl
-                out.left[t, 1] = hl
-    return SPLIT if top >= 0.0 else NO_SPLIT, top, n_miss > 0
+            best[0], best[1], best[2], best[3], best[4], best[5] = cut, -1, 1 - side, gl, hl, nl
+            scratch.threshold[0] = threshold
+            for k in range(n_classes):
+                best_left[k] = left[k]
+    if top > bar:
+        return SPLIT, top, n_miss > 0
+    return NO_SPLIT, -1.0, n_miss > 0
+
+
+@njit(nogil=True, cache=True)
+def complete(values, column, n_all, sums, limits, score, has_missing, scratch, out, t):
+    """Write the split kept in ``scratch``, of a node of ``n_all`` rows, as a candidate to place ``t`` of ``out``."""
+    n_distinct = values.shape[0]
+    best = scratch.best
+    record = out.records[t]
+    record.column = column
+    record.score = score
+    if limits.random:
+        record.threshold = scratch.threshold[0]
+        record.cut = best[0]
+    elif best[1] < 0:
+        record.threshold = np.inf
+        record.cut = n_distinct - 1
+    else:
+        record.threshold = midpoint(np.float64(values[best[0]]), np.float64(values[best[1]]))
+        record.cut = highest_code_below(values, best[0], best[1] - 1, record.threshold)
+    record.n_left = best[5]
+    # Where no value was missing, rows that miss it go with the majority.
+    record.missing_left = best[2] == 1 if has_missing else 2 * best[5] > n_all
+    if limits.n_classes > 0:
+        weight = 0
+        for k in range(sums.shape[0]):
+            weight += sums[k]
+            out.left[t, k] = scratch.classes[3, k]
+        record.gain = gain_classes(limits.criterion, score, sums, weight)
+    else:
+        out.left[t, 0] = best[3]
+        out.left[t, 1] = best[4]
+        record.gain = gain_moments(limits.criterion, score, float(sums[0]), float(sums[1]), limits.penalty)
+    too_little = record.gain < limits.min_gain or (limits.criterion == NEWTON and record.gain <= 0.0)
+    record.status = NO_SPLIT if too_little else SPLIT
 
 
 @njit(nogil=True, cache=True)
@@ -340,44 +395,16 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, mids
     for t in range(first, last):
         node, j = tasks[t, 0], tasks[t, 1]
         column = column_ids[j]
-        search_column(
-            columns.codes[j],
-            columns.values[columns.offsets[j] : columns.offsets[j + 1]],
-            column,
-            partition,
-            starts[node],
-            mids[node],
-            sums[node],
-            limits,
-            draw(np.uint64(key) ^ paths[node], column),
-            scratch,
-            out,
-            t,
+        values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
+        start, mid = starts[node], mids[node]
+        bits = draw(np.uint64(key) ^ paths[node], column)
+        status, score, has_missing = search_column(
+            columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch
         )
-
-
-@njit(nogil=True, cache=True, inline="always")
-def is_better(candidates, i, j):
-    """Tell whether candidate i comes before j in the order of splits."""
-    if candidates.status[i] != SPLIT or candidates.status[j] != SPLIT:
-        return candidates.status[i] > candidates.status[j]
-    if candidates.gain[i] != candidates.gain[j]:
-        return candidates.gain[i] > candidates.gain[j]
-    return candidates.column[i] < candidates.column[j]
-
-
-@njit(nogil=True, cache=True)
-def copy_candidate(source, i, target, j):
-    """Copy one candidate."""
-    target.status[j] = source.status[i]
-    target.column[j] = source.column[i]
-    target.gain[j] = source.gain[i]
-    target.threshold[j] = source.threshold[i]
-    target.cut[j] = source.cut[i]
-    target.missing_left[j] = source.missing_left[i]
-    target.n_left[j] = source.n_left[i]
-    for k in range(source.left.shape[1]):
-        target.left[j, k] = source.left[i, k]
+        out.records[t].column = column
+        out.records[t].status = status
+        if status == SPLIT:
+            complete(values, column, mid - start, sums[node], limits, score, has_missing, scratch, out, t)
 
 
 @njit(nogil=True, cache=True)
@@ -387,13 +414,13 @@ def best_by_node(candidates, nodes, best):
     ``best`` starts with :func:`empty_candidates` or an earlier result.
     """
     for i in range(nodes.shape[0]):
-        k = nodes[i]
-        if best.column[k] < 0:
+        mine, theirs = best.records[nodes[i]], candidates.records[i]
+        if mine.column < 0:
             better = True
-        elif candidates.status[i] == SPLIT and best.status[k] == SPLIT:
-            same = candidates.gain[i] == best.gain[k]
-            better = candidates.column[i] < best.column[k] if same else candidates.gain[i] > best.gain[k]
+        elif mine.status == SPLIT and theirs.status == SPLIT:
+            better = theirs.column < mine.column if theirs.score == mine.score else theirs.score > mine.score
         else:
-            better = candidates.status[i] > best.status[k]
+            better = theirs.status > mine.status
         if better:
-            copy_candidate(candidates, i, best, k)
+            best.records[nodes[i]] = theirs
+            best.left[nodes[i]] = candidates.left[i]

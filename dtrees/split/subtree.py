@@ -1,23 +1,25 @@
 """A node grown to its end, depth first, in one kernel.
 
-Small nodes are not worth a visit of the engine each: the rows of a whole subtree fit the cache, and all of its splits are found here,
-by the same :func:`~dtrees.split.search.search_column`, under the same rules and with the same draws as in the engine, so it makes no
-difference to the tree where a node was grown. A forest grows whole trees this way, one a thread.
+Small nodes are not worth a visit of the engine each. All of a subtree's splits are found here, by the same search, under the same rules
+and with the same draws as in the engine, so it makes no difference to the tree where a node was grown. A forest grows whole trees this
+way, one a thread. Nodes small enough are finished in a block that stays in the cache (:mod:`dtrees.split.block`).
 
 Nodes come out in preorder: a parent, its left subtree, its right subtree.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dtrees.split.block import BLOCK_ROWS, Block, divide_block, empty_block, fill_block, is_pure_block
 from dtrees.split.hashing import LEFT, RIGHT, child_path, draw, draw_columns, undraw_columns
-from dtrees.split.partition import divide, is_pure, mark_left
-from dtrees.split.search import CONSTANT, SPLIT, copy_candidate, is_better, search_column
+from dtrees.split.partition import RowPartition, divide, is_pure, mark_left
+from dtrees.split.search import CONSTANT, SPLIT, Candidates, Scratch, bar_for, complete, search_column, search_sorted
+from dtrees.split.sweep import Limits
 
 
 class Stops(NamedTuple):
@@ -40,38 +42,39 @@ class Stops(NamedTuple):
     max_features: int
 
 
-class Nodes(NamedTuple):
-    """Nodes of a tree under way, a structure of arrays; leaves have ``column`` -1.
+#: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``mid`` and ``stop`` are places in the partition.
+NODE = np.dtype(
+    [
+        ("left", np.int32),
+        ("right", np.int32),
+        ("column", np.int32),
+        ("missing_left", np.bool_),
+        ("threshold", np.float64),
+        ("gain", np.float64),
+        ("start", np.int64),
+        ("mid", np.int64),
+        ("stop", np.int64),
+    ],
+    align=True,
+)
 
-    ``left`` and ``right`` are node numbers, ``start``, ``mid`` and ``stop`` places in the row partition.
+
+class Nodes(NamedTuple):
+    """Nodes of a tree under way.
+
+    Attributes
+    ----------
+    records : ndarray of NODE, shape (n,)
+    sums : ndarray of int64, shape (n, n_sums)
     """
 
-    left: NDArray[np.int32]
-    right: NDArray[np.int32]
-    column: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    gain: NDArray[np.float64]
+    records: NDArray[Any]
     sums: NDArray[np.int64]
-    start: NDArray[np.int64]
-    mid: NDArray[np.int64]
-    stop: NDArray[np.int64]
 
 
 def empty_nodes(n: int, n_sums: int) -> Nodes:
     """Return room for ``n`` nodes, uninitialized."""
-    return Nodes(
-        np.empty(n, np.int32),
-        np.empty(n, np.int32),
-        np.empty(n, np.int32),
-        np.empty(n),
-        np.empty(n, np.bool_),
-        np.empty(n),
-        np.empty((n, n_sums), np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-    )
+    return Nodes(np.empty(n, NODE), np.empty((n, n_sums), np.int64))
 
 
 @njit(nogil=True, cache=True)
@@ -81,129 +84,6 @@ def may_be_split(stops, n_rows, depth, weight):
 
 
 @njit(nogil=True, cache=True)
-def search_node(columns, partition, start, mid, sums, path, limits, stops, keys, pool, scratch, best):
-    """Find the best split of one node over the columns drawn for it; ``best`` has room for two, the first is the result.
-
-    As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node.
-    """
-    best.status[0] = CONSTANT
-    n_columns = pool.shape[0]
-    node_key, threshold_key = keys
-    drawn = 0
-    everything = stops.max_features >= n_columns
-    while drawn < n_columns and (drawn < stops.max_features or best.status[0] == CONSTANT):
-        if not everything:
-            draw_columns(node_key, path, pool, drawn, drawn + 1)
-        column = pool[drawn]
-        search_column(
-            columns.codes[column],
-            columns.values[columns.offsets[column] : columns.offsets[column + 1]],
-            column,
-            partition,
-            start,
-            mid,
-            sums,
-            limits,
-            draw(np.uint64(threshold_key) ^ path, column),
-            scratch,
-            best,
-            1,
-        )
-        if drawn == 0 or is_better(best, 1, 0):
-            copy_candidate(best, 1, best, 0)
-        drawn += 1
-    if not everything:
-        undraw_columns(node_key, path, pool, drawn)
-
-
-@njit(nogil=True, cache=True)
-def grow_subtree(
-    columns, partition, spare, target, start, mid, stop, depth, path, sums, limits, stops, keys, pool, scratch, best, bits, nodes
-):
-    """Grow the subtree of a node.
-
-    Parameters
-    ----------
-    columns : Columns
-        All columns of the table.
-    partition, spare : RowPartition
-        The stretch start..stop is rearranged; ``spare`` has room for it.
-    target : ndarray, shape (n_rows,) or (0,)
-        By which pure nodes are known.
-    depth : int
-    path : uint64
-    sums : ndarray of int64, shape (n_sums,)
-    limits : Limits
-    stops : Stops
-    keys : tuple of uint64
-        Of the tree's streams of node columns and random thresholds.
-    pool : ndarray of int32
-        The tree's columns.
-    bits : ndarray of uint8
-        Scratch, with room for a bit a row.
-    nodes : Nodes
-        Written; room for every node there can be.
-
-    Returns
-    -------
-    int
-        The number of nodes.
-    """
-    n_sums = sums.shape[0]
-    capacity = min(stops.max_depth - depth, mid - start) + 2
-    todo = np.empty((capacity, 6), np.int64)  # start, mid, stop, depth, parent, side
-    todo_path = np.empty(capacity, np.uint64)
-    todo_sums = np.empty((capacity, n_sums), np.int64)
-    todo[0] = np.array([start, mid, stop, depth, -1, 0])
-    todo_path[0] = path
-    todo_sums[0] = sums
-    n_todo = 1
-    n_nodes = 0
-    while n_todo > 0:
-        n_todo -= 1
-        start, mid, stop, depth, parent, side = todo[n_todo]
-        path = todo_path[n_todo]
-        node = n_nodes
-        n_nodes += 1
-        nodes.sums[node] = todo_sums[n_todo]
-        node_sums = nodes.sums[node]
-        nodes.start[node], nodes.mid[node], nodes.stop[node] = start, mid, stop
-        nodes.column[node] = nodes.left[node] = nodes.right[node] = -1
-        nodes.gain[node] = 0.0
-        if parent >= 0:
-            if side == 0:
-                nodes.left[parent] = node
-            else:
-                nodes.right[parent] = node
-        weight = node_weight(limits, node_sums)
-        if not may_be_split(stops, mid - start, depth, weight) or is_pure(target, partition.rows, start, mid):
-            continue
-        search_node(columns, partition, start, mid, node_sums, path, limits, stops, keys, pool, scratch, best)
-        if best.status[0] != SPLIT:
-            continue
-        column = best.column[0]
-        nodes.column[node] = column
-        nodes.threshold[node] = best.threshold[0]
-        nodes.missing_left[node] = best.missing_left[0]
-        nodes.gain[node] = best.gain[0]
-        missing_code = columns.offsets[column + 1] - columns.offsets[column]
-        used = bits[: (stop - start + 7) // 8]
-        mark_left(columns.codes[column], best.cut[0], missing_code, best.missing_left[0], partition.rows, start, stop, used)
-        n_left_in, n_left_out = divide(used, partition, start, mid, stop, spare)
-        middle = start + n_left_in + n_left_out
-        right_mid = middle + (mid - start) - n_left_in
-        todo[n_todo] = np.array([middle, right_mid, stop, depth + 1, node, 1])
-        todo_path[n_todo] = child_path(path, RIGHT)
-        todo[n_todo + 1] = np.array([start, start + n_left_in, middle, depth + 1, node, 0])
-        todo_path[n_todo + 1] = child_path(path, LEFT)
-        for k in range(n_sums):
-            todo_sums[n_todo, k] = node_sums[k] - best.left[0, k]
-            todo_sums[n_todo + 1, k] = best.left[0, k]
-        n_todo += 2
-    return n_nodes
-
-
-@njit(nogil=True, cache=True, inline="always")
 def node_weight(limits, sums):
     """Return the weight of a node from its sums."""
     if limits.n_classes > 0:
@@ -212,6 +92,273 @@ def node_weight(limits, sums):
             weight += sums[k]
         return weight
     return sums[1]
+
+
+class Task(NamedTuple):
+    """What one subtree is grown by: everything but its node.
+
+    Attributes
+    ----------
+    partition, spare : RowPartition
+        The node's stretch is rearranged; ``spare`` has room for it.
+    target : ndarray, shape (n_rows,) or (0,)
+        By which pure nodes are known.
+    limits : Limits
+    stops : Stops
+    keys : tuple of uint64
+        Of the tree's streams of node columns and random thresholds.
+    pool : ndarray of int32
+        The tree's columns.
+    scratch : Scratch
+    best : Candidates
+        Room for one.
+    bits : ndarray of uint8
+        Room for a bit a row.
+    block : Block
+    use_blocks : bool
+        Finish small nodes in blocks.
+    """
+
+    partition: RowPartition
+    spare: RowPartition
+    target: NDArray[Any]
+    limits: Limits
+    stops: Stops
+    keys: tuple[np.uint64, np.uint64]
+    pool: NDArray[np.int32]
+    scratch: Scratch
+    best: Candidates
+    bits: NDArray[np.uint8]
+    block: Block
+    use_blocks: bool
+
+
+@njit(nogil=True, cache=True)
+def search_node(columns, task, first, last, sums, path, in_block):
+    """Find the best split of one node over the columns drawn for it, and write it to ``task.best``.
+
+    As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
+    in-sample rows are the places first..last of the partition or, ``in_block``, of the block's lists.
+    """
+    limits, stops, scratch, pool, block = task.limits, task.stops, task.scratch, task.pool, task.block
+    partition, best = task.partition, task.best
+    node_key, threshold_key = task.keys
+    n_columns = pool.shape[0]
+    everything = stops.max_features >= n_columns
+    status = CONSTANT
+    score = -1.0
+    winner = -1
+    has_missing = False
+    drawn = 0
+    while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
+        if not everything:
+            draw_columns(node_key, path, pool, drawn, drawn + 1)
+        column = pool[drawn]
+        drawn += 1
+        bar = bar_for(column, winner, score)
+        offset, end = columns.offsets[column], columns.offsets[column + 1]
+        if in_block:
+            keys = block.keys[block.place_of[column]]
+            found = search_sorted(keys, first, last, end - offset, block.a, block.b, 0, sums, limits, bar, scratch)
+        else:
+            bits = draw(np.uint64(threshold_key) ^ path, column)
+            codes, values = columns.codes[column], columns.values[offset:end]
+            found = search_column(codes, values, partition, first, last, sums, limits, bits, bar, scratch)
+        status = max(status, found[0])
+        if found[0] == SPLIT:
+            _, score, has_missing = found
+            winner = column
+    if not everything:
+        undraw_columns(node_key, path, pool, drawn)
+    best.records[0].status = status
+    if status == SPLIT:
+        values = columns.values[columns.offsets[winner] : columns.offsets[winner + 1]]
+        complete(values, winner, last - first, sums, limits, score, has_missing, scratch, best, 0)
+
+
+class Stack(NamedTuple):
+    """Nodes still to be looked at: (start, mid, stop, depth, parent, side), identity and sums of each."""
+
+    todo: NDArray[np.int64]
+    path: NDArray[np.uint64]
+    sums: NDArray[np.int64]
+
+
+@njit(nogil=True, cache=True)
+def _make_stack(stops, depth, n_rows, n_sums):
+    # Depth first, there is at most one sibling waiting for each level above.
+    capacity = min(stops.max_depth - depth, n_rows) + 2
+    return Stack(np.empty((capacity, 6), np.int64), np.empty(capacity, np.uint64), np.empty((capacity, n_sums), np.int64))
+
+
+@njit(nogil=True, cache=True)
+def _put(stack, n, start, mid, stop, depth, parent, side, path):
+    todo = stack.todo[n]
+    todo[0], todo[1], todo[2], todo[3], todo[4], todo[5] = start, mid, stop, depth, parent, side
+    stack.path[n] = path
+
+
+@njit(nogil=True, cache=True)
+def _put_children(stack, n, node, start, mid, stop, depth, path, middle, left_mid, sums, left_sums):
+    """Put both children of a node on the stack, the left one on top."""
+    right_mid = middle + (mid - start) - (left_mid - start)
+    _put(stack, n, middle, right_mid, stop, depth + 1, node, 1, child_path(path, RIGHT))
+    _put(stack, n + 1, start, left_mid, middle, depth + 1, node, 0, child_path(path, LEFT))
+    for k in range(sums.shape[0]):
+        stack.sums[n, k] = sums[k] - left_sums[k]
+        stack.sums[n + 1, k] = left_sums[k]
+
+
+@njit(nogil=True, cache=True)
+def _link(records, parent, side, node):
+    if parent >= 0:
+        if side == 0:
+            records[parent].left = node
+        else:
+            records[parent].right = node
+
+
+@njit(nogil=True, cache=True)
+def _open_node(stack, n, nodes, node):
+    """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
+    start, mid, stop, _, parent, side = stack.todo[n]
+    for k in range(stack.sums.shape[1]):
+        nodes.sums[node, k] = stack.sums[n, k]
+    record = nodes.records[node]
+    record.start = start
+    record.mid = mid
+    record.stop = stop
+    record.column = -1
+    record.left = -1
+    record.right = -1
+    record.threshold = 0.0
+    record.gain = 0.0
+    record.missing_left = False
+    _link(nodes.records, parent, side, node)
+
+
+@njit(nogil=True, cache=True)
+def _note_split(record, split):
+    record.column = split.column
+    record.threshold = split.threshold
+    record.missing_left = split.missing_left
+    record.gain = split.gain
+
+
+@njit(nogil=True, cache=True)
+def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
+    """Grow the subtree of the node at places start..mid..stop.
+
+    Parameters
+    ----------
+    columns : Columns
+        All columns of the table.
+    task : Task
+    depth : int
+    path : uint64
+    sums : ndarray of int64, shape (n_sums,)
+    nodes : Nodes
+        Written; room for every node there can be.
+
+    Returns
+    -------
+    int
+        The number of nodes.
+    """
+    partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
+    stack = _make_stack(stops, depth, mid - start, sums.shape[0])
+    _put(stack, 0, start, mid, stop, depth, -1, 0, path)
+    stack.sums[0] = sums
+    n_todo = 1
+    n_nodes = 0
+    while n_todo > 0:
+        n_todo -= 1
+        start, mid, stop, depth, parent, side = stack.todo[n_todo]
+        path = stack.path[n_todo]
+        if task.use_blocks and mid - start <= BLOCK_ROWS:
+            _link(nodes.records, parent, side, n_nodes)
+            n_nodes = _grow_block(columns, task, start, mid, stop, depth, path, stack.sums[n_todo], nodes, n_nodes)
+            continue
+        node = n_nodes
+        n_nodes += 1
+        _open_node(stack, n_todo, nodes, node)
+        node_sums = nodes.sums[node]
+        if not may_be_split(stops, mid - start, depth, node_weight(limits, node_sums)):
+            continue
+        if is_pure(task.target, partition.rows, start, mid):
+            continue
+        search_node(columns, task, start, mid, node_sums, path, False)
+        split = best.records[0]
+        if split.status != SPLIT:
+            continue
+        _note_split(nodes.records[node], split)
+        column = split.column
+        missing_code = columns.offsets[column + 1] - columns.offsets[column]
+        used = task.bits[: (stop - start + 7) // 8]
+        mark_left(columns.codes[column], split.cut, missing_code, split.missing_left, partition.rows, start, stop, used)
+        inside, outside = divide(used, partition, start, mid, stop, task.spare)
+        middle = start + inside + outside
+        _put_children(stack, n_todo, node, start, mid, stop, depth, path, middle, start + inside, node_sums, best.left[0])
+        n_todo += 2
+    return n_nodes
+
+
+@njit(nogil=True, cache=True)
+def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nodes):
+    """Grow the subtree of a small node in a block; its nodes are numbered from ``n_nodes``. Returns the number of nodes then.
+
+    Here a node's in-sample rows are ``first:last`` of the block's lists and its rows out of sample ``out_first:out_last``; places in the
+    partition follow from both.
+    """
+    limits, stops, best, block = task.limits, task.stops, task.best, task.block
+    base = start
+    first_node = n_nodes
+    if not may_be_split(stops, mid - start, depth, node_weight(limits, sums)) or is_pure(task.target, task.partition.rows, start, mid):
+        stack = _make_stack(stops, stops.max_depth, 0, sums.shape[0])
+        _put(stack, 0, start, mid, stop, depth, -1, 0, path)
+        stack.sums[0] = sums
+        _open_node(stack, 0, nodes, n_nodes)
+        return n_nodes + 1
+    stack = _make_stack(stops, depth, mid - start, sums.shape[0])
+    out_firsts = np.empty(stack.path.shape[0], np.int64)
+    fill_block(columns, task.pool, task.partition, start, mid, stop, block, task.scratch.keys, task.scratch.spare)
+    _put(stack, 0, start, mid, stop, depth, -1, 0, path)
+    stack.sums[0] = sums
+    out_firsts[0] = 0
+    n_todo = 1
+    while n_todo > 0:
+        n_todo -= 1
+        start, mid, stop, depth, _, _ = stack.todo[n_todo]
+        path = stack.path[n_todo]
+        node = n_nodes
+        n_nodes += 1
+        _open_node(stack, n_todo, nodes, node)
+        node_sums = nodes.sums[node]
+        n_rows = mid - start
+        if not may_be_split(stops, n_rows, depth, node_weight(limits, node_sums)):
+            continue
+        out_first = out_firsts[n_todo]
+        out_last = out_first + stop - mid
+        first = start - base - out_first
+        last = first + n_rows
+        if is_pure_block(task.target, block, first, last):
+            continue
+        search_node(columns, task, first, last, node_sums, path, True)
+        split = best.records[0]
+        if split.status != SPLIT:
+            continue
+        _note_split(nodes.records[node], split)
+        larger = max(split.n_left, n_rows - split.n_left)
+        keep_sorted = larger >= stops.min_samples and depth + 1 < stops.max_depth
+        middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, first, last, out_first, out_last, keep_sorted)
+        left_mid = start + middle - first
+        out_firsts[n_todo] = out_middle
+        out_firsts[n_todo + 1] = out_first
+        left_stop = left_mid + out_middle - out_first
+        _put_children(stack, n_todo, node, start, mid, stop, depth, path, left_stop, left_mid, node_sums, best.left[0])
+        n_todo += 2
+    empty_block(task.partition, block, nodes, first_node, n_nodes)
+    return n_nodes
 
 
 @njit(nogil=True, cache=True)

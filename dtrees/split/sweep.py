@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dtrees.split.criteria import score_classes, score_moments
+from dtrees.split.criteria import may_exceed, score_classes, score_moments
 
 
 class Limits(NamedTuple):
@@ -27,6 +27,8 @@ class Limits(NamedTuple):
         One random threshold a column (Extra-Trees).
     penalty : float
         L2 penalty, in units of H.
+    slope : float
+        The largest abs(G) / H of a row.
     min_samples : int
         Fewest in-sample rows of a child.
     min_weight : int
@@ -39,46 +41,48 @@ class Limits(NamedTuple):
     n_classes: int
     random: bool
     penalty: float
+    slope: float
     min_samples: int
     min_weight: int
     min_gain: float
 
 
 @njit(nogil=True, cache=True)
-def sweep_moments(limits, groups, m, missing, node, best):
+def sweep_moments(limits, groups, m, missing, node, bar, best):
     """Find the best split of a node in one column (moment layout).
 
     Parameters
     ----------
-    groups : Groups
+    groups : ndarray of GROUP
         Sums of the ``m`` values present in the node, ascending.
     missing, node : tuple of int
         (G, H, count) of the rows where the value is missing, and of the whole node.
+    bar : float
+        Only splits of a larger score count.
     best : ndarray of int64, shape (6,)
-        Written if there is a valid split: code before and after the cut, 1 if missing goes left, and the left G, H and count. The
-        code after is -1 for the split of all values from the missing ones.
+        Written if there is one: code before and after the cut, 1 if missing goes left, and the left G, H and count. The code after is
+        -1 for the split of all values from the missing ones.
 
     Returns
     -------
     float
-        The score of the best split, -1.0 if there is none.
+        The score of the best split, -1.0 if none is above the bar.
     """
-    codes, a, b, n = groups.codes, groups.a, groups.b, groups.n
     criterion = limits.criterion
     penalty = limits.penalty
     g_miss, h_miss, n_miss = missing
     g_all, h_all, n_all = node
     min_samples = limits.min_samples
     min_weight = limits.min_weight
-    top = -1.0
+    top = bar
     g = 0
     h = 0
     count = 0
     last = m if n_miss > 0 else m - 1
     for i in range(last):
-        g += a[i]
-        h += b[i]
-        count += n[i]
+        g += groups[i].a
+        h += groups[i].b
+        count += np.int64(groups[i].n)
         for side in range(2):
             if side == 0:
                 if n_miss == 0 or i == m - 1:
@@ -91,29 +95,102 @@ def sweep_moments(limits, groups, m, missing, node, best):
             score = score_moments(criterion, float(gl), float(hl), float(g_all - gl), float(h_all - hl), penalty)
             if score > top:
                 top = score
-                best[0] = codes[i]
-                best[1] = codes[i + 1] if i + 1 < m else -1
+                best[0] = groups[i].code
+                best[1] = np.int64(groups[i + 1].code) if i + 1 < m else -1
                 best[2] = 1 - side
                 best[3] = gl
                 best[4] = hl
                 best[5] = nl
-    return top
+    return top if top > bar else -1.0
 
 
 @njit(nogil=True, cache=True)
-def sweep_classes(limits, keys, m, classes, weights, missing_code, node, left, missing, best, best_left):
+def sweep_sorted(limits, keys, first, last, a, b, base, before, missing, node, following_last, bar, best):
+    """Do the same over rows sorted by code, all of the node's or a stretch of them.
+
+    Parameters
+    ----------
+    keys : ndarray of uint64
+        ``keys[first:last]`` are ``code << 32 | place`` of the rows, ascending, none of them missing.
+    a, b : ndarray of int64
+        Sums of the row with place i at ``base + i``; ``b`` is empty where every weight is 1.
+    before, missing, node : tuple of int
+        (G, H, count) of the rows before the stretch, of those where the value is missing, and of the whole node.
+    following_last : int
+        What to write for the code after the last key's; -1 if the node has none.
+    """
+    criterion = limits.criterion
+    penalty = limits.penalty
+    min_samples = limits.min_samples
+    min_weight = limits.min_weight
+    weighted = b.shape[0] > 0
+    g, h, n_before = before
+    g_miss, h_miss, n_miss = missing
+    g_all, h_all, n_all = node
+    mask = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    top = bar
+    code = keys[first] >> shift
+    for i in range(first, last):
+        place = base + np.int64(keys[i] & mask)
+        g += a[place]
+        h += b[place] if weighted else 1
+        following = following_last
+        if i < last - 1:
+            next_code = keys[i + 1] >> shift
+            if next_code == code:
+                continue
+            following = np.int64(next_code)
+        count = n_before + i + 1 - first
+        if n_miss > 0 and following != -1:
+            nl, hl = count + n_miss, h + h_miss
+            if nl >= min_samples and n_all - nl >= min_samples and hl >= min_weight and h_all - hl >= min_weight:
+                gl = g + g_miss
+                x, y, p, q = float(gl), float(g_all - gl), float(hl), float(h_all - hl)
+                if may_exceed(criterion, x, p, y, q, penalty, top):
+                    score = score_moments(criterion, x, p, y, q, penalty)
+                    if score > top:
+                        top = score
+                        best[0], best[1], best[2], best[3], best[4], best[5] = code, following, 1, gl, hl, nl
+        if count >= min_samples and n_all - count >= min_samples and h >= min_weight and h_all - h >= min_weight:
+            x, y, p, q = float(g), float(g_all - g), float(h), float(h_all - h)
+            if may_exceed(criterion, x, p, y, q, penalty, top):
+                score = score_moments(criterion, x, p, y, q, penalty)
+                if score > top:
+                    top = score
+                    best[0], best[1], best[2], best[3], best[4], best[5] = code, following, 0, g, h, count
+        code = keys[i + 1] >> shift if i < last - 1 else code
+    return top if top > bar else -1.0
+
+
+@njit(nogil=True, cache=True)
+def split_off_missing(keys, first, last, missing_code, a, b, base):
+    """Return where the missing rows at the end of ``keys[first:last]`` begin, and their (G, H, count)."""
+    g = h = 0
+    end = last
+    while end > first and (keys[end - 1] >> np.uint64(32)) == missing_code:
+        end -= 1
+        place = base + np.int64(keys[end] & np.uint64(0xFFFFFFFF))
+        g += a[place]
+        h += b[place] if b.shape[0] > 0 else 1
+    return end, (g, h, last - end)
+
+
+@njit(nogil=True, cache=True)
+def sweep_classes(limits, keys, first, last, classes, weights, base, missing_code, node, left, missing, bar, best, best_left):
     """Find the best split of a node in one column (class layout).
 
     Parameters
     ----------
-    keys : ndarray of uint64, shape (>= m,)
-        ``code << 32 | place`` of the node's rows, ascending; missing ones (``missing_code``) last.
-    classes, weights : ndarray of int64, shape (m,)
-        By place; ``weights`` is empty where every weight is 1.
+    keys, first, last, base
+        As in :func:`sweep_sorted`, but with the missing rows, which have ``missing_code``, last.
+    classes, weights : ndarray of int64
+        Class and weight of the row with place i at ``base + i``; ``weights`` is empty where every weight is 1.
     node : ndarray of int64, shape (n_classes,)
         Weight of each class in the node.
     left, missing : ndarray of int64, shape (n_classes,)
         Scratch.
+    bar : float
     best : ndarray of int64, shape (6,)
         As in :func:`sweep_moments`; the sums go to ``best_left``, shape (n_classes,).
     """
@@ -121,24 +198,25 @@ def sweep_classes(limits, keys, m, classes, weights, missing_code, node, left, m
     weighted = weights.shape[0] > 0
     left[:] = 0
     missing[:] = 0
-    end = m
+    m = last - first
+    end = last
     miss_weight = 0
-    while end > 0 and (keys[end - 1] >> np.uint64(32)) == missing_code:
+    while end > first and (keys[end - 1] >> np.uint64(32)) == missing_code:
         end -= 1
-        place = keys[end] & np.uint64(0xFFFFFFFF)
+        place = base + np.int64(keys[end] & np.uint64(0xFFFFFFFF))
         w = weights[place] if weighted else 1
         missing[classes[place]] += w
         miss_weight += w
-    n_miss = m - end
+    n_miss = last - end
     total_weight = 0
     for k in range(n_classes):
         total_weight += node[k]
-    top = -1.0
+    top = bar
     left_weight = 0
-    for i in range(end):
+    for i in range(first, end):
         key = keys[i]
         code = key >> np.uint64(32)
-        place = key & np.uint64(0xFFFFFFFF)
+        place = base + np.int64(key & np.uint64(0xFFFFFFFF))
         w = weights[place] if weighted else 1
         left[classes[place]] += w
         left_weight += w
@@ -154,9 +232,9 @@ def sweep_classes(limits, keys, m, classes, weights, missing_code, node, left, m
                     continue
                 for k in range(n_classes):
                     left[k] += missing[k]
-                wl, nl = left_weight + miss_weight, i + 1 + n_miss
+                wl, nl = left_weight + miss_weight, i + 1 - first + n_miss
             else:
-                wl, nl = left_weight, i + 1
+                wl, nl = left_weight, i + 1 - first
             valid = nl >= limits.min_samples and m - nl >= limits.min_samples
             if valid and wl >= limits.min_weight and total_weight - wl >= limits.min_weight:
                 score = score_classes(limits.criterion, left, node, wl, total_weight)
@@ -170,4 +248,4 @@ def sweep_classes(limits, keys, m, classes, weights, missing_code, node, left, m
             if side == 0:
                 for k in range(n_classes):
                     left[k] -= missing[k]
-    return top
+    return top if top > bar else -1.0

@@ -65,7 +65,7 @@ def pack(trees: Sequence[Tree]) -> Packed:
     )
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def _leaf(packed, X, row, tree):
     node = packed.roots[tree]
     feature = packed.feature[node]

@@ -1,0 +1,182 @@
+"""A small node grown to its end with every column kept sorted.
+
+The node's rows are copied into a compact *block* that fits the cache, and sorted by each column once. A split then divides the sorted
+lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so no node below is ever sorted again::
+
+    keys[j, first:last]   code << 32 | place, ascending, of a node's in-sample rows by column j
+    places[first:last]    the same rows in ascending order of their place (row number)
+
+``place`` counts the block's in-sample rows; ``a`` and ``b`` are read by place and never move. Rows out of sample are only routed.
+
+Splits are found by the same sweep over sorted rows as elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dtrees.split.group import sorted_places
+
+#: Most in-sample rows of a block.
+BLOCK_ROWS = 4096
+
+
+class Block(NamedTuple):
+    """Room for one block; reused.
+
+    ``place_of`` gives the number within the tree's columns of each column of the table.
+    """
+
+    keys: NDArray[np.uint64]
+    places: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
+    outside: NDArray[np.uint32]
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+    goes_left: NDArray[np.uint8]
+    spare: NDArray[np.uint32]
+    place_of: NDArray[np.int32]
+
+
+def make_block(n_inside: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], n_columns: int) -> Block:
+    """Return room for blocks of up to ``n_inside`` rows (at most BLOCK_ROWS are used) and ``n_outside`` out of sample."""
+    n = min(n_inside, BLOCK_ROWS)
+    place_of = np.full(n_columns, -1, np.int32)
+    place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
+    return Block(
+        np.empty((pool.shape[0], n), np.uint64),
+        np.empty(n, np.uint32),
+        np.empty(n, np.uint32),
+        np.empty(n_outside, np.uint32),
+        np.empty(n, np.int64),
+        np.empty(n if weighted else 0, np.int64),
+        np.empty(n, np.uint8),
+        np.empty(max(n, n_outside), np.uint32),
+        place_of,
+    )
+
+
+@njit(nogil=True, cache=True)
+def fill_block(columns, pool, partition, start, mid, stop, block, keys, spare):
+    """Copy a node's rows into the block and sort them by every column of the tree."""
+    m = mid - start
+    rows, a, b = partition.rows, partition.a, partition.b
+    for i in range(m):
+        block.rows[i] = rows[start + i]
+        block.places[i] = i
+        block.a[i] = a[start + i]
+    if b.shape[0] > 0:
+        for i in range(m):
+            block.b[i] = b[start + i]
+    for i in range(stop - mid):
+        block.outside[i] = rows[mid + i]
+    for column in pool:
+        j = block.place_of[column]
+        ordered = sorted_places(columns.codes[column], rows, start, mid, keys, spare)
+        for i in range(m):
+            block.keys[j, i] = ordered[i]
+
+
+@njit(nogil=True, cache=True)
+def empty_block(partition, block, nodes, first_node, n_nodes):
+    """Write the block's rows back to the partition, in the order of its leaves."""
+    rows, b = partition.rows, partition.b
+    inside = 0
+    outside = 0
+    for node in range(first_node, n_nodes):
+        record = nodes.records[node]
+        if record.column >= 0:
+            continue
+        place = record.start
+        for _ in range(record.mid - record.start):
+            i = block.places[inside]
+            rows[place] = block.rows[i]
+            if b.shape[0] > 0:
+                b[place] = block.b[i]
+            inside += 1
+            place += 1
+        for _ in range(record.stop - record.mid):
+            rows[place] = block.outside[outside]
+            outside += 1
+            place += 1
+
+
+@njit(nogil=True, cache=True)
+def is_pure_block(target, block, first, last):
+    """Tell whether all in-sample rows of a node of the block have the same target (False where ``target`` is empty)."""
+    if target.shape[0] == 0:
+        return False
+    value = target[block.rows[block.places[first]]]
+    for i in range(first + 1, last):
+        if target[block.rows[block.places[i]]] != value:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _divide_keys(keys, first, last, goes_left, spare):
+    left = first
+    right = 0
+    for i in range(first, last):
+        key = keys[i]
+        side = goes_left[key & np.uint64(0xFFFFFFFF)]
+        keys[left] = key
+        spare[right] = key
+        left += side
+        right += 1 - side
+    for i in range(right):
+        keys[left + i] = spare[i]
+
+
+@njit(nogil=True, cache=True)
+def divide_block(columns, block, spare_keys, pool, split, first, last, out_first, out_last, keep_sorted):
+    """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
+
+    With ``keep_sorted`` false, no child will be searched, and the columns are left as they are.
+    """
+    column = split.column
+    cut = split.cut
+    missing_left = split.missing_left
+    missing = columns.offsets[column + 1] - columns.offsets[column]
+    goes_left = block.goes_left
+    keys = block.keys[block.place_of[column]]
+    for i in range(first, last):
+        code = np.int64(keys[i] >> np.uint64(32))
+        left = missing_left if code == missing else code <= cut
+        goes_left[keys[i] & np.uint64(0xFFFFFFFF)] = left
+    if keep_sorted:
+        for j in range(pool.shape[0]):
+            _divide_keys(block.keys[j], first, last, goes_left, spare_keys)
+    places, spare = block.places, block.spare
+    middle = first
+    n_spare = 0
+    for i in range(first, last):
+        place = places[i]
+        if goes_left[place]:
+            places[middle] = place
+            middle += 1
+        else:
+            spare[n_spare] = place
+            n_spare += 1
+    for i in range(n_spare):
+        places[middle + i] = spare[i]
+    outside = block.outside
+    codes = columns.codes[column]
+    out_middle = out_first
+    n_spare = 0
+    for i in range(out_first, out_last):
+        row = outside[i]
+        code = codes[row]
+        if missing_left if code == missing else code <= cut:
+            outside[out_middle] = row
+            out_middle += 1
+        else:
+            spare[n_spare] = row
+            n_spare += 1
+    for i in range(n_spare):
+        outside[out_middle + i] = spare[i]
+    return middle, out_middle

@@ -1,0 +1,247 @@
+"""Finding the best split of a large node in a column of many values without scanning all of it.
+
+The codes of a column are cut into up to 256 consecutive *zones*. One pass over the node's rows sums each zone; from the sums follows, for
+each zone, an upper bound of the score of any split inside it. Only zones whose bound passes the bar are scanned, exactly. A database's zone
+maps do the same. Nothing is decided by zones: they only skip work that cannot change the result, and the bar itself is always the score
+of a real split.
+
+The bound
+---------
+The score is jointly convex in the sums (S, a) of the left side, as a sum of squares over linear terms, or, for entropy, of terms
+x log(x / a), so its maximum over a convex region is at a corner. Let a zone begin with left sums (S0, H0), end with (S1, H1), and have
+A = sum abs(g). Inside, S lies between S0 - (A - (S1 - S0)) / 2 and S0 + (A + (S1 - S0)) / 2; and since no row has abs(g) > slope * h, S is at
+most slope * (H - H0) away from S0 and at most slope * (H1 - H) from S1. The region has six corners: both ends, and where the lines of
+that slope meet the extremes of S. Bounds are raised by more than rounding can add to a score, so no tie is lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dtrees.split.criteria import ENTROPY, score_moments
+from dtrees.split.sweep import sweep_sorted
+
+MAX_ZONES = 256
+#: The code after a cut is not known yet.
+UNKNOWN = -2
+#: Far more than the relative error of a few roundings of float64.
+_ROUNDING = 2.0**-44
+
+#: One zone: its sums of g, abs(g) and h and its number of rows, those of all zones before it, and whether it must be scanned.
+ZONE = np.dtype(
+    [
+        ("a", np.int64),
+        ("size", np.int64),
+        ("b", np.int64),
+        ("n", np.int64),
+        ("a_before", np.int64),
+        ("b_before", np.int64),
+        ("n_before", np.int64),
+        ("flag", np.int64),
+    ],
+    align=True,
+)
+
+
+@njit(nogil=True, cache=True)
+def prefers_zones(n_rows, n_distinct):
+    """Tell whether a node is large enough, and the column varied enough, for zones to pay."""
+    return n_rows >= 2048 and n_distinct >= 1024
+
+
+@njit(nogil=True, cache=True)
+def zone_shift(n_rows, n_distinct):
+    """Return by how many bits a code is shifted to give its zone: fewer zones for smaller nodes."""
+    wanted = min(MAX_ZONES, max(32, n_rows // 64))
+    shift = 0
+    while ((n_distinct - 1) >> shift) + 1 > wanted:
+        shift += 1
+    return shift
+
+
+@njit(nogil=True, cache=True)
+def sum_zones(codes, n_distinct, shift, partition, start, mid, zones):
+    """Sum a node's in-sample rows by zone; missing ones go to the element after the last zone."""
+    rows, a, b = partition.rows, partition.a, partition.b
+    n_zones = ((n_distinct - 1) >> shift) + 1
+    for z in range(n_zones + 1):
+        zones[z].a = 0
+        zones[z].size = 0
+        zones[z].b = 0
+        zones[z].n = 0
+    if b.shape[0] > 0:
+        for i in range(start, mid):
+            code = np.int64(codes[rows[i]])
+            zone = zones[n_zones if code == n_distinct else code >> shift]
+            g = a[i]
+            zone.a += g
+            zone.size += abs(g)
+            zone.b += b[i]
+            zone.n += 1
+    else:
+        for i in range(start, mid):
+            code = np.int64(codes[rows[i]])
+            zone = zones[n_zones if code == n_distinct else code >> shift]
+            g = a[i]
+            zone.a += g
+            zone.size += abs(g)
+            zone.n += 1
+        for z in range(n_zones + 1):
+            zones[z].b = zones[z].n
+
+
+@njit(nogil=True, cache=True)
+def accumulate_zones(zones, n_zones):
+    """Fill in the sums before each zone; return how many zones have rows."""
+    g = h = n = present = 0
+    for z in range(n_zones):
+        zone = zones[z]
+        zone.a_before = g
+        zone.b_before = h
+        zone.n_before = n
+        g += zone.a
+        h += zone.b
+        n += zone.n
+        present += zone.n > 0
+    return present
+
+
+@njit(nogil=True, cache=True)
+def best_edge(limits, zones, n_zones, missing, node, bar):
+    """Return the highest score of the allowed splits between two zones, -1.0 if none is above the bar."""
+    g_miss, h_miss, n_miss = missing
+    g_all, h_all, n_all = node
+    top = bar
+    for z in range(1, n_zones):
+        zone = zones[z]
+        n = zone.n_before
+        if zone.n == 0 or n == 0:
+            continue
+        for side in range(2 if n_miss > 0 else 1):
+            gl, hl, nl = zone.a_before, zone.b_before, n
+            if side == 1:
+                gl, hl, nl = gl + g_miss, hl + h_miss, nl + n_miss
+            if nl < limits.min_samples or n_all - nl < limits.min_samples:
+                continue
+            if hl < limits.min_weight or h_all - hl < limits.min_weight:
+                continue
+            score = score_moments(limits.criterion, float(gl), float(hl), float(g_all - gl), float(h_all - hl), limits.penalty)
+            top = max(top, score)
+    return top if top > bar else -1.0
+
+
+@njit(nogil=True, cache=True)
+def _corner(limits, s, h, g_all, h_all, error):
+    """Return the score of real-valued left sums, raised by ``error`` in what is squared (in the score itself for entropy)."""
+    h = min(max(h, 0.0), h_all)
+    if limits.criterion == ENTROPY:  # sums are weights of one class: between none and all
+        s = min(max(s, 0.0, g_all - (h_all - h)), h, g_all)
+        if h == 0.0 or h == h_all:
+            return 0.0
+        return score_moments(ENTROPY, s, h, g_all - s, h_all - h, 0.0) + error
+    a = h + limits.penalty
+    b = h_all - h + limits.penalty
+    if a == 0.0 or b == 0.0:
+        return 0.0
+    d = abs(s * b - (g_all - s) * a) + error
+    return d * d / (a * b)
+
+
+@njit(nogil=True, cache=True)
+def _bound(limits, s0, h0, s1, h1, size, g_all, h_all):
+    """Return an upper bound of the computed score of any split with left sums between (s0, h0) and (s1, h1)."""
+    slope = limits.slope
+    low = s0 - 0.5 * (size - (s1 - s0))
+    high = s0 + 0.5 * (size + (s1 - s0))
+    if limits.criterion == ENTROPY:
+        error = _ROUNDING * h_all
+    else:
+        left = max(abs(low), abs(high)) * (h_all - h0 + limits.penalty)
+        right = max(abs(g_all - low), abs(g_all - high)) * (h1 + limits.penalty)
+        error = _ROUNDING * (left + right)
+    top = max(_corner(limits, s0, h0, g_all, h_all, error), _corner(limits, s1, h1, g_all, h_all, error))
+    if slope > 0.0:
+        top = max(top, _corner(limits, low, h0 + (s0 - low) / slope, g_all, h_all, error))
+        top = max(top, _corner(limits, high, h0 + (high - s0) / slope, g_all, h_all, error))
+        top = max(top, _corner(limits, low, h1 - (s1 - low) / slope, g_all, h_all, error))
+        top = max(top, _corner(limits, high, h1 - (high - s1) / slope, g_all, h_all, error))
+    return top * (1.0 + _ROUNDING)
+
+
+@njit(nogil=True, cache=True)
+def flag_zones(limits, zones, n_zones, missing, node, bar):
+    """Flag the zones in which (or at whose upper edge) a split may score above the bar; return how many rows they have."""
+    g_miss, h_miss, n_miss = float(missing[0]), float(missing[1]), missing[2]
+    g_all, h_all = float(node[0]), float(node[1])
+    n_rows = 0
+    for z in range(n_zones):
+        zone = zones[z]
+        zone.flag = 0
+        if zone.n == 0:
+            continue
+        s0, h0 = float(zone.a_before), float(zone.b_before)
+        s1, h1 = float(zone.a_before + zone.a), float(zone.b_before + zone.b)
+        size = float(zone.size)
+        if _bound(limits, s0, h0, s1, h1, size, g_all, h_all) > bar:
+            zone.flag = 1
+        elif n_miss > 0:
+            if _bound(limits, s0 + g_miss, h0 + h_miss, s1 + g_miss, h1 + h_miss, size, g_all, h_all) > bar:
+                zone.flag = 1
+        if zone.flag:
+            n_rows += zone.n
+    return n_rows
+
+
+@njit(nogil=True, cache=True)
+def pick_rows(codes, n_distinct, shift, rows, start, mid, zones, keys):
+    """Write ``code << 32 | place`` of the rows in flagged zones to ``keys``; return their number."""
+    n_zones = ((n_distinct - 1) >> shift) + 1
+    zones[n_zones].flag = 0
+    m = 0
+    for i in range(start, mid):
+        code = np.int64(codes[rows[i]])
+        keys[m] = np.uint64(code) << np.uint64(32) | np.uint64(i - start)
+        m += zones[n_zones if code == n_distinct else code >> shift].flag
+    return m
+
+
+@njit(nogil=True, cache=True)
+def scan_zones(limits, keys, m, shift, zones, n_zones, partition, start, missing, node, bar, best):
+    """Sweep the flagged zones, whose rows are ``keys[:m]`` sorted; return the best score, -1.0 if none is above the bar."""
+    top = bar
+    last_zone = n_zones - 1
+    while zones[last_zone].n == 0:
+        last_zone -= 1
+    first = 0
+    while first < m:
+        z = np.int64(keys[first] >> np.uint64(32)) >> shift
+        zone = zones[z]
+        last = first + zone.n
+        before = (zone.a_before, zone.b_before, zone.n_before)
+        following = -1 if z == last_zone else UNKNOWN
+        score = sweep_sorted(limits, keys, first, last, partition.a, partition.b, start, before, missing, node, following, top, best)
+        top = max(top, score)
+        first = last
+    return top if top > bar else -1.0
+
+
+@njit(nogil=True, cache=True)
+def code_after(codes, n_distinct, rows, start, mid, code):
+    """Return the lowest code above ``code`` among a node's rows."""
+    following = np.int64(n_distinct)
+    for i in range(start, mid):
+        other = np.int64(codes[rows[i]])
+        if other > code:
+            following = min(following, other)
+    return following
+
+
+@njit(nogil=True, cache=True)
+def is_constant(codes, rows, start, mid):
+    """Tell whether all rows of a node have the same code."""
+    first = codes[rows[start]]
+    for i in range(start + 1, mid):
+        if codes[rows[i]] != first:
+            return False
+    return True
