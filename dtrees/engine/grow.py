@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dtrees.engine import messages as m
@@ -27,6 +26,7 @@ from dtrees.engine.executor import Executor
 from dtrees.engine.grower import Grower, merge
 from dtrees.engine.limits import gain_exponent
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
+from dtrees.split.kernel import kernel
 from dtrees.split.search import Candidates
 from dtrees.split.subtree import Nodes
 from dtrees.tree.tree import Tree
@@ -192,7 +192,7 @@ def _class_values(
     return value, np.ldexp(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _from_leaves(left, right, weight, gain, value, impurity):
     """Fill means and impurities of inner nodes, whose children have higher numbers, from their leaves'.
 

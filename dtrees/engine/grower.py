@@ -13,12 +13,12 @@ import heapq
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from dtrees.engine.limits import make_limits
 from dtrees.engine.messages import Divided, Root, Splits, Subtrees
 from dtrees.engine.plans import Rules
+from dtrees.split.kernel import kernel
 from dtrees.split.search import CONSTANT, SPLIT, Candidates, best_by_node, empty_candidates
 from dtrees.split.subtree import Nodes, empty_nodes, may_be_split, node_weight
 
@@ -199,7 +199,7 @@ def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
     return larger
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _preorder(left, right):
     """Return the nodes reachable from node 0 in preorder."""
     order = np.empty(left.shape[0], np.int64)

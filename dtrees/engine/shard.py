@@ -18,7 +18,7 @@ from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, subtree
 from dtrees.split.block import BLOCK_ROWS, make_block
-from dtrees.split.columns import Columns
+from dtrees.split.columns import Columns, highest_code_below
 
 #: Rows a task of the search should have at least, over all its nodes and columns.
 _TASK_ROWS = 8192
@@ -301,7 +301,7 @@ class Shard:
             values = self._columns.distinct(j)
             missing = values.shape[0]
             start = table.start[node]
-            cut = search.highest_code_below(values, -1, missing - 1, splits.threshold[i])
+            cut = highest_code_below(values, -1, missing - 1, splits.threshold[i])
             partition.mark_left(
                 codes, cut, missing, splits.missing_left[i], self._rows.rows,
                 start + 8 * first_byte, min(start + 8 * last_byte, table.stop[node]),

@@ -3,7 +3,7 @@
 The node's rows are copied into a compact *block* that fits the cache, and sorted by each column once. A split then divides the sorted
 lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so no node below is ever sorted again::
 
-    keys[j, first:last]   code << 32 | place, ascending, of a node's in-sample rows by column j
+    keys[j, first:last]   code << 32 | place, ascending, of a node's in-sample rows by column j (three rows and more)
     places[first:last]    the same rows in ascending order of their place (row number)
 
 ``place`` counts the block's in-sample rows; ``a`` and ``b`` are read by place and never move. Rows out of sample are only routed.
@@ -16,13 +16,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dtrees.split.columns import highest_code_below
+from dtrees.split.criteria import score_moments
 from dtrees.split.group import sorted_places
+from dtrees.split.kernel import inner_kernel, kernel
 
 #: Most in-sample rows of a block.
 BLOCK_ROWS = 4096
+#: Nodes of up to this many rows are compared with the best of all their divisions.
+CEILING_ROWS = 6
 
 
 class Block(NamedTuple):
@@ -60,7 +64,7 @@ def make_block(n_inside: int, n_outside: int, weighted: bool, pool: NDArray[np.i
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_block(columns, pool, partition, start, mid, stop, block, keys, spare):
     """Copy a node's rows into the block and sort them by every column of the tree."""
     m = mid - start
@@ -81,7 +85,7 @@ def fill_block(columns, pool, partition, start, mid, stop, block, keys, spare):
             block.keys[j, i] = ordered[i]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def empty_block(partition, block, nodes, first_node, n_nodes):
     """Write the block's rows back to the partition, in the order of its leaves."""
     rows, b = partition.rows, partition.b
@@ -105,7 +109,7 @@ def empty_block(partition, block, nodes, first_node, n_nodes):
             place += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_pure_block(target, block, first, last):
     """Tell whether all in-sample rows of a node of the block have the same target (False where ``target`` is empty)."""
     if target.shape[0] == 0:
@@ -117,7 +121,38 @@ def is_pure_block(target, block, first, last):
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
+def pair_keys(codes, block, first, keys):
+    """Write the keys of a node of two rows, whose sorted lists are not kept, to ``keys``."""
+    i, j = np.uint64(block.places[first]), np.uint64(block.places[first + 1])
+    one = np.uint64(codes[block.rows[i]]) << np.uint64(32) | i
+    other = np.uint64(codes[block.rows[j]]) << np.uint64(32) | j
+    keys[0] = min(one, other)
+    keys[1] = max(one, other)
+
+
+@kernel
+def ceiling(limits, block, first, last, sums):
+    """Return the highest score of any division in two of a node of few rows, whatever the columns.
+
+    Every division is tried, so the best split of a column that reaches the ceiling cannot be surpassed, not even by a rounding.
+    """
+    n = last - first
+    weighted = block.b.shape[0] > 0
+    top = -1.0
+    for subset in range(1, 1 << (n - 1)):
+        g = h = 0
+        for k in range(n - 1):
+            if (subset >> k) & 1:
+                place = block.places[first + k]
+                g += block.a[place]
+                h += block.b[place] if weighted else 1
+        score = score_moments(limits.criterion, float(g), float(h), float(sums[0] - g), float(sums[1] - h), limits.penalty)
+        top = max(top, score)
+    return top
+
+
+@inner_kernel
 def _divide_keys(keys, first, last, goes_left, spare):
     left = first
     right = 0
@@ -132,22 +167,27 @@ def _divide_keys(keys, first, last, goes_left, spare):
         keys[left + i] = spare[i]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def divide_block(columns, block, spare_keys, pool, split, first, last, out_first, out_last, keep_sorted):
     """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
 
-    With ``keep_sorted`` false, no child will be searched, and the columns are left as they are.
+    With ``keep_sorted`` false, no child will need sorted lists, and they are left as they are.
     """
     column = split.column
     cut = split.cut
     missing_left = split.missing_left
     missing = columns.offsets[column + 1] - columns.offsets[column]
     goes_left = block.goes_left
-    keys = block.keys[block.place_of[column]]
-    for i in range(first, last):
-        code = np.int64(keys[i] >> np.uint64(32))
-        left = missing_left if code == missing else code <= cut
-        goes_left[keys[i] & np.uint64(0xFFFFFFFF)] = left
+    codes = columns.codes[column]
+    if last - first > 2:
+        keys = block.keys[block.place_of[column]]
+        for i in range(first, last):
+            code = np.int64(keys[i] >> np.uint64(32))
+            goes_left[keys[i] & np.uint64(0xFFFFFFFF)] = missing_left if code == missing else code <= cut
+    else:
+        for i in range(first, last):
+            code = np.int64(codes[block.rows[block.places[i]]])
+            goes_left[block.places[i]] = missing_left if code == missing else code <= cut
     if keep_sorted:
         for j in range(pool.shape[0]):
             _divide_keys(block.keys[j], first, last, goes_left, spare_keys)
@@ -165,7 +205,9 @@ def divide_block(columns, block, spare_keys, pool, split, first, last, out_first
     for i in range(n_spare):
         places[middle + i] = spare[i]
     outside = block.outside
-    codes = columns.codes[column]
+    if out_last > out_first:  # these may have values between those in sample
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        cut = highest_code_below(values, cut, missing - 1, split.threshold)
     out_middle = out_first
     n_spare = 0
     for i in range(out_first, out_last):

@@ -30,6 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split.group import radix_sort, sort_keys
+from dtrees.split.kernel import inner_kernel, kernel
+
 #: Rows are numbered by uint32; the highest numbers are kept free.
 MAX_ROWS = 2**32 - 2**16
 
@@ -87,23 +90,95 @@ def presort_column(values: NDArray[Any], codes: NDArray[np.uint32] | None = None
         codes = np.empty(n, dtype=np.uint32)
     dtype = np.float32 if np.can_cast(values.dtype, np.float32) else np.float64
     values = np.ascontiguousarray(values, dtype=dtype)
-    order = np.argsort(values)  # NaN last
-    ordered = values[order]
-    n_valid = n - _count_trailing_nan(ordered)
-    starts = np.empty(n_valid, dtype=bool)
-    starts[:1] = True
-    np.not_equal(ordered[1:n_valid], ordered[: max(n_valid - 1, 0)], out=starts[1:])
-    distinct = ordered[:n_valid][starts] + dtype(0.0)  # -0.0 and 0.0 are one value: show it as 0.0
-    numbers = np.full(n, distinct.shape[0], dtype=np.uint32)
-    np.cumsum(starts, dtype=np.uint32, out=numbers[:n_valid])
-    numbers[:n_valid] -= np.uint32(1)
-    codes[order] = numbers
-    return codes, distinct
+    distinct = np.empty(n, dtype)
+    return codes, distinct[: _number(values, _sorted_rows(values), codes, distinct)].copy()
 
 
-def _count_trailing_nan(ordered: NDArray[Any]) -> int:
-    """Return how many NaN end an array sorted by NumPy."""
-    return int(ordered.shape[0] - np.searchsorted(ordered, np.nan, side="left"))
+def _sorted_rows(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return row numbers by ascending value, NaN last, in the lower 32 bits of keys."""
+    n = values.shape[0]
+    keys, spare = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    if values.dtype == np.float32:
+        _keys_of_float32(values.view(np.uint32), keys)
+        return sort_keys(keys, spare, n)
+    return _sort_float64(values.view(np.uint64), keys, spare)
+
+
+@kernel
+def _keys_of_float32(bits, keys):
+    """Write ``key << 32 | row``, where keys of numbers are in the order of the numbers, -0.0 as 0.0, and NaN is last."""
+    sign = np.uint32(0x80000000)
+    infinity = np.uint32(0x7F800000)
+    for i in range(bits.shape[0]):
+        x = bits[i]
+        if x == sign:
+            x = np.uint32(0)
+        if x & ~sign > infinity:
+            key = np.uint32(0xFFFFFFFF)
+        elif x & sign:
+            key = ~x
+        else:
+            key = x | sign
+        keys[i] = np.uint64(key) << np.uint64(32) | np.uint64(i)
+
+
+@inner_kernel
+def _ordered_bits(x):
+    """Return the bits of a float64 as an integer in the order of the numbers, -0.0 as 0.0, NaN last."""
+    sign = np.uint64(0x8000000000000000)
+    if x == sign:
+        x = np.uint64(0)
+    if x & ~sign > np.uint64(0x7FF0000000000000):
+        return np.uint64(0xFFFFFFFFFFFFFFFF)
+    return ~x if x & sign else x | sign
+
+
+@kernel
+def _sort_float64(bits, keys, spare):
+    """Sort by the lower half of the ordered bits, then, stably, by the upper half."""
+    shift = np.uint64(32)
+    low = np.uint64(0xFFFFFFFF)
+    n = bits.shape[0]
+    differ = np.uint64(0)
+    for i in range(n):
+        half = _ordered_bits(bits[i]) & low
+        differ |= half ^ (_ordered_bits(bits[0]) & low)
+        keys[i] = half << shift | np.uint64(i)
+    ordered = keys  # if the lower halves are all the same: the numbers are float32s, or small integers
+    if differ != 0:
+        ordered = radix_sort(keys, spare, n, np.uint64(0), low)
+    upper = np.empty(n, np.uint64)
+    for i in range(n):
+        row = ordered[i] & low
+        upper[i] = _ordered_bits(bits[row]) >> shift << shift | row
+    first, last = low, np.uint64(0)
+    for i in range(n):
+        first = min(first, upper[i] >> shift)
+        last = max(last, upper[i] >> shift)
+    return radix_sort(upper, keys, n, first, last)
+
+
+@kernel
+def _number(values, keys, codes, distinct):
+    """Number distinct values; write them and every row's number, and return how many there are."""
+    n_distinct = 0
+    n = keys.shape[0]
+    row_bits = np.uint64(0xFFFFFFFF)
+    i = 0
+    while i < n:
+        row = keys[i] & row_bits
+        value = values[row]
+        if value != value:
+            break
+        if n_distinct == 0 or value != distinct[n_distinct - 1]:
+            distinct[n_distinct] = value if value != 0.0 else abs(value)  # -0.0 and 0.0 are one value: show it as 0.0
+            n_distinct += 1
+        codes[row] = n_distinct - 1
+        i += 1
+    while i < n:
+        codes[keys[i] & row_bits] = n_distinct
+        i += 1
+    return n_distinct
 
 
 def presort(
@@ -133,3 +208,15 @@ def _join(distinct: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.in
     offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
     np.cumsum([d.shape[0] for d in distinct], out=offsets[1:])
     return np.concatenate(distinct) if distinct else np.empty(0), offsets
+
+
+@kernel
+def highest_code_below(values, low, high, threshold):
+    """Return the highest index in low..high with values[index] <= threshold, given that low is one."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if np.float64(values[middle]) <= threshold:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from dtrees.split.kernel import inner_kernel, kernel
 
 SQUARED_ERROR = 0
 GINI = 1
@@ -34,7 +34,7 @@ NEWTON = 3
 _CAUTION = 1.0 - 2.0**-40
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def score_moments(criterion, left_g, left_h, right_g, right_h, penalty):
     """Return the part of the gain by which the splits of one node are ordered (moment layout); negative where undefined."""
     a = left_h + penalty
@@ -47,7 +47,7 @@ def score_moments(criterion, left_g, left_h, right_g, right_h, penalty):
     return d * d / (a * b)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def may_exceed(criterion, left_g, left_h, right_g, right_h, penalty, bar):
     """Tell, without a division, whether :func:`score_moments` may exceed the bar; false only if it does not."""
     if criterion == ENTROPY:
@@ -58,18 +58,18 @@ def may_exceed(criterion, left_g, left_h, right_g, right_h, penalty, bar):
     return d * d >= bar * _CAUTION * (a * b)
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _xlog2(x, total):
     return x * math.log2(x / total) if x > 0.0 else 0.0
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _negative_entropy(one, total):
     """Return total * (2 - entropy): what is left to gain, kept positive."""
     return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def gain_moments(criterion, score, g, h, penalty):
     """Return the gain of a split of a node with sums (g, h) from its score."""
     if criterion == ENTROPY:
@@ -82,7 +82,7 @@ def gain_moments(criterion, score, g, h, penalty):
     return gain
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def score_classes(criterion, left, total, left_weight, total_weight):
     """Return the same as :func:`score_moments` for the class layout.
 
@@ -103,7 +103,7 @@ def score_classes(criterion, left, total, left_weight, total_weight):
     return score / (a * b)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def gain_classes(criterion, score, total, total_weight):
     """Return the gain of a split of a node with class weights ``total`` from its score."""
     if criterion == ENTROPY:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dtrees.split.kernel import kernel
 
 _LIMIT = 61
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def absolute_sum(x):
     """Return sum(abs(x)), added in order."""
     total = 0.0
@@ -25,7 +26,7 @@ def absolute_sum(x):
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scale_into(x, exponent, out):
     """Write ``x * 2**exponent``, rounded to integers (half to even), into ``out``."""
     factor = math.ldexp(1.0, exponent)

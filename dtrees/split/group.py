@@ -13,7 +13,8 @@ Neither approximates: a bin holds a single value.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dtrees.split.kernel import inner_kernel, kernel
 
 _INSERTION = 24
 
@@ -22,7 +23,7 @@ _INSERTION = 24
 GROUP = np.dtype([("a", np.int64), ("b", np.int64), ("n", np.uint32), ("code", np.uint32)], align=True)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def prefers_bins(n_rows, n_distinct):
     """Tell whether filling bins is cheaper than sorting.
 
@@ -31,7 +32,7 @@ def prefers_bins(n_rows, n_distinct):
     return n_distinct <= 4 * n_rows
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def group_by_bins(codes, n_distinct, partition, start, mid, groups):
     """Sum a node's in-sample rows by their code, through one bin for each distinct value.
 
@@ -80,7 +81,7 @@ def group_by_bins(codes, n_distinct, partition, start, mid, groups):
     return m, g, h, n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sorted_places(codes, rows, start, mid, keys, spare):
     """Sort a node's in-sample rows by code.
 
@@ -92,7 +93,7 @@ def sorted_places(codes, rows, start, mid, keys, spare):
     return sort_keys(keys, spare, m)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sort_keys(keys, spare, m):
     """Sort ``keys[:m]`` by code; returns the array of the two that holds the result. Places must ascend."""
     if m <= _INSERTION:
@@ -103,10 +104,10 @@ def sort_keys(keys, spare, m):
     for i in range(1, m):
         low = min(low, keys[i])
         high = max(high, keys[i])
-    return _radix_sort(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32))
+    return radix_sort(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32))
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _insertion_sort(keys, m):
     for i in range(1, m):
         key = keys[i]
@@ -117,8 +118,8 @@ def _insertion_sort(keys, m):
         keys[j + 1] = key
 
 
-@njit(nogil=True, cache=True)
-def _radix_sort(keys, spare, m, low, high):
+@kernel
+def radix_sort(keys, spare, m, low, high):
     """Sort by the codes, known to lie in low..high; stable, so places stay ascending among equal codes."""
     bits = 0
     span = high - low

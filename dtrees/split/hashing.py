@@ -10,8 +10,9 @@ Streams keep draws for different purposes apart, for example the rows and the co
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dtrees.split.kernel import kernel
 
 ROOT = np.uint64(0x9E3779B97F4A7C15)
 LEFT = np.uint64(0xD1B54A32D192ED03)
@@ -25,7 +26,7 @@ STREAM_THRESHOLD = np.uint64(5)
 STREAM_VALIDATION = np.uint64(6)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mix(x):
     """Return a well mixed 64-bit hash of a 64-bit integer."""
     x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
@@ -34,19 +35,19 @@ def mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def stream_key(seed, stream, tree):
     """Return the key of one stream of one tree; hash it with a counter for the draws."""
     return mix(mix(mix(np.uint64(seed)) ^ np.uint64(stream)) ^ np.uint64(tree))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def draw(key, counter):
     """Return draw number ``counter`` of a stream, 64 random bits."""
     return mix(np.uint64(key) ^ mix(np.uint64(counter)))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def below(bits, n):
     """Turn 64 random bits into an integer in [0, n), n < 2**32.
 
@@ -55,19 +56,19 @@ def below(bits, n):
     return np.int64(((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def uniform(bits):
     """Turn 64 random bits into a float64 in [0, 1)."""
     return np.float64(bits >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def child_path(path, side):
     """Return the identity of a child from its parent's (``side`` is LEFT or RIGHT)."""
     return mix(np.uint64(path) ^ np.uint64(side))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def child_paths(paths, sides):
     """Return the identities of many children; ``sides`` is 0 for left, 1 for right."""
     out = np.empty(paths.shape[0], np.uint64)
@@ -76,7 +77,7 @@ def child_paths(paths, sides):
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def draw_columns(key, path, pool, n_drawn, n_wanted):
     """Go on with a partial Fisher-Yates shuffle of ``pool``, in place.
 
@@ -90,7 +91,7 @@ def draw_columns(key, path, pool, n_drawn, n_wanted):
         pool[i], pool[j] = pool[j], pool[i]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def undraw_columns(key, path, pool, n_drawn):
     """Put ``pool`` back as it was before ``n_drawn`` columns were drawn for the node ``path``."""
     n = pool.shape[0]
@@ -100,7 +101,7 @@ def undraw_columns(key, path, pool, n_drawn):
         pool[i], pool[j] = pool[j], pool[i]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def tree_columns(seed, tree, n_columns, n_wanted):
     """Return the columns a tree may use, ascending, shape (n_wanted,)."""
     pool = np.arange(n_columns).astype(np.int32)
@@ -109,7 +110,7 @@ def tree_columns(seed, tree, n_columns, n_wanted):
     return np.sort(pool[:n_wanted])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def bootstrap_counts(seed, tree, n_draws, cumulative, counts):
     """Count how often each row is drawn for a tree, with replacement.
 
@@ -133,7 +134,7 @@ def bootstrap_counts(seed, tree, n_draws, cumulative, counts):
             counts[np.searchsorted(cumulative, point, side="right")] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def subsample(seed, stream, tree, n_wanted, eligible, chosen):
     """Choose exactly ``n_wanted`` of the eligible rows without replacement.
 

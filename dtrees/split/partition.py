@@ -16,8 +16,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dtrees.split.kernel import kernel
 
 
 class RowPartition(NamedTuple):
@@ -42,7 +43,7 @@ class RowPartition(NamedTuple):
         return RowPartition(np.empty(size, np.uint32), np.empty(size, np.int64), spare_b)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def gather(partition, n_in, target_a, target_b):
     """Write the sums of the first ``n_in`` rows in the order of ``rows``, from arrays by row number."""
     rows, a, b = partition.rows, partition.a, partition.b
@@ -53,7 +54,7 @@ def gather(partition, n_in, target_a, target_b):
             b[i] = target_b[rows[i]]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
     """Set bit ``i - start`` of ``bits`` (little endian) where the row at place i goes left.
 
@@ -69,7 +70,7 @@ def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
         bits[byte] = value
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def divide(bits, partition, start, mid, stop, spare):
     """Apply a split to the node at places start..stop, of which start..mid are in sample.
 
@@ -114,7 +115,7 @@ def divide(bits, partition, start, mid, stop, spare):
     return n_left_in, n_left - n_left_in
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_pure(target, rows, start, mid):
     """Tell whether all in-sample rows of a node have the same target (False where ``target`` is empty)."""
     if target.shape[0] == 0:
@@ -126,7 +127,7 @@ def is_pure(target, rows, start, mid):
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def steepest(partition, n_in):
     """Return an upper bound of abs(a) / b over the in-sample rows; infinite if some b is zero."""
     a, b = partition.a, partition.b
@@ -142,7 +143,7 @@ def steepest(partition, n_in):
     return top * (1.0 + 2.0**-44)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def checksum(rows):
     """Return a hash of a row partition, equal on every replica that has not drifted."""
     h = np.uint64(1469598103934665603)

@@ -14,14 +14,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dtrees.split.columns import highest_code_below
 from dtrees.split.criteria import NEWTON, gain_classes, gain_moments, score_classes, score_moments
 from dtrees.split.group import GROUP, group_by_bins, prefers_bins, sort_keys, sorted_places
 from dtrees.split.hashing import draw, uniform
+from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
-
 from dtrees.split.zones import (
     MAX_ZONES,
     UNKNOWN,
@@ -70,7 +70,7 @@ class Candidates(NamedTuple):
     records : ndarray of CANDIDATE, shape (n,)
         ``status`` is CONSTANT, NO_SPLIT or SPLIT; but for ``column``, what follows is defined for SPLIT only. ``score`` orders the splits
         of one node (:mod:`dtrees.split.criteria`), ``gain`` those of a tree, both in fixed-point units. Rows with values up to
-        ``threshold`` go left; ``cut`` is the highest code of such a value, ``n_left`` the number of in-sample rows going left.
+        ``threshold`` go left; ``cut`` is the highest code of such a value in the node, ``n_left`` the number of in-sample rows going left.
     left : ndarray of int64, shape (n, n_sums)
         Sums of the rows going left.
     """
@@ -128,26 +128,14 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, n_block: int = 
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def midpoint(low, high):
     """Return a threshold t with low <= t < high, halfway if floating point allows."""
     t = low / 2.0 + high / 2.0
     return t if low <= t < high else low
 
 
-@njit(nogil=True, cache=True)
-def highest_code_below(values, low, high, threshold):
-    """Return the highest index in low..high with values[index] <= threshold, given that low is one."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        if np.float64(values[middle]) <= threshold:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-@njit(nogil=True, cache=True)
+@kernel
 def bar_for(column, best_column, best_score):
     """Return what the score of a split of ``column`` must exceed to come before the best split so far."""
     if best_score >= 0.0 and column < best_column:
@@ -155,7 +143,7 @@ def bar_for(column, best_column, best_score):
     return best_score
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def search_column(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
     """Find the best split of one node in one column.
 
@@ -197,10 +185,10 @@ def search_column(codes, values, partition, start, mid, sums, limits, threshold_
         score = sweep_moments(limits, scratch.groups, m, (g, h, n_miss), (sums[0], sums[1], n), bar, scratch.best)
         return SPLIT if score >= 0.0 else NO_SPLIT, score, n_miss > 0
     keys = sorted_places(codes, partition.rows, start, mid, scratch.keys, scratch.spare)
-    return search_sorted(keys, 0, n, n_distinct, partition.a, partition.b, start, sums, limits, bar, scratch)
+    return search_sorted(keys, ZERO(), n, n_distinct, partition.a, partition.b, start, sums, limits, bar, scratch)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, scratch):
     """Do the same, scanning only those zones of the column in which a split may pass the bar (:mod:`dtrees.split.zones`)."""
     shift = zone_shift(mid - start, n_distinct)
@@ -234,7 +222,7 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     return SPLIT, score, missing[2] > 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
     """Do the same over rows that are sorted already; see :func:`~dtrees.split.sweep.sweep_sorted` for what they are."""
     low = keys[first] >> np.uint64(32)
@@ -249,11 +237,11 @@ def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, 
     else:
         node = (sums[0], sums[1], last - first)
         end, missing_sums = split_off_missing(keys, first, last, missing, a, b, base)
-        score = sweep_sorted(limits, keys, first, end, a, b, base, (0, 0, 0), missing_sums, node, -1, bar, best)
+        score = sweep_sorted(limits, keys, first, end, a, b, base, (ZERO(), ZERO(), ZERO()), missing_sums, node, NONE(), bar, best)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _random_split(codes, values, partition, start, mid, sums, limits, bits, bar, scratch):
     """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006)."""
     rows, a, b = partition.rows, partition.a, partition.b
@@ -341,7 +329,7 @@ def _random_split(codes, values, partition, start, mid, sums, limits, bits, bar,
     return NO_SPLIT, -1.0, n_miss > 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def complete(values, column, n_all, sums, limits, score, has_missing, scratch, out, t):
     """Write the split kept in ``scratch``, of a node of ``n_all`` rows, as a candidate to place ``t`` of ``out``."""
     n_distinct = values.shape[0]
@@ -357,7 +345,7 @@ def complete(values, column, n_all, sums, limits, score, has_missing, scratch, o
         record.cut = n_distinct - 1
     else:
         record.threshold = midpoint(np.float64(values[best[0]]), np.float64(values[best[1]]))
-        record.cut = highest_code_below(values, best[0], best[1] - 1, record.threshold)
+        record.cut = best[0]
     record.n_left = best[5]
     # Where no value was missing, rows that miss it go with the majority.
     record.missing_left = best[2] == 1 if has_missing else 2 * best[5] > n_all
@@ -375,7 +363,7 @@ def complete(values, column, n_all, sums, limits, score, has_missing, scratch, o
     record.status = NO_SPLIT if too_little else SPLIT
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def search_many(columns, column_ids, tasks, first, last, partition, starts, mids, sums, limits, key, paths, scratch, out):
     """Search the pairs of node and column ``tasks[first:last]`` and write each candidate at its place in ``out``.
 
@@ -407,7 +395,7 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, mids
             complete(values, column, mid - start, sums[node], limits, score, has_missing, scratch, out, t)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def best_by_node(candidates, nodes, best):
     """Reduce candidates to the best of each node: candidate i belongs to node ``nodes[i]``, an index into ``best``.
 

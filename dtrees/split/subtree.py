@@ -12,11 +12,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from dtrees.split.block import BLOCK_ROWS, Block, divide_block, empty_block, fill_block, is_pure_block
+from dtrees.split.block import BLOCK_ROWS, CEILING_ROWS, Block, ceiling, divide_block, empty_block, fill_block, is_pure_block, pair_keys
+from dtrees.split.columns import highest_code_below
 from dtrees.split.hashing import LEFT, RIGHT, child_path, draw, draw_columns, undraw_columns
+from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.partition import RowPartition, divide, is_pure, mark_left
 from dtrees.split.search import CONSTANT, SPLIT, Candidates, Scratch, bar_for, complete, search_column, search_sorted
 from dtrees.split.sweep import Limits
@@ -77,13 +78,13 @@ def empty_nodes(n: int, n_sums: int) -> Nodes:
     return Nodes(np.empty(n, NODE), np.empty((n, n_sums), np.int64))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def may_be_split(stops, n_rows, depth, weight):
     """Tell whether a node is to be searched, from its size alone."""
     return depth < stops.max_depth and n_rows >= stops.min_samples and weight >= stops.min_weight
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def node_weight(limits, sums):
     """Return the weight of a node from its sums."""
     if limits.n_classes > 0:
@@ -133,7 +134,7 @@ class Task(NamedTuple):
     use_blocks: bool
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def search_node(columns, task, first, last, sums, path, in_block):
     """Find the best split of one node over the columns drawn for it, and write it to ``task.best``.
 
@@ -149,17 +150,26 @@ def search_node(columns, task, first, last, sums, path, in_block):
     score = -1.0
     winner = -1
     has_missing = False
+    n = last - first
+    top = np.inf
+    if in_block and n <= CEILING_ROWS and limits.n_classes == 0:
+        top = ceiling(limits, block, first, last, sums)
     drawn = 0
     while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
         if not everything:
             draw_columns(node_key, path, pool, drawn, drawn + 1)
         column = pool[drawn]
         drawn += 1
+        if score >= top and column > winner:
+            continue
         bar = bar_for(column, winner, score)
         offset, end = columns.offsets[column], columns.offsets[column + 1]
-        if in_block:
+        if in_block and n == 2:
+            pair_keys(columns.codes[column], block, first, scratch.keys)
+            found = search_sorted(scratch.keys, ZERO(), n, end - offset, block.a, block.b, ZERO(), sums, limits, bar, scratch)
+        elif in_block:
             keys = block.keys[block.place_of[column]]
-            found = search_sorted(keys, first, last, end - offset, block.a, block.b, 0, sums, limits, bar, scratch)
+            found = search_sorted(keys, first, last, end - offset, block.a, block.b, ZERO(), sums, limits, bar, scratch)
         else:
             bits = draw(np.uint64(threshold_key) ^ path, column)
             codes, values = columns.codes[column], columns.values[offset:end]
@@ -173,7 +183,7 @@ def search_node(columns, task, first, last, sums, path, in_block):
     best.records[0].status = status
     if status == SPLIT:
         values = columns.values[columns.offsets[winner] : columns.offsets[winner + 1]]
-        complete(values, winner, last - first, sums, limits, score, has_missing, scratch, best, 0)
+        complete(values, winner, n, sums, limits, score, has_missing, scratch, best, 0)
 
 
 class Stack(NamedTuple):
@@ -184,32 +194,32 @@ class Stack(NamedTuple):
     sums: NDArray[np.int64]
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _make_stack(stops, depth, n_rows, n_sums):
     # Depth first, there is at most one sibling waiting for each level above.
     capacity = min(stops.max_depth - depth, n_rows) + 2
     return Stack(np.empty((capacity, 6), np.int64), np.empty(capacity, np.uint64), np.empty((capacity, n_sums), np.int64))
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _put(stack, n, start, mid, stop, depth, parent, side, path):
     todo = stack.todo[n]
     todo[0], todo[1], todo[2], todo[3], todo[4], todo[5] = start, mid, stop, depth, parent, side
     stack.path[n] = path
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _put_children(stack, n, node, start, mid, stop, depth, path, middle, left_mid, sums, left_sums):
     """Put both children of a node on the stack, the left one on top."""
     right_mid = middle + (mid - start) - (left_mid - start)
-    _put(stack, n, middle, right_mid, stop, depth + 1, node, 1, child_path(path, RIGHT))
-    _put(stack, n + 1, start, left_mid, middle, depth + 1, node, 0, child_path(path, LEFT))
+    _put(stack, n, middle, right_mid, stop, depth + 1, node, ZERO() + 1, child_path(path, RIGHT))
+    _put(stack, n + 1, start, left_mid, middle, depth + 1, node, ZERO(), child_path(path, LEFT))
     for k in range(sums.shape[0]):
         stack.sums[n, k] = sums[k] - left_sums[k]
         stack.sums[n + 1, k] = left_sums[k]
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _link(records, parent, side, node):
     if parent >= 0:
         if side == 0:
@@ -218,7 +228,7 @@ def _link(records, parent, side, node):
             records[parent].right = node
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _open_node(stack, n, nodes, node):
     """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
     start, mid, stop, _, parent, side = stack.todo[n]
@@ -237,7 +247,7 @@ def _open_node(stack, n, nodes, node):
     _link(nodes.records, parent, side, node)
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _note_split(record, split):
     record.column = split.column
     record.threshold = split.threshold
@@ -245,7 +255,7 @@ def _note_split(record, split):
     record.gain = split.gain
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     """Grow the subtree of the node at places start..mid..stop.
 
@@ -267,10 +277,10 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     """
     partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
     stack = _make_stack(stops, depth, mid - start, sums.shape[0])
-    _put(stack, 0, start, mid, stop, depth, -1, 0, path)
+    _put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
     stack.sums[0] = sums
     n_todo = 1
-    n_nodes = 0
+    n_nodes = ZERO()
     while n_todo > 0:
         n_todo -= 1
         start, mid, stop, depth, parent, side = stack.todo[n_todo]
@@ -287,15 +297,19 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
             continue
         if is_pure(task.target, partition.rows, start, mid):
             continue
-        search_node(columns, task, start, mid, node_sums, path, False)
+        search_node(columns, task, start, mid, node_sums, path, start < 0)
         split = best.records[0]
         if split.status != SPLIT:
             continue
         _note_split(nodes.records[node], split)
         column = split.column
-        missing_code = columns.offsets[column + 1] - columns.offsets[column]
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        missing_code = values.shape[0]
+        cut = split.cut
+        if stop > mid:  # rows out of sample may have values between those in sample
+            cut = highest_code_below(values, cut, missing_code - 1, split.threshold)
         used = task.bits[: (stop - start + 7) // 8]
-        mark_left(columns.codes[column], split.cut, missing_code, split.missing_left, partition.rows, start, stop, used)
+        mark_left(columns.codes[column], cut, missing_code, split.missing_left, partition.rows, start, stop, used)
         inside, outside = divide(used, partition, start, mid, stop, task.spare)
         middle = start + inside + outside
         _put_children(stack, n_todo, node, start, mid, stop, depth, path, middle, start + inside, node_sums, best.left[0])
@@ -303,7 +317,7 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     return n_nodes
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nodes):
     """Grow the subtree of a small node in a block; its nodes are numbered from ``n_nodes``. Returns the number of nodes then.
 
@@ -314,15 +328,15 @@ def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nod
     base = start
     first_node = n_nodes
     if not may_be_split(stops, mid - start, depth, node_weight(limits, sums)) or is_pure(task.target, task.partition.rows, start, mid):
-        stack = _make_stack(stops, stops.max_depth, 0, sums.shape[0])
-        _put(stack, 0, start, mid, stop, depth, -1, 0, path)
+        stack = _make_stack(stops, depth, mid - start, sums.shape[0])
+        _put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
         stack.sums[0] = sums
-        _open_node(stack, 0, nodes, n_nodes)
+        _open_node(stack, ZERO(), nodes, n_nodes)
         return n_nodes + 1
     stack = _make_stack(stops, depth, mid - start, sums.shape[0])
     out_firsts = np.empty(stack.path.shape[0], np.int64)
     fill_block(columns, task.pool, task.partition, start, mid, stop, block, task.scratch.keys, task.scratch.spare)
-    _put(stack, 0, start, mid, stop, depth, -1, 0, path)
+    _put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
     stack.sums[0] = sums
     out_firsts[0] = 0
     n_todo = 1
@@ -343,13 +357,13 @@ def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nod
         last = first + n_rows
         if is_pure_block(task.target, block, first, last):
             continue
-        search_node(columns, task, first, last, node_sums, path, True)
+        search_node(columns, task, first, last, node_sums, path, first >= 0)
         split = best.records[0]
         if split.status != SPLIT:
             continue
         _note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
-        keep_sorted = larger >= stops.min_samples and depth + 1 < stops.max_depth
+        keep_sorted = larger >= max(stops.min_samples, 3) and depth + 1 < stops.max_depth
         middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, first, last, out_first, out_last, keep_sorted)
         left_mid = start + middle - first
         out_firsts[n_todo] = out_middle
@@ -361,7 +375,7 @@ def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nod
     return n_nodes
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def leaf_means(rows, b, target, starts, mids, means, spreads):
     """Compute the weighted mean of the target in each leaf, and the weighted sum of squares about it.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dtrees.split.criteria import may_exceed, score_classes, score_moments
+from dtrees.split.kernel import kernel
 
 
 class Limits(NamedTuple):
@@ -47,7 +47,7 @@ class Limits(NamedTuple):
     min_gain: float
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sweep_moments(limits, groups, m, missing, node, bar, best):
     """Find the best split of a node in one column (moment layout).
 
@@ -104,7 +104,7 @@ def sweep_moments(limits, groups, m, missing, node, bar, best):
     return top if top > bar else -1.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sweep_sorted(limits, keys, first, last, a, b, base, before, missing, node, following_last, bar, best):
     """Do the same over rows sorted by code, all of the node's or a stretch of them.
 
@@ -163,7 +163,7 @@ def sweep_sorted(limits, keys, first, last, a, b, base, before, missing, node, f
     return top if top > bar else -1.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def split_off_missing(keys, first, last, missing_code, a, b, base):
     """Return where the missing rows at the end of ``keys[first:last]`` begin, and their (G, H, count)."""
     g = h = 0
@@ -176,7 +176,7 @@ def split_off_missing(keys, first, last, missing_code, a, b, base):
     return end, (g, h, last - end)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sweep_classes(limits, keys, first, last, classes, weights, base, missing_code, node, left, missing, bar, best, best_left):
     """Find the best split of a node in one column (class layout).
 

@@ -17,9 +17,9 @@ that slope meet the extremes of S. Bounds are raised by more than rounding can a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dtrees.split.criteria import ENTROPY, score_moments
+from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.sweep import sweep_sorted
 
 MAX_ZONES = 256
@@ -44,13 +44,13 @@ ZONE = np.dtype(
 )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def prefers_zones(n_rows, n_distinct):
     """Tell whether a node is large enough, and the column varied enough, for zones to pay."""
     return n_rows >= 2048 and n_distinct >= 1024
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def zone_shift(n_rows, n_distinct):
     """Return by how many bits a code is shifted to give its zone: fewer zones for smaller nodes."""
     wanted = min(MAX_ZONES, max(32, n_rows // 64))
@@ -60,7 +60,7 @@ def zone_shift(n_rows, n_distinct):
     return shift
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sum_zones(codes, n_distinct, shift, partition, start, mid, zones):
     """Sum a node's in-sample rows by zone; missing ones go to the element after the last zone."""
     rows, a, b = partition.rows, partition.a, partition.b
@@ -91,7 +91,7 @@ def sum_zones(codes, n_distinct, shift, partition, start, mid, zones):
             zones[z].b = zones[z].n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def accumulate_zones(zones, n_zones):
     """Fill in the sums before each zone; return how many zones have rows."""
     g = h = n = present = 0
@@ -107,7 +107,7 @@ def accumulate_zones(zones, n_zones):
     return present
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def best_edge(limits, zones, n_zones, missing, node, bar):
     """Return the highest score of the allowed splits between two zones, -1.0 if none is above the bar."""
     g_miss, h_miss, n_miss = missing
@@ -131,7 +131,7 @@ def best_edge(limits, zones, n_zones, missing, node, bar):
     return top if top > bar else -1.0
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _corner(limits, s, h, g_all, h_all, error):
     """Return the score of real-valued left sums, raised by ``error`` in what is squared (in the score itself for entropy)."""
     h = min(max(h, 0.0), h_all)
@@ -148,7 +148,7 @@ def _corner(limits, s, h, g_all, h_all, error):
     return d * d / (a * b)
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _bound(limits, s0, h0, s1, h1, size, g_all, h_all):
     """Return an upper bound of the computed score of any split with left sums between (s0, h0) and (s1, h1)."""
     slope = limits.slope
@@ -169,7 +169,7 @@ def _bound(limits, s0, h0, s1, h1, size, g_all, h_all):
     return top * (1.0 + _ROUNDING)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def flag_zones(limits, zones, n_zones, missing, node, bar):
     """Flag the zones in which (or at whose upper edge) a split may score above the bar; return how many rows they have."""
     g_miss, h_miss, n_miss = float(missing[0]), float(missing[1]), missing[2]
@@ -193,7 +193,7 @@ def flag_zones(limits, zones, n_zones, missing, node, bar):
     return n_rows
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def pick_rows(codes, n_distinct, shift, rows, start, mid, zones, keys):
     """Write ``code << 32 | place`` of the rows in flagged zones to ``keys``; return their number."""
     n_zones = ((n_distinct - 1) >> shift) + 1
@@ -206,27 +206,27 @@ def pick_rows(codes, n_distinct, shift, rows, start, mid, zones, keys):
     return m
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scan_zones(limits, keys, m, shift, zones, n_zones, partition, start, missing, node, bar, best):
     """Sweep the flagged zones, whose rows are ``keys[:m]`` sorted; return the best score, -1.0 if none is above the bar."""
     top = bar
     last_zone = n_zones - 1
     while zones[last_zone].n == 0:
         last_zone -= 1
-    first = 0
+    first = ZERO()
     while first < m:
         z = np.int64(keys[first] >> np.uint64(32)) >> shift
         zone = zones[z]
         last = first + zone.n
         before = (zone.a_before, zone.b_before, zone.n_before)
-        following = -1 if z == last_zone else UNKNOWN
+        following = NONE() if z == last_zone else np.int64(UNKNOWN)
         score = sweep_sorted(limits, keys, first, last, partition.a, partition.b, start, before, missing, node, following, top, best)
         top = max(top, score)
         first = last
     return top if top > bar else -1.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def code_after(codes, n_distinct, rows, start, mid, code):
     """Return the lowest code above ``code`` among a node's rows."""
     following = np.int64(n_distinct)
@@ -237,7 +237,7 @@ def code_after(codes, n_distinct, rows, start, mid, code):
     return following
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_constant(codes, rows, start, mid):
     """Tell whether all rows of a node have the same code."""
     first = codes[rows[start]]

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dtrees.split.kernel import inner_kernel, kernel
 from dtrees.tree.tree import Tree
 
 _BLOCK = 512
@@ -65,7 +65,7 @@ def pack(trees: Sequence[Tree]) -> Packed:
     )
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel
 def _leaf(packed, X, row, tree):
     node = packed.roots[tree]
     feature = packed.feature[node]
@@ -79,7 +79,7 @@ def _leaf(packed, X, row, tree):
     return node
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add_values(packed, X, first, last, start, stop, out):
     n_values = packed.value.shape[1]
     for block in range(first, last, _BLOCK):
@@ -91,7 +91,7 @@ def _add_values(packed, X, first, last, start, stop, out):
                     out[row, k] += packed.value[node, k]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _find_leaves(packed, X, first, last, out):
     for block in range(first, last, _BLOCK):
         end = min(block + _BLOCK, last)
