@@ -62,9 +62,7 @@ def boost(
         train.append(scores.train)
         if plan.n_iter_no_change is not None:
             validation.append(scores.validation)
-        progress = Progress(
-            len(rounds), plan.n_rounds, time.perf_counter() - began, scores.train, validation[-1] if validation else None
-        )
+        progress = Progress(len(rounds), plan.n_rounds, time.perf_counter() - began, scores.train, validation[-1] if validation else None)
         if callback is not None and callback(progress):
             break
         if plan.n_iter_no_change is not None and _has_stalled(validation, plan.n_iter_no_change, plan.tol):

@@ -24,14 +24,14 @@ class Executor(Protocol):
     n_shards : int
     n_rows, n_columns : int
         Of the whole table.
-    subtree_rows : int
-        Nodes of up to this many rows are given whole to a shard that has all columns; 0 where there is none.
+    whole_threads : int
+        Threads of the one shard that has all columns; 0 where columns are spread.
     """
 
     n_shards: int
     n_rows: int
     n_columns: int
-    subtree_rows: int
+    whole_threads: int
 
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the shard that has each of some columns."""
@@ -58,24 +58,25 @@ class LocalExecutor:
 
     n_shards = 1
 
-    def __init__(
-        self, columns: Columns, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int
-    ) -> None:
+    def __init__(self, columns: Columns, target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int) -> None:
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
         self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads)
-        # One thread may grow a tree from the root; more share it until there are enough nodes for all.
-        self.subtree_rows = columns.n_rows if n_threads == 1 else max(1024, columns.n_rows // (8 * n_threads))
+        self.whole_threads = self.shard.n_threads
 
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the one shard for every column."""
         return np.zeros(columns.shape[0], np.int64)
 
     def broadcast(self, message: Message) -> list[Reply]:
+        """Have the shard carry out a message."""
         return [self.shard.handle(message)]
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
+        """Have the shard carry out messages."""
         return {shard: self.shard.handle(message) for shard, message in messages.items()}
 
     def close(self) -> None:
+        """End the shard's threads."""
         self.shard.close()
 
     def __enter__(self) -> LocalExecutor:

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from dtrees.engine import messages as m
 from dtrees.engine.executor import Executor
 from dtrees.engine.grower import Grower, merge
-from dtrees.engine.limits import gain_exponent
-from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
+from dtrees.engine.limits import gain_exponent, scaled
+from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
+from dtrees.engine.sums import inherits_sums, smallest_node
 from dtrees.split.kernel import kernel
 from dtrees.split.search import Candidates
 from dtrees.split.subtree import Nodes
@@ -96,16 +97,15 @@ def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float
     """
     executor, plan = session.executor, session.plan
     n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
-    # A shard that grows the whole tree by itself need not search the root first.
-    whole = executor.subtree_rows and plan.rules.max_leaf_nodes is None
-    search = not whole or executor.subtree_rows < executor.n_rows
+    subtree_rows = _subtree_rows(executor, plan.rules, n_classes)
+    search = subtree_rows < executor.n_rows  # a shard that grows the whole tree by itself need not search the root first
     several = executor.n_shards > 1
     roots = cast(list[m.Root], executor.broadcast(m.Start(session.fit, session.epoch, tree, output, search, check=several)))
     root = roots[0]
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {tree}")
     n_columns = plan.rules.columns_per_tree
-    grower = Grower(plan.rules, n_classes, n_columns, root, executor.subtree_rows)
+    grower = Grower(plan.rules, n_classes, n_columns, root, subtree_rows)
     if search and grower.to_search.shape[0]:
         _accept(session, grower, grower.to_search, [cast(m.Found, r.found) for r in roots])
     while (splits := grower.choose()) is not None:
@@ -119,15 +119,24 @@ def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float
     return _finish(session, grower.arrange(), root, output, learning_rate, score)
 
 
+def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
+    """Return up to how many rows a node is grown to its end by one thread."""
+    if executor.whole_threads == 0 or rules.max_leaf_nodes is not None:
+        return 0
+    if inherits_sums(rules, n_classes):
+        return smallest_node(executor.n_rows, executor.n_columns)
+    if executor.whole_threads == 1:
+        return executor.n_rows
+    return max(1024, executor.n_rows // (8 * executor.whole_threads))
+
+
 def _accept(session: Session, grower: Grower, nodes: NDArray[np.int64], found: list[m.Found]) -> None:
     rest = grower.accept(nodes, merge_found(found))
     if rest.shape[0]:
         grower.accept(rest, session.search_rest(grower, rest))
 
 
-def _finish(
-    session: Session, nodes: Nodes, root: m.Root, output: int, learning_rate: float, score: bool
-) -> tuple[Tree, m.Scores]:
+def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
     """Turn sums into values, and close the tree on every shard."""
     executor, plan = session.executor, session.plan
     rules = plan.rules
@@ -139,22 +148,22 @@ def _finish(
     if rules.criterion == Criterion.SQUARED_ERROR:
         reply = executor.send({0: m.MeasureLeaves(session.fit, session.epoch, start, mid)})[0]
         mean, spread = cast(m.Leaves, reply)
-        weight = np.ldexp(nodes.sums[:, 1].astype(np.float64), -b_exponent)
+        weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)
         value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
-        value[leaf, 0], impurity[leaf] = mean, np.ldexp(spread, -b_exponent)
-        gain = np.ldexp(records["gain"], -gain_exponent(rules.criterion, root.exponents))
+        value[leaf, 0], impurity[leaf] = mean, scaled(spread, -b_exponent)
+        gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
         _from_leaves(left, right, weight, gain, value[:, 0], impurity)
     elif rules.criterion == Criterion.NEWTON:
-        g = np.ldexp(nodes.sums[:, 0].astype(np.float64), -a_exponent)
-        weight = np.ldexp(nodes.sums[:, 1].astype(np.float64), -b_exponent)
+        g = scaled(nodes.sums[:, 0].astype(np.float64), -a_exponent)
+        weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)
         denominator = weight + rules.reg_lambda
         step = np.divide(-g, denominator, out=np.zeros_like(g), where=denominator > 0)
         value = (learning_rate * step)[:, None]
         impurity = np.divide(step * -g, weight, out=np.zeros_like(g), where=weight > 0)
-        gain = np.ldexp(records["gain"], -gain_exponent(rules.criterion, root.exponents))
+        gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
     else:
         value, weight, impurity = _class_values(nodes, rules.criterion, b_exponent)
-        gain = np.ldexp(records["gain"], -b_exponent)
+        gain = scaled(records["gain"], -b_exponent)
     if isinstance(plan, BoostingPlan) or plan.out_of_bag:
         message = m.Finish(session.fit, session.epoch, output, start, mid, stop, value[leaf], score)
         scores = cast(m.Scores, executor.broadcast(message)[0])
@@ -189,11 +198,11 @@ def _class_values(
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
             impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
-    return value, np.ldexp(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
+    return value, scaled(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
 
 
 @kernel
-def _from_leaves(left, right, weight, gain, value, impurity):
+def _from_leaves(left, right, weight, gain, value, impurity):  # type: ignore[no-untyped-def]
     """Fill means and impurities of inner nodes, whose children have higher numbers, from their leaves'.
 
     ``impurity`` holds weighted sums of squares at leaves, and mean squares everywhere afterwards. A node's sum of squares is its

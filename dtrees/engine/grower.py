@@ -19,7 +19,8 @@ from dtrees.engine.limits import make_limits
 from dtrees.engine.messages import Divided, Root, Splits, Subtrees
 from dtrees.engine.plans import Rules
 from dtrees.split.kernel import kernel
-from dtrees.split.search import CONSTANT, SPLIT, Candidates, best_by_node, empty_candidates
+from dtrees.split.search import Candidates, best_by_node, empty_candidates
+from dtrees.split.status import CONSTANT, SPLIT
 from dtrees.split.subtree import Nodes, empty_nodes, may_be_split, node_weight
 
 
@@ -73,7 +74,7 @@ class Grower:
 
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
-        search = []
+        search: list[int] = []
         records = self._nodes.records
         for node in nodes.tolist():
             n_rows = int(records["mid"][node] - records["start"][node])
@@ -114,9 +115,7 @@ class Grower:
         self._n_leaves += node.shape[0]
         self._reserve(self._n)
         found, left_sums = self._found.records[node], self._found.left[node]
-        splits = Splits(
-            node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums
-        )
+        splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums)
         records, sums = self._nodes.records, self._nodes.sums
         records["left"][node], records["right"][node] = left, left + 1
         for name in ("column", "threshold", "missing_left", "gain"):
@@ -200,7 +199,7 @@ def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
 
 
 @kernel
-def _preorder(left, right):
+def _preorder(left, right):  # type: ignore[no-untyped-def]
     """Return the nodes reachable from node 0 in preorder."""
     order = np.empty(left.shape[0], np.int64)
     stack = np.empty(left.shape[0], np.int64)

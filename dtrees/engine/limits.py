@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,12 @@ def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
     """Return the power of two that gains are multiplied by, given those of the sums."""
     a, b = exponents
     return 2 * a - b if criterion in (Criterion.SQUARED_ERROR, Criterion.NEWTON) else b
+
+
+def scaled(x: Any, exponent: int) -> Any:
+    """Return ``x * 2**exponent``, infinite or zero where that is out of range (gains of targets near the limits of float64 are)."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(x, exponent)
 
 
 def make_limits(
@@ -43,12 +50,12 @@ def make_limits(
         slope=slope,
         min_samples=rules.min_samples_leaf,
         min_weight=min(min_weight, 2**62),
-        min_gain=math.ldexp(min_gain, gain_exponent(rules.criterion, exponents)),
+        min_gain=float(scaled(min_gain, gain_exponent(rules.criterion, exponents))),
     )
     stops = Stops(
         max_depth=_NO_LIMIT if rules.max_depth is None else rules.max_depth,
         min_samples=max(rules.min_samples_split, 2 * rules.min_samples_leaf, 2),
-        min_weight=2 * limits.min_weight,
+        min_weight=min(2 * limits.min_weight, 2**62),
         max_features=rules.max_features,
     )
     return limits, stops

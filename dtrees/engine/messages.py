@@ -10,7 +10,7 @@ The only parts that grow with the number of rows are the bits of :class:`Marks`:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class Splits(NamedTuple):
 
     def take(self, which: NDArray[np.bool_]) -> Splits:
         """Return some of the splits."""
-        return Splits(*(array[which] for array in self))
+        return Splits(*(cast(NDArray[Any], array)[which] for array in self))
 
 
 @dataclass(frozen=True)

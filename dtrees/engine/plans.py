@@ -115,15 +115,18 @@ class ForestPlan:
 class Loss(Protocol):
     """A differentiable loss: ``K`` raw predictions a row, held as an array of shape (K, n)."""
 
-    n_outputs: int  # K: trees a round
-    constant_hessian: bool  # the second derivative is 1 everywhere
+    @property
+    def n_outputs(self) -> int:
+        """K, the number of trees a round."""
+
+    @property
+    def constant_hessian(self) -> bool:
+        """Whether the second derivative is 1 everywhere."""
 
     def initial(self, target: NDArray, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the best constant raw prediction, shape (K,)."""
 
-    def gradients(
-        self, target: NDArray, raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
-    ) -> None:
+    def gradients(self, target: NDArray, raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
         """Write first and second derivatives by ``raw[output]`` into ``g`` and ``h``, shape (n,), unweighted."""
 
     def pointwise(self, target: NDArray, raw: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ columns; on a cluster each worker has a shard of some. Work within a message is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,36 +14,18 @@ from numpy.typing import NDArray
 
 from dtrees.engine import messages as m
 from dtrees.engine.limits import make_limits
+from dtrees.engine.node_table import NodeTable
 from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.sums import ZoneSums, inherits_sums
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
-from dtrees.split import hashing, partition, search, subtree
+from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import BLOCK_ROWS, make_block
 from dtrees.split.columns import Columns, highest_code_below
+from dtrees.split.level import Sums, search_level
 
 #: Rows a task of the search should have at least, over all its nodes and columns.
 _TASK_ROWS = 8192
-
-
-class NodeTable:
-    """Where the nodes of the tree under way lie, and what is known of them. Grows as nodes are added."""
-
-    def __init__(self, n_sums: int) -> None:
-        self.start = np.zeros(64, np.int64)
-        self.mid = np.zeros(64, np.int64)
-        self.stop = np.zeros(64, np.int64)
-        self.depth = np.zeros(64, np.int64)
-        self.path = np.zeros(64, np.uint64)
-        self.sums = np.zeros((64, n_sums), np.int64)
-
-    def reserve(self, n: int) -> None:
-        """Make room for ``n`` nodes."""
-        size = self.start.shape[0]
-        if n > size:
-            for name, array in vars(self).items():
-                larger = np.zeros((max(n, 2 * size), *array.shape[1:]), array.dtype)
-                larger[:size] = array
-                setattr(self, name, larger)
 
 
 class Shard:
@@ -79,6 +62,7 @@ class Shard:
         self._threads = Threads(n_threads)
         self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
         self._fit: tuple[str, int] | None = None
+        self._zone_sums: ZoneSums | None = None
         self._scratch: list[search.Scratch] = []
 
     @property
@@ -88,6 +72,7 @@ class Shard:
 
     @property
     def n_threads(self) -> int:
+        """Threads that work within a message is spread over."""
         return self._threads.n_threads
 
     def close(self) -> None:
@@ -110,9 +95,10 @@ class Shard:
             case m.Start():
                 return self._start(message)
             case m.Route():
-                return self._route()
+                self._route()
+                return None
             case m.Search():
-                return self._search_rest(message.nodes, message.skip) if message.skip else self._search(message.nodes)
+                return self._search_rest(message.nodes, message.skip)
             case m.Evaluate():
                 return self._evaluate(message.splits)
             case m.Advance():
@@ -167,14 +153,19 @@ class Shard:
         self._scratch = []
         seed = hashing.as_seed(self._plan.seed)
         self._pool = hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree)
-        self._keys = (
-            hashing.stream_key(seed, hashing.STREAM_NODE, message.tree),
-            hashing.stream_key(seed, hashing.STREAM_THRESHOLD, message.tree),
-        )
+        streams = hashing.STREAM_NODE, hashing.STREAM_THRESHOLD
+        node_key, threshold_key = (np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in streams)
+        self._keys = (node_key, threshold_key)
         self._nodes = NodeTable(sums.shape[0])
         self._nodes.mid[0], self._nodes.stop[0] = n_in, n
         self._nodes.path[0], self._nodes.sums[0] = hashing.ROOT, sums
-        found = self._search(np.zeros(1, np.int64)) if message.search else None
+        self._inherits = inherits_sums(rules, self._n_classes)
+        if self._inherits and message.search:
+            if self._zone_sums is None:
+                self._zone_sums = ZoneSums(self._columns, self._threads.map)
+            self._zone_sums.start(self._rows.a[:n_in], self._rows.b.shape[0] > 0)
+        nothing = np.empty(0, np.int64)
+        found = self._search(np.zeros(1, np.int64), nothing, nothing) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, prepared.exponents, checksum, found)
 
@@ -205,36 +196,75 @@ class Shard:
             self._scratch.append(search.make_scratch(int(self._nodes.mid[0]), self._max_distinct, self._limits.n_classes))
         return self._scratch[thread]
 
-    def _search(self, nodes: NDArray[np.int64]) -> m.Found:
-        """Search nodes in those of this shard's columns that are drawn for them."""
+    def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
+        """Search nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
         table = self._nodes
         best = search.empty_candidates(nodes.shape[0], table.sums.shape[1])
         pure = self._mark_pure(nodes, best)
-        tasks = self._tasks(nodes, pure)
-        found = search.empty_candidates(tasks.shape[0], table.sums.shape[1])
-        starts, mids = table.start[nodes], table.mid[nodes]
-        sums, paths = table.sums[nodes], table.path[nodes]
-        cost = np.cumsum((mids - starts)[tasks[:, 0]] + 64) if tasks.shape[0] else np.empty(0, np.int64)
-        n_pieces = 1 if not cost.shape[0] else int(min(4 * self.n_threads, cost[-1] // _TASK_ROWS + 1))
-        if self.n_threads == 1:
-            n_pieces = 1
-        bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_pieces + 1)[1:-1]) if n_pieces > 1 else np.empty(0, np.int64)
-        bounds = np.concatenate([[0], bounds, [tasks.shape[0]]]).astype(np.int64)
-        free = list(range(min(self.n_threads, n_pieces)))
-        for thread in free:
-            self._scratch_for(thread)
-
-        def run(piece: int) -> None:
-            thread = free.pop()  # list.pop and append are atomic
-            search.search_many(
-                self._columns, self._ids, tasks, bounds[piece], bounds[piece + 1], self._rows,
-                starts, mids, sums, self._limits, self._keys[1], paths, self._scratch[thread], found,
-            )  # fmt: skip
-            free.append(thread)
-
-        self._threads.map(run, range(n_pieces))
-        search.best_by_node(found, tasks[:, 0], best)
+        impure = np.flatnonzero(~pure)
+        sums = None
+        if self._inherits and self._zone_sums is not None:
+            sums = self._zone_sums.plan(parents, left, nodes[impure], table.start, table.mid)
+        if impure.shape[0]:
+            if sums is not None:
+                which, found = self._search_level(nodes[impure], sums)
+            else:
+                which, found = self._search_each(nodes[impure])
+            search.best_by_node(found, impure[which], best)
         return m.Found(best, np.zeros(nodes.shape[0], np.int64))
+
+    def _search_level(self, nodes: NDArray[np.int64], sums: Sums) -> tuple[NDArray[np.int64], search.Candidates]:
+        """Search all columns by zone sums; return candidates, and the index of the node that each belongs to."""
+        assert self._zone_sums is not None
+        table, n_columns, zone_map = self._nodes, self._ids.shape[0], self._zone_sums.zone_map
+        places = np.stack([table.start[nodes], table.mid[nodes], self._zone_sums.slots_of(nodes)], axis=1)
+        found = search.empty_candidates(nodes.shape[0] * n_columns, table.sums.shape[1])
+        bars = np.full(nodes.shape[0], -1.0)
+        which = self._place_of[self._pool]
+        which = which[which >= 0]
+        n_cells = int((places[:, 1] - places[:, 0]).sum()) * which.shape[0]
+        n_pieces = 1 if self.n_threads == 1 else max(1, min(which.shape[0], 2 * self.n_threads, n_cells // _TASK_ROWS))
+        self._in_pieces(
+            n_pieces,
+            lambda piece, scratch: search_level(
+                self._columns, self._ids, zone_map, which[piece::n_pieces].copy(), self._rows, sums, places,
+                table.sums[nodes], self._limits, bars, scratch, found,
+            ),
+        )  # fmt: skip
+        node = np.repeat(np.arange(nodes.shape[0]), which.shape[0])
+        return node, found.take((np.arange(nodes.shape[0])[:, None] * n_columns + which).ravel())
+
+    def _search_each(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], search.Candidates]:
+        """Search each node in the columns drawn for it; return as :meth:`_search_level`."""
+        table = self._nodes
+        tasks = self._tasks(nodes)
+        found = search.empty_candidates(tasks.shape[0], table.sums.shape[1])
+        if not tasks.shape[0]:
+            return tasks[:, 0], found
+        starts, mids, sums, paths = table.start[nodes], table.mid[nodes], table.sums[nodes], table.path[nodes]
+        cost = np.cumsum((mids - starts)[tasks[:, 0]] + 64)
+        n_pieces = 1 if self.n_threads == 1 else int(min(4 * self.n_threads, cost[-1] // _TASK_ROWS + 1))
+        bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_pieces + 1)[1:-1])
+        bounds = np.concatenate([[0], bounds, [tasks.shape[0]]]).astype(np.int64)
+        self._in_pieces(
+            n_pieces,
+            lambda piece, scratch: search.search_many(
+                self._columns, self._ids, tasks, bounds[piece], bounds[piece + 1], self._rows,
+                starts, mids, sums, self._limits, self._keys[1], paths, scratch, found,
+            ),
+        )  # fmt: skip
+        return tasks[:, 0], found
+
+    def _in_pieces(self, n_pieces: int, run: Callable[[int, search.Scratch], None]) -> None:
+        """Run pieces of work on the threads, each with scratch space of its own."""
+        free = [self._scratch_for(thread) for thread in range(min(self.n_threads, n_pieces))]
+
+        def take_turns(piece: int) -> None:
+            scratch = free.pop()  # list.pop and append are atomic
+            run(piece, scratch)
+            free.append(scratch)
+
+        self._threads.map(take_turns, range(n_pieces))
 
     def _mark_pure(self, nodes: NDArray[np.int64], best: search.Candidates) -> NDArray[np.bool_]:
         table = self._nodes
@@ -242,11 +272,11 @@ class Shard:
         if self._pure_by.shape[0]:
             for i, node in enumerate(nodes):
                 pure[i] = partition.is_pure(self._pure_by, self._rows.rows, table.start[node], table.mid[node])
-        best.records["status"][pure] = search.NO_SPLIT
+        best.records["status"][pure] = status.NO_SPLIT
         best.records["column"][pure] = self._n_columns_total
         return pure
 
-    def _tasks(self, nodes: NDArray[np.int64], skip: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _tasks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return pairs of a node (index into ``nodes``) and one of this shard's columns (index), shape (n, 2)."""
         n_drawn = min(self._stops.max_features, self._pool.shape[0])
         if n_drawn < self._pool.shape[0]:
@@ -256,7 +286,6 @@ class Shard:
         else:
             drawn = np.broadcast_to(self._pool, (nodes.shape[0], n_drawn))
         place = self._place_of[drawn]
-        place[skip] = -1
         node, which = np.nonzero(place >= 0)
         return np.ascontiguousarray(np.stack([node, place[node, which]], axis=1))
 
@@ -280,9 +309,9 @@ class Shard:
                     continue
                 search.search_many(
                     self._columns, self._ids, np.array([[node, mine]]), 0, 1, self._rows, table.start, table.mid,
-                    table.sums, self._limits, self._keys[1], table.path, scratch, found.take(np.s_[i : i + 1]),
+                    table.sums, self._limits, self._keys[1], table.path, scratch, found.take(slice(i, i + 1)),
                 )  # fmt: skip
-                if found.records["status"][i] != search.CONSTANT:
+                if found.records["status"][i] != status.CONSTANT:
                     place[i] = k
                     break
         return m.Found(found, place)
@@ -308,7 +337,7 @@ class Shard:
                 bits[offsets[i] + first_byte : offsets[i] + last_byte],
             )  # fmt: skip
 
-        step = _TASK_ROWS
+        step = _TASK_ROWS // 8
         pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
         self._threads.map(lambda piece: mark(*piece), pieces)
         return m.Marks(bits, offsets)
@@ -321,7 +350,7 @@ class Shard:
         left_mid, left_stop = np.empty(n, np.int64), np.empty(n, np.int64)
 
         def divide(i: int) -> None:
-            spare = partition.RowPartition(*(array[start[i] : stop[i]] for array in self._spare))
+            spare = self._spare.part(start[i], stop[i])
             inside, outside = partition.divide(bits[offsets[i] : offsets[i + 1]], self._rows, start[i], mid[i], stop[i], spare)
             left_mid[i] = start[i] + inside
             left_stop[i] = left_mid[i] + outside
@@ -338,7 +367,7 @@ class Shard:
         table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
         table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
         table.path[right] = hashing.child_paths(table.path[splits.node], np.ones(n, np.int64))
-        found = self._search(message.search) if message.search.shape[0] else None
+        found = self._search(message.search, splits.node, splits.left) if message.search.shape[0] else None
         return m.Divided(left_mid, left_stop, found)
 
     # --- whole subtrees, leaves, the end of a tree ---
@@ -353,7 +382,7 @@ class Shard:
             nodes = subtree.empty_nodes(capacity, n_sums)
             task = subtree.Task(
                 partition=self._rows,
-                spare=partition.RowPartition(*(array[start:stop] for array in self._spare)),
+                spare=self._spare.part(start, stop),
                 target=self._pure_by,
                 limits=self._limits,
                 stops=self._stops,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.messages import Finish
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing
@@ -54,9 +55,11 @@ class Target(Protocol):
 
     keeps_out_of_sample: bool  # rows out of sample are routed through the tree
 
-    def start(self, tree: int, output: int) -> Prepared: ...
+    def start(self, tree: int, output: int) -> Prepared:
+        """Prepare a tree that is to improve one of the raw predictions."""
 
-    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Any) -> None: ...
+    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
+        """Take the leaf values of the tree, whose row partition is ``rows``."""
 
 
 def combine_weights(
@@ -89,7 +92,7 @@ class ForestTarget:
             centered = self.target - self.center
             # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
             bound = max(plan.n_draws or 0, self.n_rows) * float(np.abs(centered).max(initial=0.0))
-            self.exponent = 0 if bound == 0.0 else min(61 - math.frexp(bound)[1], 1000)
+            self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
             if not math.isfinite(bound):
                 self.exponent = exponent_for(centered)
             self.codes = np.empty(self.n_rows, np.int64)
@@ -102,6 +105,7 @@ class ForestTarget:
             self._cumulative = np.cumsum(to_fixed(self.weight)[0])
 
     def start(self, tree: int, output: int) -> Prepared:
+        """Draw the rows of a tree."""
         if self._fixed is not None:
             return self._fixed
         assert self.plan.n_draws is not None
@@ -111,7 +115,7 @@ class ForestTarget:
             drawn = np.bincount(self.codes, weights=counts, minlength=self.plan.n_classes)
             present = np.maximum(drawn, 1)
             factor = np.where(drawn > 0, drawn.sum() / (np.count_nonzero(drawn) * present), 0.0)
-            return self._weighted(counts * factor[self.codes])
+            return self._weighted((counts * factor[self.codes]).astype(np.float64))
         in_sample = counts > 0
         if self.plan.n_classes > 2:
             return Prepared(in_sample, self.codes, counts, (0, 0), self.target)
@@ -130,7 +134,8 @@ class ForestTarget:
         a, a_exponent = to_fixed(weight * (self.target - self.center))
         return Prepared(in_sample, a, b, (a_exponent, exponent), self.target)
 
-    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Any) -> None:
+    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
+        """Add the tree's predictions to the sums of the rows it did not draw."""
         if self.out_of_bag is not None:
             self.out_of_bag.add(rows, leaves)
 
@@ -149,7 +154,8 @@ class OutOfBag:
         self.count = np.zeros(target.shape[0], np.int64)
         self._lock = threading.Lock()
 
-    def add(self, rows: NDArray[np.uint32], leaves: Any) -> None:
+    def add(self, rows: NDArray[np.uint32], leaves: Finish) -> None:
+        """Add the leaf values of one tree to the sums of its rows out of sample."""
         fixed = np.rint(np.ldexp(leaves.value, self.exponent)).astype(np.int64)
         sizes = leaves.stop - leaves.mid
         outside = np.repeat(np.ones(leaves.mid.shape[0], np.bool_), sizes)
@@ -214,14 +220,13 @@ class BoostingTarget:
         return held_out
 
     def start(self, tree: int, output: int) -> Prepared:
-        loss, n = self.plan.loss, self.target.shape[0]
+        """Compute the gradients of one output at the predictions so far."""
+        loss = self.plan.loss
         if output == 0:  # a round's trees share gradients and rows
             self._round_raw = self.raw.copy() if loss.n_outputs > 1 else self.raw
             self._draw_rows(tree)
         g, h = self._g, self._h
-        self._in_pieces(
-            lambda s: loss.gradients(self.target[s], self._round_raw[:, s], output, g[s], h[s])
-        )
+        self._in_pieces(lambda s: loss.gradients(self.target[s], self._round_raw[:, s], output, g[s], h[s]))
         if self.weight is not None:
             g *= self.weight
             h *= self.weight
@@ -260,7 +265,8 @@ class BoostingTarget:
         step = max(16_384, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 
-    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Any) -> None:
+    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
+        """Add the leaf values to the raw predictions."""
         # Leaves come in preorder, which is the order of their places in the partition.
         self.raw[output, rows] += np.repeat(leaves.value[:, 0], leaves.stop - leaves.start)
 
@@ -271,9 +277,7 @@ class BoostingTarget:
         return train, math.nan if self.held_out is None else _weighted_mean(losses, self.weight, self.held_out)
 
 
-def _weighted_mean(
-    losses: NDArray[np.float64], weight: NDArray[np.float64] | None, which: NDArray[np.bool_] | None
-) -> float:
+def _weighted_mean(losses: NDArray[np.float64], weight: NDArray[np.float64] | None, which: NDArray[np.bool_] | None) -> float:
     if which is not None:
         losses = losses[which]
         weight = None if weight is None else weight[which]

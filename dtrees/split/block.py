@@ -115,7 +115,7 @@ def is_pure_block(target, block, first, last):
     if target.shape[0] == 0:
         return False
     value = target[block.rows[block.places[first]]]
-    for i in range(first + 1, last):
+    for i in range(first + 1, last):  # noqa: SIM110
         if target[block.rows[block.places[i]]] != value:
             return False
     return True
@@ -168,11 +168,12 @@ def _divide_keys(keys, first, last, goes_left, spare):
 
 
 @kernel
-def divide_block(columns, block, spare_keys, pool, split, first, last, out_first, out_last, keep_sorted):
+def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
 
     With ``keep_sorted`` false, no child will need sorted lists, and they are left as they are.
     """
+    first, last, out_first, out_last = node
     column = split.column
     cut = split.cut
     missing_left = split.missing_left

@@ -56,10 +56,12 @@ class Columns(NamedTuple):
 
     @property
     def n_columns(self) -> int:
+        """Number of columns."""
         return int(self.codes.shape[0])
 
     @property
     def n_rows(self) -> int:
+        """Number of rows."""
         return int(self.codes.shape[1])
 
     def distinct(self, column: int) -> NDArray[Any]:
@@ -181,9 +183,7 @@ def _number(values, keys, codes, distinct):
     return n_distinct
 
 
-def presort(
-    columns: Sequence[NDArray[Any]], map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map
-) -> Columns:
+def presort(columns: Sequence[NDArray[Any]], map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map) -> Columns:
     """Sort many columns of the same rows.
 
     Parameters

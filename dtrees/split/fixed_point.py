@@ -29,9 +29,10 @@ def absolute_sum(x):
 @kernel
 def scale_into(x, exponent, out):
     """Write ``x * 2**exponent``, rounded to integers (half to even), into ``out``."""
-    factor = math.ldexp(1.0, exponent)
+    half = exponent // 2  # 2**exponent may be beyond the range of float64
+    one, other = math.ldexp(1.0, half), math.ldexp(1.0, exponent - half)
     for i in range(x.shape[0]):
-        out[i] = np.int64(np.rint(x[i] * factor))
+        out[i] = np.int64(np.rint(x[i] * one * other))
 
 
 def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
@@ -52,7 +53,7 @@ def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
         return _LIMIT - math.frexp(total)[1] - x.shape[0].bit_length()
     # frexp: total < 2**e. Scaled values are rounded, each by at most a half, hence the spare bits below 2**63.
     exponent = _LIMIT - math.frexp(total)[1]
-    return min(exponent, 0 if integral else 1000)  # ldexp(1, exponent) stays finite
+    return min(exponent, 0) if integral else exponent
 
 
 def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:

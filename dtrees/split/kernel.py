@@ -15,19 +15,18 @@ from numba import njit
 #: Compile a kernel.
 kernel = partial(njit, nogil=True, cache=True, error_model="numpy")()
 
+
 @kernel
-def ZERO():  # noqa: N802
+def ZERO():
     """Return 0. Numba compiles a kernel anew for each literal it is called with; this is none."""
     return np.int64(0)
 
 
 @kernel
-def NONE():  # noqa: N802
+def NONE():
     """Return -1, likewise."""
     return np.int64(-1)
 
 
 #: Compile a part of kernels that is never called from Python: without the code for that, it compiles faster.
-inner_kernel = partial(
-    njit, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-)()
+inner_kernel = partial(njit, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()

@@ -37,6 +37,10 @@ class RowPartition(NamedTuple):
     a: NDArray[np.int64]
     b: NDArray[np.int64]
 
+    def part(self, start: int, stop: int) -> RowPartition:
+        """Return a view of some places."""
+        return RowPartition(self.rows[start:stop], self.a[start:stop], self.b[start:stop])
+
     def spare(self, size: int) -> RowPartition:
         """Return scratch space for ``size`` rows of the same kind."""
         spare_b: NDArray[Any] = np.empty(size if self.b.shape[0] else 0, np.int64)
@@ -121,7 +125,7 @@ def is_pure(target, rows, start, mid):
     if target.shape[0] == 0:
         return False
     first = target[rows[start]]
-    for i in range(start + 1, mid):
+    for i in range(start + 1, mid):  # noqa: SIM110
         if target[rows[i]] != first:
             return False
     return True

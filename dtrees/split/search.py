@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.columns import highest_code_below
-from dtrees.split.criteria import NEWTON, gain_classes, gain_moments, score_classes, score_moments
+from dtrees.split.criteria import NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, group_by_bins, prefers_bins, sort_keys, sorted_places
-from dtrees.split.hashing import draw, uniform
-from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
+from dtrees.split.hashing import draw
+from dtrees.split.kernel import NONE, ZERO, kernel
+from dtrees.split.random_split import search_random
+from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
 from dtrees.split.zones import (
     MAX_ZONES,
@@ -38,14 +39,8 @@ from dtrees.split.zones import (
     zone_shift,
 )
 
-#: The column has one value in this node (and none missing, or all).
-CONSTANT = 0
-#: The column varies, but no split is allowed.
-NO_SPLIT = 1
-#: There is a split.
-SPLIT = 2
-
-
+#: Columns whose rows are picked in one pass.
+PICKS = 32
 #: One candidate, all but its sums.
 CANDIDATE = np.dtype(
     [
@@ -78,7 +73,7 @@ class Candidates(NamedTuple):
     records: NDArray[Any]
     left: NDArray[np.int64]
 
-    def take(self, which: NDArray[Any]) -> Candidates:
+    def take(self, which: NDArray[Any] | slice) -> Candidates:
         """Return some of the candidates."""
         return Candidates(self.records[which], self.left[which])
 
@@ -102,6 +97,9 @@ class Scratch(NamedTuple):
     keys: NDArray[np.uint64]
     spare: NDArray[np.uint64]
     zones: NDArray[Any]
+    bounds: NDArray[np.float64]
+    flags: NDArray[np.uint8]
+    picks: NDArray[np.int64]
     best: NDArray[np.int64]
     threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
@@ -114,7 +112,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, n_block: int = 
     few times the rows. Nodes of up to ``n_block`` rows may be sorted in any case.
     """
     n_groups = min(max_distinct, 4 * n_rows) + 1
-    n_keys = n_rows
+    n_keys = n_rows + 1
     if n_classes:
         n_groups = 0
     return Scratch(
@@ -122,6 +120,9 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, n_block: int = 
         np.empty(n_keys, np.uint64),
         np.empty(n_keys, np.uint64),
         np.empty(MAX_ZONES + 1, ZONE),
+        np.empty((6, MAX_ZONES + 1)),
+        np.empty((PICKS, MAX_ZONES + 1), np.uint8),
+        np.empty((PICKS, 3), np.int64),
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),
@@ -174,7 +175,7 @@ def search_column(codes, values, partition, start, mid, sums, limits, threshold_
     """
     n_distinct = values.shape[0]
     if limits.random:
-        return _random_split(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
+        return search_random(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
     n = mid - start
     if limits.n_classes == 0 and prefers_zones(n, n_distinct):
         return search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, scratch)
@@ -201,25 +202,35 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     if present == 0:
         return CONSTANT, 0.0, False
     edge = best_edge(limits, zones, n_zones, missing, node, bar)
-    if edge > bar:
-        bar_inside = np.nextafter(edge, -np.inf)
-    else:
-        bar_inside = bar
-    flagged = flag_zones(limits, zones, n_zones, missing, node, bar_inside)
+    bar_inside = np.nextafter(edge, -np.inf) if edge > bar else bar
+    flagged = flag_zones(limits, zones, n_zones, missing, node, bar_inside, scratch.bounds)
     if flagged == 0:
         if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False
         return NO_SPLIT, -1.0, missing[2] > 0
     m = pick_rows(codes, n_distinct, shift, partition.rows, start, mid, zones, scratch.keys)
-    keys = sort_keys(scratch.keys, scratch.spare, m)
-    score = scan_zones(limits, keys, m, shift, zones, n_zones, partition, start, missing, node, bar_inside, scratch.best)
+    keys = scratch.keys[:m]
+    score = scan_picked(codes, n_distinct, shift, partition, start, mid, limits, missing, node, bar_inside, keys, scratch)
     if score < 0.0:
-        if present == 1 and keys[0] >> np.uint64(32) == keys[m - 1] >> np.uint64(32) and missing[2] == 0:
+        if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False
         return NO_SPLIT, score, missing[2] > 0
-    if scratch.best[1] == UNKNOWN:
-        scratch.best[1] = code_after(codes, n_distinct, partition.rows, start, mid, scratch.best[0])
     return SPLIT, score, missing[2] > 0
+
+
+@kernel
+def scan_picked(codes, n_distinct, shift, partition, start, mid, limits, missing, node, bar, keys, scratch):
+    """Scan the rows of a column's flagged zones exactly, given by ``keys``, ``code << 32 | place`` with places ascending.
+
+    The split goes to ``scratch``. Returns its score, -1.0 if none is above the bar.
+    """
+    zones = scratch.zones
+    n_zones = ((n_distinct - 1) >> shift) + 1
+    ordered = sort_keys(keys, scratch.spare, keys.shape[0])
+    score = scan_zones(limits, ordered, keys.shape[0], shift, zones, n_zones, partition, start, missing, node, bar, scratch.best)
+    if score >= 0.0 and scratch.best[1] == UNKNOWN:
+        scratch.best[1] = code_after(codes, n_distinct, partition.rows, start, mid, scratch.best[0])
+    return score
 
 
 @kernel
@@ -239,94 +250,6 @@ def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, 
         end, missing_sums = split_off_missing(keys, first, last, missing, a, b, base)
         score = sweep_sorted(limits, keys, first, end, a, b, base, (ZERO(), ZERO(), ZERO()), missing_sums, node, NONE(), bar, best)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing
-
-
-@inner_kernel
-def _random_split(codes, values, partition, start, mid, sums, limits, bits, bar, scratch):
-    """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006)."""
-    rows, a, b = partition.rows, partition.a, partition.b
-    n_distinct = values.shape[0]
-    low = n_distinct
-    high = -1
-    n_miss = 0
-    for i in range(start, mid):
-        code = np.int64(codes[rows[i]])
-        if code == n_distinct:
-            n_miss += 1
-        else:
-            low = min(low, code)
-            high = max(high, code)
-    if high < 0 or (low == high and n_miss == 0):
-        return CONSTANT, 0.0, False
-    n_all = mid - start
-    threshold = np.inf
-    cut = n_distinct - 1
-    if low < high:
-        v_low = np.float64(values[low])
-        v_high = np.float64(values[high])
-        u = uniform(bits)
-        threshold = v_low * (1.0 - u) + v_high * u
-        if not v_low <= threshold < v_high:
-            threshold = v_low
-        cut = highest_code_below(values, low, high - 1, threshold)
-    n_classes = limits.n_classes
-    left, missing, best_left = scratch.classes[0], scratch.classes[1], scratch.classes[3]
-    left[:] = 0
-    missing[:] = 0
-    g = h = n = g_miss = h_miss = 0
-    for i in range(start, mid):
-        code = np.int64(codes[rows[i]])
-        w = b[i] if b.shape[0] > 0 else 1
-        if code == n_distinct:
-            if n_classes > 0:
-                missing[a[i]] += w
-            else:
-                g_miss += a[i]
-            h_miss += w
-        elif code <= cut:
-            if n_classes > 0:
-                left[a[i]] += w
-            else:
-                g += a[i]
-            h += w
-            n += 1
-    total = 0
-    if n_classes > 0:
-        for k in range(n_classes):
-            total += sums[k]
-    else:
-        total = sums[1]
-    best = scratch.best
-    top = bar
-    for side in range(2):
-        if side == 0:
-            if n_miss == 0 or low == high:
-                continue
-            gl, hl, nl = g + g_miss, h + h_miss, n + n_miss
-            for k in range(n_classes):
-                left[k] += missing[k]
-        else:
-            gl, hl, nl = g, h, n
-            if n_miss > 0 and low < high:
-                for k in range(n_classes):
-                    left[k] -= missing[k]
-        if nl < limits.min_samples or n_all - nl < limits.min_samples:
-            continue
-        if hl < limits.min_weight or total - hl < limits.min_weight:
-            continue
-        if n_classes > 0:
-            score = score_classes(limits.criterion, left, sums, hl, total)
-        else:
-            score = score_moments(limits.criterion, float(gl), float(hl), float(sums[0] - gl), float(total - hl), limits.penalty)
-        if score > top:
-            top = score
-            best[0], best[1], best[2], best[3], best[4], best[5] = cut, -1, 1 - side, gl, hl, nl
-            scratch.threshold[0] = threshold
-            for k in range(n_classes):
-                best_left[k] = left[k]
-    if top > bar:
-        return SPLIT, top, n_miss > 0
-    return NO_SPLIT, -1.0, n_miss > 0
 
 
 @kernel
@@ -386,9 +309,7 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, mids
         values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
         start, mid = starts[node], mids[node]
         bits = draw(np.uint64(key) ^ paths[node], column)
-        status, score, has_missing = search_column(
-            columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch
-        )
+        status, score, has_missing = search_column(columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch)
         out.records[t].column = column
         out.records[t].status = status
         if status == SPLIT:

@@ -19,7 +19,8 @@ from dtrees.split.columns import highest_code_below
 from dtrees.split.hashing import LEFT, RIGHT, child_path, draw, draw_columns, undraw_columns
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.partition import RowPartition, divide, is_pure, mark_left
-from dtrees.split.search import CONSTANT, SPLIT, Candidates, Scratch, bar_for, complete, search_column, search_sorted
+from dtrees.split.search import Candidates, Scratch, bar_for, complete, search_column, search_sorted
+from dtrees.split.status import CONSTANT, SPLIT
 from dtrees.split.sweep import Limits
 
 
@@ -43,7 +44,7 @@ class Stops(NamedTuple):
     max_features: int
 
 
-#: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``mid`` and ``stop`` are places in the partition.
+#: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``mid`` and ``stop`` are places.
 NODE = np.dtype(
     [
         ("left", np.int32),
@@ -321,8 +322,8 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
 def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nodes):
     """Grow the subtree of a small node in a block; its nodes are numbered from ``n_nodes``. Returns the number of nodes then.
 
-    Here a node's in-sample rows are ``first:last`` of the block's lists and its rows out of sample ``out_first:out_last``; places in the
-    partition follow from both.
+    Here a node's in-sample rows are ``first:last`` of the block's lists and its rows out of sample ``out_first:out_last``; places in
+    the partition follow from both.
     """
     limits, stops, best, block = task.limits, task.stops, task.best, task.block
     base = start
@@ -364,7 +365,8 @@ def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nod
         _note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
         keep_sorted = larger >= max(stops.min_samples, 3) and depth + 1 < stops.max_depth
-        middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, first, last, out_first, out_last, keep_sorted)
+        places = (first, last, out_first, out_last)
+        middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, places, keep_sorted)
         left_mid = start + middle - first
         out_firsts[n_todo] = out_middle
         out_firsts[n_todo + 1] = out_first

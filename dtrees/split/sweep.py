@@ -75,9 +75,7 @@ def sweep_moments(limits, groups, m, missing, node, bar, best):
     min_samples = limits.min_samples
     min_weight = limits.min_weight
     top = bar
-    g = 0
-    h = 0
-    count = 0
+    g = h = count = np.int64(0)
     last = m if n_miss > 0 else m - 1
     for i in range(last):
         g += groups[i].a

@@ -1,17 +1,17 @@
 """Finding the best split of a large node in a column of many values without scanning all of it.
 
-The codes of a column are cut into up to 256 consecutive *zones*. One pass over the node's rows sums each zone; from the sums follows, for
-each zone, an upper bound of the score of any split inside it. Only zones whose bound passes the bar are scanned, exactly. A database's zone
-maps do the same. Nothing is decided by zones: they only skip work that cannot change the result, and the bar itself is always the score
-of a real split.
+The codes of a column are cut into up to 256 consecutive *zones*. One pass over the node's rows sums each zone; from the sums follows,
+for each zone, an upper bound of the score of any split inside it. Only zones whose bound passes the bar are scanned, exactly. A
+database's zone maps do the same. Nothing is decided by zones: they only skip work that cannot change the result, and the bar itself
+is always the score of a real split.
 
 The bound
 ---------
 The score is jointly convex in the sums (S, a) of the left side, as a sum of squares over linear terms, or, for entropy, of terms
 x log(x / a), so its maximum over a convex region is at a corner. Let a zone begin with left sums (S0, H0), end with (S1, H1), and have
-A = sum abs(g). Inside, S lies between S0 - (A - (S1 - S0)) / 2 and S0 + (A + (S1 - S0)) / 2; and since no row has abs(g) > slope * h, S is at
-most slope * (H - H0) away from S0 and at most slope * (H1 - H) from S1. The region has six corners: both ends, and where the lines of
-that slope meet the extremes of S. Bounds are raised by more than rounding can add to a score, so no tie is lost.
+A = sum abs(g). Inside, S lies between S0 - (A - (S1 - S0)) / 2 and S0 + (A + (S1 - S0)) / 2; and since no row has abs(g) > slope * h,
+S is at most slope * (H - H0) away from S0 and at most slope * (H1 - H) from S1. The region has six corners: both ends, and where the lines
+of that slope meet the extremes of S. Bounds are raised by more than rounding can add to a score, so no tie is lost.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ MAX_ZONES = 256
 UNKNOWN = -2
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
+_UPWARD = 1.0 + 2.0**-40
 
 #: One zone: its sums of g, abs(g) and h and its number of rows, those of all zones before it, and whether it must be scanned.
 ZONE = np.dtype(
@@ -132,64 +133,80 @@ def best_edge(limits, zones, n_zones, missing, node, bar):
 
 
 @inner_kernel
-def _corner(limits, s, h, g_all, h_all, error):
-    """Return the score of real-valued left sums, raised by ``error`` in what is squared (in the score itself for entropy)."""
-    h = min(max(h, 0.0), h_all)
-    if limits.criterion == ENTROPY:  # sums are weights of one class: between none and all
-        s = min(max(s, 0.0, g_all - (h_all - h)), h, g_all)
-        if h == 0.0 or h == h_all:
-            return 0.0
-        return score_moments(ENTROPY, s, h, g_all - s, h_all - h, 0.0) + error
-    a = h + limits.penalty
-    b = h_all - h + limits.penalty
-    if a == 0.0 or b == 0.0:
-        return 0.0
+def _may_pass(s, h, g_all, h_all, penalty, error, bar):
+    """Tell whether the score of real-valued left sums, with ``error`` added to what is squared, may exceed the bar."""
+    a = h + penalty
+    b = h_all - h + penalty
     d = abs(s * b - (g_all - s) * a) + error
-    return d * d / (a * b)
+    return (d * d * _UPWARD > bar * (a * b)) & (a * b > 0.0)
 
 
 @inner_kernel
-def _bound(limits, s0, h0, s1, h1, size, g_all, h_all):
-    """Return an upper bound of the computed score of any split with left sums between (s0, h0) and (s1, h1)."""
-    slope = limits.slope
-    low = s0 - 0.5 * (size - (s1 - s0))
-    high = s0 + 0.5 * (size + (s1 - s0))
-    if limits.criterion == ENTROPY:
-        error = _ROUNDING * h_all
-    else:
-        left = max(abs(low), abs(high)) * (h_all - h0 + limits.penalty)
-        right = max(abs(g_all - low), abs(g_all - high)) * (h1 + limits.penalty)
+def _bound_squares(limits, bounds, n_zones, g_add, h_add, g_all, h_all, bar):
+    """Set the flags of ``bounds``; written so that the compiler can take several zones at a time."""
+    penalty = limits.penalty
+    # Rounded down, so that the corners are never too far in.
+    run = (1.0 - _ROUNDING) / limits.slope if limits.slope > 0.0 else 0.0
+    for z in range(n_zones):
+        s0, h0 = bounds[0, z] + g_add, bounds[1, z] + h_add
+        s1, h1 = bounds[2, z] + g_add, bounds[3, z] + h_add
+        size = bounds[4, z]
+        low = s0 - 0.5 * (size - (s1 - s0))
+        high = s0 + 0.5 * (size + (s1 - s0))
+        left = max(abs(low), abs(high)) * (h_all - h0 + penalty)
+        right = max(abs(g_all - low), abs(g_all - high)) * (h1 + penalty)
         error = _ROUNDING * (left + right)
-    top = max(_corner(limits, s0, h0, g_all, h_all, error), _corner(limits, s1, h1, g_all, h_all, error))
-    if slope > 0.0:
-        top = max(top, _corner(limits, low, h0 + (s0 - low) / slope, g_all, h_all, error))
-        top = max(top, _corner(limits, high, h0 + (high - s0) / slope, g_all, h_all, error))
-        top = max(top, _corner(limits, low, h1 - (s1 - low) / slope, g_all, h_all, error))
-        top = max(top, _corner(limits, high, h1 - (high - s1) / slope, g_all, h_all, error))
-    return top * (1.0 + _ROUNDING)
+        passes = _may_pass(s0, h0, g_all, h_all, penalty, error, bar) | _may_pass(s1, h1, g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(low, min(h0 + (s0 - low) * run, h1), g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(high, min(h0 + (high - s0) * run, h1), g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(low, max(h1 - (s1 - low) * run, h0), g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(high, max(h1 - (high - s1) * run, h0), g_all, h_all, penalty, error, bar)
+        bounds[5, z] += 1.0 if passes else 0.0
+
+
+@inner_kernel
+def _bound_entropy(limits, bounds, n_zones, g_add, h_add, g_all, h_all, bar):
+    """Set the flags of ``bounds`` for entropy, whose sums are weights of one class: between none and all of the rows'."""
+    for z in range(n_zones):
+        s0, h0 = bounds[0, z] + g_add, bounds[1, z] + h_add
+        s1, h1 = bounds[2, z] + g_add, bounds[3, z] + h_add
+        for corner in range(4):
+            h = h0 if corner < 2 else h1
+            s = s0 if corner % 2 == 0 else s1
+            s = min(max(s, 0.0, g_all - (h_all - h)), h, g_all)
+            if 0.0 < h < h_all:
+                score = score_moments(ENTROPY, s, h, g_all - s, h_all - h, 0.0)
+                if score + _ROUNDING * h_all > bar:
+                    bounds[5, z] += 1.0
 
 
 @kernel
-def flag_zones(limits, zones, n_zones, missing, node, bar):
-    """Flag the zones in which (or at whose upper edge) a split may score above the bar; return how many rows they have."""
+def flag_zones(limits, zones, n_zones, missing, node, bar, bounds):
+    """Flag the zones in which (or at whose upper edge) a split may score above the bar; return how many rows they have.
+
+    ``bounds`` is scratch space, float64 of shape (6, >= n_zones).
+    """
     g_miss, h_miss, n_miss = float(missing[0]), float(missing[1]), missing[2]
     g_all, h_all = float(node[0]), float(node[1])
+    for z in range(n_zones):
+        bounds[0, z] = zones[z].a_before
+        bounds[1, z] = zones[z].b_before
+        bounds[2, z] = zones[z].a_before + zones[z].a
+        bounds[3, z] = zones[z].b_before + zones[z].b
+        bounds[4, z] = zones[z].size
+        bounds[5, z] = 0.0
+    if limits.criterion == ENTROPY:
+        _bound_entropy(limits, bounds, n_zones, 0.0, 0.0, g_all, h_all, bar)
+        if n_miss > 0:
+            _bound_entropy(limits, bounds, n_zones, g_miss, h_miss, g_all, h_all, bar)
+    else:
+        _bound_squares(limits, bounds, n_zones, 0.0, 0.0, g_all, h_all, bar)
+        if n_miss > 0:
+            _bound_squares(limits, bounds, n_zones, g_miss, h_miss, g_all, h_all, bar)
     n_rows = 0
     for z in range(n_zones):
-        zone = zones[z]
-        zone.flag = 0
-        if zone.n == 0:
-            continue
-        s0, h0 = float(zone.a_before), float(zone.b_before)
-        s1, h1 = float(zone.a_before + zone.a), float(zone.b_before + zone.b)
-        size = float(zone.size)
-        if _bound(limits, s0, h0, s1, h1, size, g_all, h_all) > bar:
-            zone.flag = 1
-        elif n_miss > 0:
-            if _bound(limits, s0 + g_miss, h0 + h_miss, s1 + g_miss, h1 + h_miss, size, g_all, h_all) > bar:
-                zone.flag = 1
-        if zone.flag:
-            n_rows += zone.n
+        zones[z].flag = bounds[5, z] > 0.0 and zones[z].n > 0
+        n_rows += zones[z].n if zones[z].flag else 0
     return n_rows
 
 
@@ -241,7 +258,7 @@ def code_after(codes, n_distinct, rows, start, mid, code):
 def is_constant(codes, rows, start, mid):
     """Tell whether all rows of a node have the same code."""
     first = codes[rows[start]]
-    for i in range(start + 1, mid):
+    for i in range(start + 1, mid):  # noqa: SIM110
         if codes[rows[i]] != first:
             return False
     return True

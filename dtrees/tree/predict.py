@@ -46,6 +46,7 @@ class Packed(NamedTuple):
 
     @property
     def n_trees(self) -> int:
+        """Number of trees."""
         return int(self.roots.shape[0] - 1)
 
 

@@ -1,0 +1,80 @@
+"""Exact decision-tree ensembles, on one machine or on a Dask cluster.
+
+Ten estimators with scikit-learn's interface (single trees, forests, extra-trees, gradient boosting, each as regressor and
+classifier), and model files that are safe to load:
+
+>>> import numpy as np
+>>> from dtrees import DecisionTreeClassifier
+>>> tree = DecisionTreeClassifier().fit(np.array([[0.0], [1.0], [2.0]]), ["low", "low", "high"])
+>>> tree.predict(np.array([[1.4], [1.6]])).tolist()
+['low', 'high']
+
+Names are loaded when first used (PEP 562), so ``import dtrees`` costs next to nothing and pulls in neither Numba nor Dask.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dtrees.backends import register_backend
+
+if TYPE_CHECKING:
+    from dtrees.ensemble import (
+        DecisionTreeClassifier,
+        DecisionTreeRegressor,
+        ExtraTreeClassifier,
+        ExtraTreeRegressor,
+        ExtraTreesClassifier,
+        ExtraTreesRegressor,
+        GradientBoostingClassifier,
+        GradientBoostingRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
+    from dtrees.model_file import load, save
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DecisionTreeClassifier",
+    "DecisionTreeRegressor",
+    "ExtraTreeClassifier",
+    "ExtraTreeRegressor",
+    "ExtraTreesClassifier",
+    "ExtraTreesRegressor",
+    "GradientBoostingClassifier",
+    "GradientBoostingRegressor",
+    "RandomForestClassifier",
+    "RandomForestRegressor",
+    "__version__",
+    "load",
+    "save",
+]
+
+
+def _is_dask(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "dask"
+
+
+@functools.cache
+def _dask_backend() -> Any:
+    return importlib.import_module("dtrees.cluster.backend").DaskBackend()
+
+
+# Registered here, and not where estimators are made: a model unpickled in a fresh process serves Dask collections too.
+register_backend(_is_dask, _dask_backend)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "dtrees.model_file" if name in ("load", "save") else "dtrees.ensemble"
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

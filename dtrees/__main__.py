@@ -1,0 +1,8 @@
+"""``python -m dtrees``: the command line where its script is not on the path."""
+
+from __future__ import annotations
+
+from dtrees.cli import main
+
+if __name__ == "__main__":
+    main()

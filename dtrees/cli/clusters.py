@@ -1,0 +1,78 @@
+"""Which Dask cluster a command works on: one of its own, or the one that ``--scheduler`` names."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+import dtrees
+from dtrees.cli.display import Display, plural
+from dtrees.cli.errors import TRACEBACK_VARIABLE, CommandError
+
+
+@contextlib.contextmanager
+def cluster(display: Display, scheduler: str | None, n_workers: int | None = None, threads_per_worker: int | None = None) -> Iterator[Any]:
+    """Give a client of the cluster and say where its dashboard is; an embedded cluster ends with the block.
+
+    Parameters
+    ----------
+    display : Display
+    scheduler : str or None
+        Address of a running scheduler; None starts a cluster on this machine.
+    n_workers, threads_per_worker : int or None
+        Of the embedded cluster. None is one process with all cores: the workers' kernels run threads without the interpreter lock,
+        so that more processes would only add copies of the data.
+
+    Raises
+    ------
+    CommandError
+        If the workers have no dtrees.
+    click.UsageError
+        If options contradict each other.
+    ConnectionError, RuntimeError
+        If the cluster cannot be reached or started.
+    """
+    if scheduler is not None and (n_workers or threads_per_worker):
+        raise click.UsageError("--n-workers and --threads-per-worker are for the embedded cluster; leave them out with --scheduler")
+    from dtrees.cluster.local import connect, local_client
+
+    with contextlib.ExitStack() as stack:
+        if scheduler is None:
+            with display.stage("Starting a Dask cluster on this machine"):
+                client = stack.enter_context(local_client(n_workers or 1, threads_per_worker))
+                if not os.environ.get(TRACEBACK_VARIABLE):
+                    client.run(_hush)
+        else:
+            client = stack.enter_context(connect(scheduler))
+            _check_workers(client, display)
+        threads = client.nthreads().values()
+        display.note(f"Dask: {plural(len(threads), 'worker')}, {plural(sum(threads), 'thread')}. Dashboard: {client.dashboard_link}")
+        yield client
+
+
+def _check_workers(client: Any, display: Display) -> None:
+    """Refuse workers without dtrees, which would fail in obscure ways; mention those with another version."""
+
+    def version() -> str:  # nested, so that it is sent by value: the workers may have no dtrees to look it up in
+        import dtrees
+
+        return dtrees.__version__
+
+    try:
+        versions = set(client.run(version).values())
+    except ImportError as error:
+        raise CommandError(
+            f"The workers of this cluster cannot import dtrees ({error}); install dtrees {dtrees.__version__} on them."
+        ) from None
+    if versions != {dtrees.__version__}:
+        display.warn(f"the workers run dtrees {', '.join(sorted(versions))}, this is {dtrees.__version__}; install the same everywhere.")
+
+
+def _hush() -> None:
+    """Keep a worker of the embedded cluster from printing the traceback of what fails here anyway, in one line."""
+    logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)

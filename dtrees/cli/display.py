@@ -1,0 +1,160 @@
+"""What is printed: results on stdout; notes and live progress on stderr, so that results can be piped.
+
+Where stderr is no terminal (a log file, CI) the live display becomes a plain line every few seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from dtrees.cli.scores import Score
+
+#: Seconds between lines where there is no terminal.
+_LINE_INTERVAL = 10.0
+
+#: Seconds without a first tree after which the wait is explained.
+_PATIENCE = 4.0
+
+
+class Display:
+    """Prints notes, progress and results of one command.
+
+    Parameters
+    ----------
+    stdout, stderr : rich.console.Console, optional
+        Where to; by default the process's own streams.
+    """
+
+    def __init__(self, stdout: Console | None = None, stderr: Console | None = None) -> None:
+        # Soft wrapping: a path or link that is longer than the line stays in one piece, to be copied.
+        self.stdout = stdout or Console(highlight=False, soft_wrap=True)
+        self.stderr = stderr or Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def note(self, message: str) -> None:
+        """Say what is going on."""
+        self.stderr.print(Text(message))
+
+    def warn(self, message: str) -> None:
+        """Say what the user should know, but need not act on."""
+        self.stderr.print(Text(f"Note: {message}", style="yellow"))
+
+    def result(self, message: str) -> None:
+        """Print what the user asked for."""
+        self.stdout.print(Text(message))
+
+    def scores(self, title: str, scores: Sequence[Score], baseline: str) -> None:
+        """Print figures of a model beside those of the baseline."""
+        self.stdout.print(Text(title, style="bold"))
+        table = Table()
+        table.add_column("")
+        table.add_column("model", justify="right")
+        table.add_column(Text(f"baseline ({baseline})"), justify="right")
+        for score in scores:
+            better = score.model > score.baseline if score.share else score.model < score.baseline
+            model, trivial = (f"{value:.4f}" if score.share else _figure(value) for value in (score.model, score.baseline))
+            table.add_row(score.name, Text(model, style="bold green" if better else "bold red"), trivial)
+        self.stdout.print(table, soft_wrap=False)
+
+    @contextlib.contextmanager
+    def stage(self, description: str) -> Iterator[None]:
+        """Show that something without a known length is under way, and when it is done, how long it took."""
+        start = time.monotonic()
+        if self.stderr.is_terminal:
+            with self.stderr.status(escape(description)):
+                yield
+        else:
+            yield
+        self.note(f"{description}: {time.monotonic() - start:.1f} s")
+
+    @contextlib.contextmanager
+    def training(self, unit: str) -> Iterator[TrainingProgress]:
+        """Show the progress of a fit; what is yielded is a callback for ``fit(..., callbacks=[...])``.
+
+        Parameters
+        ----------
+        unit : str
+            What is counted: ``"tree"`` or ``"round"``.
+        """
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[score]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        bar = Progress(*columns, console=self.stderr, transient=True, disable=not self.stderr.is_terminal)
+        progress = TrainingProgress(self, bar, unit)
+        patience = threading.Timer(_PATIENCE, progress.explain_wait)
+        patience.daemon = True
+        patience.start()
+        try:
+            with bar:
+                yield progress
+        finally:
+            patience.cancel()
+        self.note(progress.summary())
+
+
+class TrainingProgress:
+    """The callback that turns the fit's progress into a bar, or into lines now and then."""
+
+    def __init__(self, display: Display, bar: Progress, unit: str) -> None:
+        self._display = display
+        self._bar = bar
+        self._unit = unit
+        self._start = self._last_line = time.monotonic()
+        self._done = 0
+        self._score = ""
+        self._task: TaskID = bar.add_task("Preparing the columns", total=None, score="")
+
+    def explain_wait(self) -> None:
+        """Say why nothing is done yet, unless something is."""
+        if not self._done:
+            self._display.note(f"Still preparing. The first {self._unit} on a machine waits for the kernels to be compiled, once.")
+
+    def __call__(self, progress: Any) -> None:
+        """Take in one finished tree or round (a ``dtrees.engine.plans.Progress``)."""
+        self._done = max(self._done, progress.done)
+        figures = [("training loss", progress.train_score), ("validation loss", progress.validation_score)]
+        self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures if value is not None)
+        self._bar.update(self._task, description="Training", total=progress.total, completed=self._done, score=self._score)
+        now = time.monotonic()
+        due = now - self._last_line >= _LINE_INTERVAL and self._done < progress.total
+        if due and not self._display.stderr.is_terminal:
+            self._last_line = now
+            self._display.note(f"Training: {self._done} of {plural(progress.total, self._unit)}{self._score and ', '}{self._score}")
+
+    def summary(self) -> str:
+        """Return what was done, in one line."""
+        count = plural(self._done, self._unit) if self._done else "done"
+        return f"Training: {count} in {time.monotonic() - self._start:.1f} s{self._score and ', '}{self._score}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count and what is counted.
+
+    >>> plural(1, "worker"), plural(20640, "row")
+    ('1 worker', '20,640 rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _figure(value: float) -> str:
+    """Return a figure with four significant digits or, above 1000, as a whole number.
+
+    >>> _figure(0.83251), _figure(48123.4), _figure(-0.00004)
+    ('0.8325', '48,123', '-4e-05')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,104 @@
+"""Every failure as one line on stderr that says what to do.
+
+Commands raise :class:`CommandError` where they know better than the library what the user should change; whatever else comes up
+(a library's ``ValueError``, a file that cannot be read, a lost worker) is turned into a line by :func:`describe`.
+
+Exit codes: 0 done, 1 failed, 2 the command was given wrongly, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import click
+
+#: Set to anything to see where an error came from.
+TRACEBACK_VARIABLE = "DTREES_TRACEBACK"
+
+#: Errors whose message is meant for users; of others the kind is named too.
+_SPOKEN = (ValueError, TypeError, OSError, ImportError, RuntimeError, LookupError)
+
+
+class CommandError(click.ClickException):
+    """A failure in the user's terms; the message says what is wrong and what to do."""
+
+
+class OneLineGroup(click.Group):
+    """A click group whose errors are one line, whatever raised them."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the command that the arguments name, and exit."""
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(*args, **extra)
+        except (click.Abort, KeyboardInterrupt):
+            _fail("Interrupted.", 130)
+        except click.ClickException as error:
+            _trace()
+            _fail(_usage(error) if isinstance(error, click.UsageError) else error.format_message(), error.exit_code)
+        except BrokenPipeError:  # the reader of our output went away, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except Exception as error:
+            _trace()
+            _fail(describe(error), 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def describe(error: BaseException) -> str:
+    r"""Return an error as one line, its kind named where the message alone is not meant for users.
+
+    >>> describe(ValueError("two\n   lines"))
+    'two lines'
+    >>> describe(ZeroDivisionError())
+    'ZeroDivisionError (set DTREES_TRACEBACK=1 to see where)'
+    """
+    message = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"Out of memory: {message or 'use fewer columns, or a cluster with --scheduler'}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"The data is not UTF-8 text ({message}). Convert it first, for example with: iconv -f latin1 -t utf-8"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, KeyError) or not isinstance(error, _SPOKEN) or not message:
+        kind = type(error).__name__
+        return f"{kind}{': ' if message else ''}{message} (set {TRACEBACK_VARIABLE}=1 to see where)"
+    return message
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return what ``name`` may have meant, as a sentence.
+
+    >>> suggestion("incme", ["income", "age"])
+    "Did you mean 'income'?"
+    >>> suggestion("target", ["income", "age"])
+    'There are: income, age.'
+    """
+    known = list(known)
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.7)
+    if close:
+        return f"Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?"
+    shown = ", ".join(known[:30])
+    return f"There are: {shown}{f' and {len(known) - 30} more' if len(known) > 30 else ''}."
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message()
+    path = error.ctx.command_path if error.ctx else "dtrees"
+    return f"{message.rstrip('.')}. Try: {path} --help"
+
+
+def _trace() -> None:
+    if os.environ.get(TRACEBACK_VARIABLE):
+        traceback.print_exc()
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    sys.exit(code)

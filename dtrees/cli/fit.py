@@ -1,0 +1,186 @@
+"""``dtrees fit``: from a table to a scored model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import dtrees
+from dtrees.cli import holdout, models, scores
+from dtrees.cli import target as targets
+from dtrees.cli.clusters import cluster
+from dtrees.cli.display import Display, plural
+from dtrees.cli.errors import CommandError
+from dtrees.cli.tables import check_columns, column_list, column_names, find_files, read_table
+
+_DEFAULT_TEST_SIZE = 0.2
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of the command, by their names there (``settings`` are those of ``--set``)."""
+
+    data: str
+    target: str
+    model: str = "boosting"
+    settings: Sequence[str] = ()
+    seed: int = 0
+    task: str = "auto"
+    features: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    test_size: float | None = None
+    test: str | None = None
+    output: str | None = None
+    separator: str | None = None
+    scheduler: str | None = None
+    n_workers: int | None = None
+    threads_per_worker: int | None = None
+
+
+def run(options: FitOptions, display: Display | None = None) -> None:
+    """Carry out the command."""
+    display = display or Display()
+    columns = _check(options)
+    with cluster(display, options.scheduler, options.n_workers, options.threads_per_worker) as client:
+        frame, summary = _read(options, options.data, columns, display)
+        task, reason = targets.choose_task(summary, options.target, options.task)
+        display.note(f"Task: {task} ({reason}).")
+        if summary.n_missing:
+            display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
+        frame = _with_target(frame, options.target, task, summary)
+        train, test = _train_and_test(options, frame, columns, task, summary, display)
+        n_train, n_test = _count_rows(train, test)
+        if n_train == 0 or (test is not None and n_test == 0):
+            raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
+
+        estimator = models.build(options.model, task, options.settings, options.seed)
+        display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
+        with display.training("round" if options.model == "boosting" else "tree") as progress:
+            estimator.fit(train[columns], train[options.target], callbacks=[progress])
+        if options.output:  # before scoring: if that fails, the work of the fit is not lost
+            dtrees.save(estimator, options.output)
+        if test is not None:
+            with display.stage("Scoring"):
+                figures, trivial = evaluate(estimator, train, test, columns, options.target, client)
+            rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
+            display.scores(f"Score on {rows}", figures, trivial.describe())
+    if options.output:
+        display.result(f"Model saved to {options.output}. Use it with: dtrees predict {options.output} DATA --output FILE")
+    else:
+        display.note("The model was not saved; --output MODEL does that.")
+
+
+def _check(options: FitOptions) -> list[str]:
+    """Check all that can be checked before a cluster is started and data read; return the columns to train on."""
+    if options.test is not None and options.test_size is not None:
+        raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
+    names = column_names(find_files(options.data), options.separator)
+    columns = choose_features(names, options.target, options.features, options.drop, options.data)
+    models.check_settings(options.model, options.settings)
+    if options.output:
+        check_writable(options.output)
+    if options.test is not None:
+        check_columns([*columns, options.target], column_names(find_files(options.test), options.separator), "--test", options.test)
+    return columns
+
+
+def choose_features(names: Sequence[str], target: str, features: Sequence[str], drop: Sequence[str], data: str) -> list[str]:
+    """Return the columns to train on, in the table's order."""
+    check_columns([target], names, "--target", data)
+    wanted, dropped = column_list(features), column_list(drop)
+    check_columns(wanted, names, "--features", data)
+    check_columns(dropped, names, "--drop", data)
+    if target in wanted:
+        raise CommandError(f"--features names the target {target!r}; a model that is given the answer learns nothing. Leave it out.")
+    columns = [name for name in names if name != target and name not in dropped and (not wanted or name in wanted)]
+    if not columns:
+        raise CommandError(f"No columns are left to train on besides the target {target!r}; check --features and --drop.")
+    return columns
+
+
+def check_writable(output: str) -> None:
+    """Raise before the work is done, not after it, if the output cannot be written."""
+    folder = Path(os.path.realpath(output)).parent
+    if not folder.is_dir():
+        raise CommandError(f"--output: the folder {str(folder)!r} does not exist; create it first.")
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"--output: the folder {str(folder)!r} is not writable; choose another.")
+
+
+def evaluate(
+    estimator: Any, train: Any, test: Any, columns: list[str], target: str, client: Any
+) -> tuple[list[scores.Score], scores.Baseline]:
+    """Return the scores on the test rows, each partition scored where it lies, and the baseline they are compared with."""
+    import dask
+
+    classes = getattr(estimator, "classes_", None)
+    trivial = scores.baseline(train[target], None if classes is None else classes.tolist())
+    model = client.scatter(estimator, broadcast=True)
+    part_sums = dask.delayed(_score_part)
+    sums = np.sum(dask.compute(*[part_sums(part, model, columns, target, trivial) for part in test.to_delayed()]), axis=0)
+    return (scores.regression_scores if classes is None else scores.classification_scores)(sums), trivial
+
+
+def _score_part(part: Any, model: Any, columns: list[str], target: str, trivial: scores.Baseline) -> Any:
+    if not len(part):
+        return 0.0
+    if trivial.classes:
+        return scores.classification_sums(part[target], model.predict_proba(part[columns]), trivial)
+    return scores.regression_sums(part[target], model.predict(part[columns]), trivial.mean)
+
+
+def _read(
+    options: FitOptions, data: str, columns: list[str], display: Display, text: Collection[str] = ()
+) -> tuple[Any, targets.TargetSummary]:
+    """Load a table into the cluster's memory, and see what its target is."""
+    with display.stage(f"Reading {data}"):
+        try:
+            frame = read_table(data, separator=options.separator, text=text)[[*columns, options.target]].persist()
+            return frame, targets.summarize(frame[options.target])
+        except FileNotFoundError as error:
+            if options.scheduler is None:
+                raise
+            path = error.filename or data
+            raise CommandError(
+                f"The workers of {options.scheduler} cannot read {path}; put the data where all of them find it under that path."
+            ) from error
+
+
+def _train_and_test(
+    options: FitOptions, frame: Any, columns: list[str], task: str, summary: targets.TargetSummary, display: Display
+) -> tuple[Any, Any]:
+    """Return the training rows and the test rows, or None where there is to be no test."""
+    target = options.target
+    if options.test is None:
+        test_size = _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size
+        return holdout.split(frame, test_size, options.seed) if test_size else (frame, None)
+    # A column that is text in one of the tables is text in both.
+    text = [name for name in [*columns, target] if str(frame.dtypes[name]).startswith("str")]
+    test, found = _read(options, options.test, columns, display, text)
+    if found.kinds and (targets.TEXT in found.kinds) != (targets.TEXT in summary.kinds):
+        raise CommandError(f"--test: the target {target!r} holds text in one of the two tables and numbers in the other.")
+    if found.n_missing:
+        display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} test rows, in which {target!r} is missing.")
+    return frame, _with_target(test, target, task, targets.merge([summary, found]))
+
+
+def _with_target(frame: Any, target: str, task: str, summary: targets.TargetSummary) -> Any:
+    """Return the rows that have a target, with the target in the dtype to train on."""
+    frame = frame.dropna(subset=[target]) if summary.n_missing else frame
+    empty = targets.convert(frame._meta[target], task, summary.kinds)
+    return frame.assign(**{target: frame[target].map_partitions(targets.convert, task, summary.kinds, meta=empty)})
+
+
+def _count_rows(train: Any, test: Any) -> tuple[int, int]:
+    import dask
+
+    count = dask.delayed(len)
+    parts = [[] if frame is None else frame.to_delayed() for frame in (train, test)]
+    lengths = dask.compute(*[[count(part) for part in group] for group in parts])
+    return sum(lengths[0]), sum(lengths[1])

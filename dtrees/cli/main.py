@@ -1,0 +1,162 @@
+"""Commands and options. What the commands do is in ``fit``, ``predict`` and ``demo``, imported only when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from dtrees import __version__
+from dtrees.cli.errors import OneLineGroup
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120, "show_default": True}
+
+_FIT_EPILOG = """\b
+Examples:
+  dtrees fit housing.csv --target price
+  dtrees fit 'logs/*.parquet' --target clicked --model forest -p n_estimators=300 --output clicks.dtrees
+  dtrees fit train.csv --test test.csv --target income --drop id -p max_depth=8 -p learning_rate=0.05
+  dtrees fit s3://bucket/table/ --target y --scheduler tcp://10.0.0.5:8786
+"""
+
+_PREDICT_EPILOG = """\b
+Examples:
+  dtrees predict model.dtrees new.csv --output predictions.csv
+  dtrees predict clicks.dtrees 'new/*.parquet' --output predictions.parquet --proba --keep id
+"""
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator, in the order of the help text."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_model_options = _options(
+    click.option(
+        "--model",
+        type=click.Choice(["boosting", "forest", "extra-trees", "tree"]),
+        default="boosting",
+        help="What to train: gradient boosting, a random forest, extremely randomized trees, or a single tree.",
+    ),
+    click.option(
+        "-p",
+        "--set",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Set a parameter of the model, as in scikit-learn, for example -p max_depth=8. Repeatable.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**32 - 1),
+        metavar="N",
+        default=0,
+        help="Of the draw of the test rows and of all randomness in the model.  [default: 0]",
+        show_default=False,
+    ),
+)
+
+_cluster_options = _options(
+    click.option("--scheduler", metavar="ADDRESS", help="Train on this Dask cluster, for example tcp://10.0.0.5:8786."),
+    click.option(
+        "--n-workers", type=click.IntRange(1), metavar="N", help="Processes of the embedded cluster.  [default: 1]", show_default=False
+    ),
+    click.option(
+        "--threads-per-worker",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Threads of each process of the embedded cluster.  [default: the cores, shared out]",
+        show_default=False,
+    ),
+)
+
+_separator_option = click.option(
+    "--separator",
+    metavar="CHAR",
+    help="What stands between the values of a CSV file.  [default: a comma; a tab for .tsv]",
+    show_default=False,
+)
+
+_output_model_option = click.option("-o", "--output", metavar="MODEL", type=click.Path(dir_okay=False), help="Save the model to this file.")
+
+
+@click.group(cls=OneLineGroup, context_settings=_CONTEXT)
+@click.version_option(__version__, prog_name="dtrees", message="%(prog)s %(version)s")
+def main() -> None:
+    """Train decision trees, forests and gradient boosting with exact splits, here or on a Dask cluster.
+
+    \b
+    Start with a made-up table:         dtrees demo
+    or with a CSV or Parquet file:      dtrees fit DATA --target COLUMN
+    and see what else there is with:    dtrees fit --help
+    """  # noqa: D301 (the backspace is for click, which does not wrap the lines after it)
+
+
+@main.command(epilog=_FIT_EPILOG, short_help="Train a model on a table and score it.")
+@click.argument("data")
+@click.option("--target", required=True, metavar="COLUMN", help="The column to predict. Rows where it is missing are left out.")
+@_model_options
+@click.option(
+    "--task",
+    type=click.Choice(["auto", "regression", "classification"]),
+    default="auto",
+    help="Predict a number or a class; auto tells from the target and says why.",
+)
+@click.option("--features", metavar="COLUMN[,COLUMN...]", multiple=True, help="Use these columns only. Repeatable.")
+@click.option("--drop", metavar="COLUMN[,COLUMN...]", multiple=True, help="Leave these columns out. Repeatable.")
+@click.option(
+    "--test-size",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="SHARE",
+    default=None,
+    help="Share of the rows, drawn at random, to hold out and score the model on; 0 trains on all.  [default: 0.2]",
+    show_default=False,
+)
+@click.option("--test", metavar="DATA", help="Score the model on this data instead, and train on all of the rest.")
+@_output_model_option
+@_separator_option
+@_cluster_options
+def fit(**options: Any) -> None:
+    """Train a model on DATA: a CSV or Parquet file, a folder of them, or a pattern in quotes ('part-*.csv').
+
+    Text columns are used as categories and missing values are fine. Without --scheduler a Dask cluster is started on this machine for
+    the time of the run; the link printed first shows it at work.
+    """
+    from dtrees.cli.fit import FitOptions, run
+
+    run(FitOptions(**options))
+
+
+@main.command(epilog=_PREDICT_EPILOG, short_help="Predict with a saved model.")
+@click.argument("model")
+@click.argument("data")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: Parquet if it ends in .parquet or .pq, else CSV.")
+@click.option("--proba", is_flag=True, help="Write the probability of each class too.")
+@click.option("--keep", metavar="COLUMN[,COLUMN...]", multiple=True, help="Copy these columns of DATA to the output. Repeatable.")
+@_separator_option
+@click.option("--scheduler", metavar="ADDRESS", help="Predict on this Dask cluster; otherwise in this process.")
+def predict(**options: Any) -> None:
+    """Predict with MODEL, a file that `dtrees fit --output` wrote, for each row of DATA, in order."""
+    from dtrees.cli.predict import run
+
+    run(**options)
+
+
+@main.command(short_help="Try it on a made-up table.")
+@_model_options
+@click.option("--rows", type=click.IntRange(100), metavar="N", default=20_000, help="Rows to make up.")
+@click.option("--data", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the made-up table in this CSV file.")
+@_output_model_option
+@_cluster_options
+def demo(**options: Any) -> None:
+    """Make up a table of flat rents, train on it as `dtrees fit` does, and show how to go on."""
+    from dtrees.cli.demo import run
+
+    run(**options)

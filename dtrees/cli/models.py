@@ -1,0 +1,92 @@
+"""Which estimator, with which parameters."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import dtrees
+from dtrees.cli.errors import CommandError, suggestion
+
+#: What ``--model`` names, as the first part of the class name.
+FAMILIES = {"tree": "DecisionTree", "forest": "RandomForest", "extra-trees": "ExtraTrees", "boosting": "GradientBoosting"}
+
+#: Parameters with an option of their own.
+_SET_ELSEWHERE = {
+    "random_state": "use --seed, on which the rows held out for the test depend too.",
+    "n_jobs": "the workers' threads are used; use --threads-per-worker.",
+}
+
+_WORDS = {"none": None, "null": None, "true": True, "false": False}
+
+
+def build(model: str, task: str, settings: Sequence[str], seed: int) -> Any:
+    """Return the unfitted estimator that the options describe.
+
+    Parameters
+    ----------
+    model : {"tree", "forest", "extra-trees", "boosting"}
+    task : {"regression", "classification"}
+    settings : sequence of str
+        ``"name=value"`` each.
+    seed : int
+        Becomes ``random_state``.
+
+    Raises
+    ------
+    CommandError
+        If the estimator has no such parameter for this task. Values are checked by the estimator when it is fitted.
+    """
+    estimator_class = _estimator_class(model, "Classifier" if task == "classification" else "Regressor")
+    parameters = parse_settings(settings)
+    known = estimator_class().get_params(deep=False)
+    for parameter in parameters:
+        if parameter not in known:
+            raise CommandError(f"{parameter!r} is no parameter of --model {model} for {task}; leave it out.")
+    return estimator_class(**parameters, random_state=seed)
+
+
+def check_settings(model: str, settings: Sequence[str]) -> None:
+    """Raise what :func:`build` would raise for either task; needs no data."""
+    parameters = parse_settings(settings)
+    for parameter, advice in _SET_ELSEWHERE.items():
+        if parameter in parameters:
+            raise CommandError(f"{parameter} is not set with -p: {advice}")
+    known = {name for task in ("Classifier", "Regressor") for name in _estimator_class(model, task)().get_params(deep=False)}
+    for parameter in parameters:
+        if parameter not in known:
+            raise CommandError(
+                f"--model {model} has no parameter {parameter!r}. {suggestion(parameter, sorted(known - set(_SET_ELSEWHERE)))}"
+            )
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """Return ``"name=value"`` settings as a dict; numbers, None, booleans and literals are read as such.
+
+    >>> parse_settings(["max_depth=8", "max_features=sqrt", "bootstrap=false", "class_weight={'yes': 2}"])
+    {'max_depth': 8, 'max_features': 'sqrt', 'bootstrap': False, 'class_weight': {'yes': 2}}
+    """
+    parameters: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
+            raise CommandError(f"--set {setting!r} is not of the form NAME=VALUE, for example: -p max_depth=8")
+        if name in parameters:
+            raise CommandError(f"--set {name} is given twice; give it once.")
+        parameters[name] = _parse_value(value.strip())
+    return parameters
+
+
+def _estimator_class(model: str, task: str) -> Any:
+    return getattr(dtrees, FAMILIES[model] + task)
+
+
+def _parse_value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):  # a word, such as max_features=sqrt
+        return text

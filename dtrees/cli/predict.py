@@ -1,0 +1,112 @@
+"""``dtrees predict``: from a saved model and a table to a file of predictions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import dtrees
+from dtrees.atomic_file import atomic_file
+from dtrees.cli.clusters import cluster
+from dtrees.cli.display import Display, plural
+from dtrees.cli.errors import CommandError
+from dtrees.cli.fit import check_writable
+from dtrees.cli.output import partitions, writer_for
+from dtrees.cli.tables import COMPRESSION, check_columns, column_list, column_names, find_files, read_table
+
+PREDICTION = "prediction"
+
+
+def run(
+    *,
+    model: str,
+    data: str,
+    output: str,
+    proba: bool,
+    keep: Sequence[str],
+    separator: str | None,
+    scheduler: str | None,
+    display: Display | None = None,
+) -> None:
+    """Carry out the command; the arguments are its options."""
+    display = display or Display()
+    check_writable(output)
+    if PurePath(output).suffix.lower() in COMPRESSION:
+        raise CommandError(f"--output: {output!r} would be compressed, which is not supported; give a name ending in .csv or .parquet.")
+    estimator = dtrees.load(model)
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
+    names = column_names(find_files(data), separator)
+    kept = column_list(keep)
+    check_columns(kept, names, "--keep", data)
+    features = _features(estimator, names, data)
+    added = _output_names(estimator, proba)
+    if clash := set(kept) & set(added):
+        raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
+
+    n_rows = 0
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
+        with display.stage(f"Predicting {data}"):
+            text = [column.name for column in estimator._schema.columns if _is_text(column)]
+            frame = read_table(data, separator=separator, text=text)[list(dict.fromkeys([*features, *kept]))]
+            # On a cluster partitions are predicted side by side, here one after the other with all cores.
+            estimator.set_params(n_jobs=None if client else -1)
+            sent = client.scatter(estimator, broadcast=True) if client else estimator
+            meta = predict_part(frame._meta, estimator, features, kept, added)
+            predicted = frame.map_partitions(predict_part, sent, features, kept, added, meta=meta)
+            with atomic_file(output) as file:
+                writer = writer_for(output, file)
+                for part in partitions(predicted, client):
+                    writer.write(part)
+                    n_rows += len(part)
+                writer.close()
+    display.result(f"Wrote {plural(n_rows, 'prediction')} to {output}")
+
+
+def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str]) -> pd.DataFrame:
+    """Return the predictions for one partition, a frame of the columns ``keep`` and ``names``.
+
+    ``names`` are the prediction's and, after it, one for the probability of each class where these are wanted.
+    """
+    frame = part[keep].reset_index(drop=True)
+    classes = getattr(model, "classes_", None)
+    if len(names) > 1:
+        assert classes is not None
+        shares = model.predict_proba(part[features]) if len(part) else np.empty((0, len(classes)))
+        frame[names[0]] = classes[shares.argmax(axis=1)] if len(part) else classes[:0]
+        frame[names[1:]] = shares
+    else:
+        empty = np.empty(0) if classes is None else classes[:0]
+        frame[names[0]] = model.predict(part[features]) if len(part) else empty
+    return frame
+
+
+def _features(estimator: Any, names: Sequence[str], data: str) -> list[str]:
+    """The model's columns, which the table must have, or all of the table's for a model that was fitted without names."""
+    wanted = getattr(estimator, "feature_names_in_", None)
+    if wanted is None:
+        if len(names) != estimator.n_features_in_:
+            raise CommandError(
+                f"The model was fitted on {estimator.n_features_in_} columns without names, but {data!r} has {len(names)}; "
+                "give it exactly those, in that order."
+            )
+        return list(names)
+    missing = [str(name) for name in wanted if name not in names]
+    if missing:
+        shown = ", ".join(repr(name) for name in missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        raise CommandError(f"{data!r} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted on: {shown}.")
+    return [str(name) for name in wanted]
+
+
+def _output_names(estimator: Any, proba: bool) -> list[str]:
+    return [PREDICTION, *(f"probability_{label}" for label in (estimator.classes_ if proba else ()))]
+
+
+def _is_text(column: Any) -> bool:
+    return column.name is not None and any(isinstance(category, str) for category in column.categories)

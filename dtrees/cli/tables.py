@@ -1,0 +1,209 @@
+"""Tables: CSV and Parquet files as Dask DataFrames.
+
+What the user calls *data* is one file, a folder of files or a pattern, on this machine or at an address that fsspec knows
+(``s3://...``). Rows are in the order of the files, by name, and of the lines within them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from dtrees.cli import csv_types
+from dtrees.cli.errors import CommandError, suggestion
+
+_TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
+#: Names that are to be Parquet.
+PARQUET_SUFFIXES = (".parquet", ".pq")
+#: Compressed files, by the end of their names.
+COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst": "zstd"}
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files behind a DATA argument: what the user wrote, ``"csv"`` or ``"parquet"``, and the paths in order."""
+
+    data: str
+    kind: str
+    paths: tuple[str, ...]
+
+
+def find_files(data: str) -> Files:
+    """Return the files that a DATA argument stands for.
+
+    Parameters
+    ----------
+    data : str
+        A file, a folder or a pattern with ``*``, ``?`` or ``[...]``.
+
+    Raises
+    ------
+    CommandError
+        If there is nothing, or CSV and Parquet together.
+    """
+    from fsspec.core import url_to_fs
+
+    system, path = url_to_fs(os.path.expanduser(data))
+    if system.isfile(path):
+        paths = [path]
+    elif system.isdir(path):
+        paths = [found for found in sorted(system.find(path)) if _is_table(found)]
+        if not paths:
+            raise CommandError(f"The folder {data!r} has no CSV or Parquet files in it (names ending in .csv, .tsv, .txt, .parquet, .pq).")
+    elif any(character in data for character in "*?["):
+        matches = [found for found in sorted(system.glob(path)) if system.isfile(found)]
+        paths = [found for found in matches if _is_table(found)] or matches  # names like 'part-0*' are fine, a README among tables is not
+        if not paths:
+            raise CommandError(f"No file matches {data!r}.")
+    else:
+        raise CommandError(f"{data!r} does not exist.{_nearby(system, path)}")
+    kinds = {_file_kind(system, found) for found in paths}
+    if len(kinds) > 1:
+        raise CommandError(f"{data!r} holds both CSV and Parquet files; give one kind, for example with a pattern such as '*.csv'.")
+    local = "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,))
+    return Files(data, kinds.pop(), tuple(found if local else system.unstrip_protocol(found) for found in paths))
+
+
+def column_names(files: Files, separator: str | None = None) -> list[str]:
+    """Return the names of the columns, from the start of the first file.
+
+    Raises
+    ------
+    CommandError
+        If CSV files differ in their columns, or seem to have another separator.
+    """
+    import pandas as pd
+
+    if files.kind == "parquet":
+        import dask.dataframe as dd
+
+        return [str(name) for name in dd.read_parquet(list(files.paths)).columns]
+    header = _common_header(files)
+    separator = _separator(files, separator)
+    names = [str(name) for name in pd.read_csv(io.BytesIO(header), sep=separator, nrows=0).columns]
+    if len(names) == 1:
+        for other in ";\t|,":
+            if other in names[0]:
+                raise CommandError(
+                    f"{files.data!r} has a single column, {names[0]!r}, if split at {separator!r}; try --separator {other!r}."
+                )
+    return names
+
+
+def read_table(data: str, *, separator: str | None = None, text: Collection[str] = ()) -> Any:
+    """Return a table as a lazy Dask DataFrame.
+
+    Parameters
+    ----------
+    data : str
+        A file, a folder or a pattern.
+    separator : str, optional
+        Of CSV files. None: a comma, or a tab for ``.tsv``.
+    text : collection of str
+        CSV columns that are text whatever they look like.
+
+    Raises
+    ------
+    CommandError
+        If the files cannot be found or are not such tables.
+    """
+    import dask.dataframe as dd
+
+    files = find_files(data)
+    names = column_names(files, separator)
+    if files.kind == "parquet":
+        return dd.read_parquet(list(files.paths))
+    header = _common_header(files)
+    compression = _compression(files.paths[0])
+    separator = _separator(files, separator)
+    dtypes = csv_types.infer(files.paths, header, separator, [name for name in text if name in names], compression)
+    return dd.read_csv(
+        list(files.paths),
+        sep=separator,
+        dtype=dtypes,
+        blocksize=None if compression else csv_types.BLOCK_SIZE,
+        compression=compression,
+        sample=max(256_000, 4 * len(header)),
+    )
+
+
+def check_columns(wanted: Sequence[str], columns: Sequence[str], option: str, data: str) -> None:
+    """Raise a :class:`CommandError` if the table has no column of a name that an option gave."""
+    for name in wanted:
+        if name not in columns:
+            raise CommandError(f"{option}: {data!r} has no column {name!r}. {suggestion(name, columns)}")
+
+
+def column_list(values: Sequence[str]) -> list[str]:
+    """Return the column names of a repeatable option, each of which may name several, separated by commas.
+
+    >>> column_list(["id,name", "date"])
+    ['id', 'name', 'date']
+    """
+    return [name.strip() for value in values for name in value.split(",") if name.strip()]
+
+
+def _common_header(files: Files) -> bytes:
+    """The first line of the CSV files, which must be the same in all."""
+    headers = [_first_line(path) for path in files.paths]
+    for path, header in zip(files.paths, headers, strict=True):
+        if not header.strip():
+            raise CommandError(f"{path!r} is empty; a CSV file starts with a line of column names.")
+        if header.strip() != headers[0].strip():
+            raise CommandError(
+                f"{path!r} has other columns than {files.paths[0]!r}; all files of a table must have the same, in the same order."
+            )
+    return headers[0] if headers[0].endswith(b"\n") else headers[0] + b"\n"
+
+
+def _first_line(path: str) -> bytes:
+    import fsspec
+
+    with fsspec.open(path, "rb", compression=_compression(path)) as file:
+        line: bytes = file.readline()
+    return line
+
+
+def _separator(files: Files, separator: str | None) -> str:
+    if separator is not None:
+        return separator.replace("\\t", "\t")
+    return "\t" if ".tsv" in PurePath(files.paths[0]).suffixes else ","
+
+
+def _compression(path: str) -> str | None:
+    return COMPRESSION.get(PurePath(path).suffix.lower())
+
+
+def _is_table(path: str) -> bool:
+    name = PurePath(path).name.lower()
+    suffixes = PurePath(name).suffixes
+    if suffixes and suffixes[-1] in COMPRESSION:
+        suffixes = suffixes[:-1]
+    return bool(suffixes) and suffixes[-1] in _TEXT_SUFFIXES + PARQUET_SUFFIXES and not name.startswith((".", "_"))
+
+
+def _file_kind(system: Any, path: str) -> str:
+    """Tell by the first bytes: names can mislead."""
+    if _compression(path):
+        return "csv"
+    with system.open(path, "rb") as file:
+        start = file.read(1024)
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if path.lower().endswith(PARQUET_SUFFIXES) or b"\0" in start:
+        raise CommandError(f"{path!r} is neither a Parquet file nor CSV text; convert it to one of them.")
+    return "csv"
+
+
+def _nearby(system: Any, path: str) -> str:
+    """A hint at files of a similar name in the same folder."""
+    try:
+        names = [PurePath(found).name for found in system.ls(str(PurePath(path).parent), detail=False)]
+    except OSError:
+        return " Nor does its folder."
+    hint = suggestion(PurePath(path).name, names)
+    return f" {hint}" if hint.startswith("Did") else " Check the path."

@@ -1,0 +1,188 @@
+"""What the target column is, and so which task.
+
+Each partition is summarized where it lies; only the summaries come to the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dtrees.cli.errors import CommandError
+
+#: Up to this many distinct whole numbers are taken for classes.
+MAX_NUMBERED_CLASSES = 10
+
+#: Distinct values kept of a partition; enough to tell a class label from an identifier.
+_MAX_DISTINCT = 1000
+
+TEXT, BOOL, WHOLE, FRACTION, OTHER = "text", "bool", "whole", "fraction", "other"
+
+
+@dataclass(frozen=True)
+class TargetSummary:
+    """What a target column holds.
+
+    Attributes
+    ----------
+    n_rows, n_missing, n_infinite : int
+    kinds : frozenset of str
+        Of ``"text"``, ``"bool"``, ``"whole"`` (whole numbers), ``"fraction"`` and ``"other"``.
+    distinct : frozenset
+        The distinct values, or those of them that were met first where there are many (more than 1000).
+    """
+
+    n_rows: int
+    n_missing: int
+    n_infinite: int
+    kinds: frozenset[str]
+    distinct: frozenset[Any]
+
+    @property
+    def many(self) -> bool:
+        """Whether there are more distinct values than were kept."""
+        return len(self.distinct) > _MAX_DISTINCT
+
+    @property
+    def count(self) -> str:
+        """How many distinct values there are, in words."""
+        return f"more than {_MAX_DISTINCT}" if self.many else str(len(self.distinct))
+
+    @property
+    def example(self) -> Any:
+        """One of the values, always the same."""
+        return min(self.distinct, key=str)
+
+
+def summarize(column: Any) -> TargetSummary:
+    """Return the summary of a Dask Series."""
+    import dask
+
+    part_summary = dask.delayed(summarize_part)
+    return merge(dask.compute(*[part_summary(part) for part in column.to_delayed()]))
+
+
+def summarize_part(column: pd.Series) -> TargetSummary:
+    """Return the summary of one partition.
+
+    >>> summary = summarize_part(pd.Series([1.0, None, 2.5]))
+    >>> summary.n_missing, sorted(summary.kinds), sorted(summary.distinct)
+    (1, ['fraction'], [1.0, 2.5])
+    """
+    present = column.dropna()
+    if isinstance(present.dtype, pd.CategoricalDtype):
+        present = present.astype(present.cat.categories.dtype)
+    infinite = 0
+    if pd.api.types.is_bool_dtype(present.dtype):
+        kind = BOOL
+    elif pd.api.types.is_numeric_dtype(present.dtype):
+        numbers = present.to_numpy()
+        finite = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
+        infinite = len(numbers) - len(finite)
+        kind = WHOLE if numbers.dtype.kind in "iu" or bool((finite == np.floor(finite)).all()) else FRACTION
+    elif all(isinstance(value, str) for value in present.unique()):
+        kind = TEXT
+    else:
+        kind = OTHER
+    return TargetSummary(
+        n_rows=len(column),
+        n_missing=len(column) - len(present),
+        n_infinite=infinite,
+        kinds=frozenset([kind] if len(present) else []),
+        distinct=frozenset(present.unique()[: _MAX_DISTINCT + 1].tolist()),
+    )
+
+
+def merge(parts: Iterable[TargetSummary]) -> TargetSummary:
+    """Return the summary of all partitions together."""
+    parts = list(parts)
+    distinct: set[Any] = set()
+    for part in parts:
+        if len(distinct) <= _MAX_DISTINCT:
+            distinct |= part.distinct
+    return TargetSummary(
+        n_rows=sum(part.n_rows for part in parts),
+        n_missing=sum(part.n_missing for part in parts),
+        n_infinite=sum(part.n_infinite for part in parts),
+        kinds=frozenset().union(*(part.kinds for part in parts)),
+        distinct=frozenset(distinct),
+    )
+
+
+def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, str]:
+    """Return the task and why.
+
+    Parameters
+    ----------
+    summary : TargetSummary
+    target : str
+        Name of the column, for messages.
+    task : {"auto", "regression", "classification"}
+        What the user asked for.
+
+    Returns
+    -------
+    task : {"regression", "classification"}
+    reason : str
+
+    Raises
+    ------
+    CommandError
+        If nothing can be learned from the column, or not what was asked for.
+
+    Examples
+    --------
+    >>> choose_task(summarize_part(pd.Series(["yes", "no", "yes"])), "paid", "auto")
+    ('classification', "'paid' holds text, 2 distinct values")
+    """
+    kinds = summary.kinds
+    if summary.n_rows == 0:
+        raise CommandError("The data has no rows.")
+    if not kinds:
+        raise CommandError(f"The target {target!r} is missing in every row; choose another column with --target.")
+    if kinds - {TEXT, BOOL, WHOLE, FRACTION} or (TEXT in kinds and len(kinds) > 1):
+        raise CommandError(
+            f"The target {target!r} holds neither numbers nor text only (such as {summary.example!r}); convert it to one of them first."
+        )
+    if summary.n_infinite:
+        raise CommandError(f"The target {target!r} is infinite in {summary.n_infinite:,} rows; remove them or make them empty.")
+    if len(summary.distinct) == 1:
+        raise CommandError(
+            f"The target {target!r} is {summary.example!r} in every row, so there is nothing to learn; choose another column."
+        )
+    if task == "regression" and TEXT in kinds:
+        raise CommandError(
+            f"--task regression wants numbers, but the target {target!r} holds text such as {summary.example!r}; use --task classification."
+        )
+    if task == "classification" and FRACTION in kinds:
+        raise CommandError(f"--task classification wants classes, but the target {target!r} holds fractions; use --task regression.")
+    if (task == "classification" or kinds <= {TEXT, BOOL}) and summary.many:
+        raise CommandError(
+            f"The target {target!r} has more than {_MAX_DISTINCT:,} distinct values, too many for classes; is it an identifier? "
+            "Choose another column with --target."
+        )
+    if task != "auto":
+        return task, "as asked for"
+    held = {TEXT: "text", BOOL: "true and false", WHOLE: "whole numbers", FRACTION: "numbers with fractions"}
+    kind = FRACTION if FRACTION in kinds else next(kind for kind in (TEXT, WHOLE, BOOL) if kind in kinds)
+    classes = kind in (TEXT, BOOL) or (kind == WHOLE and len(summary.distinct) <= MAX_NUMBERED_CLASSES)
+    return "classification" if classes else "regression", f"{target!r} holds {held[kind]}, {summary.count} distinct values"
+
+
+def convert(column: pd.Series, task: str, kinds: frozenset[str]) -> pd.Series:
+    """Return a partition's target (nothing missing) in the dtype to train on.
+
+    float64 for regression; for classes text, bool or int64, so that classes read ``1`` and not ``1.0`` where missing values had made
+    the column float.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    if task == "regression":
+        return column.astype("float64")
+    if kinds <= {TEXT}:
+        return column.astype("string")
+    return column.astype("bool" if kinds == {BOOL} else "int64")

@@ -1,0 +1,27 @@
+"""dtrees on Dask: where tables live on a cluster, and how messages travel. It grows nothing itself; that is the engine's work.
+
+Terms
+-----
+partition
+    a stretch of a collection's rows, held by some worker. The order of rows is the order of partitions.
+block
+    whole columns, presorted: what partitions become when a table is loaded (:mod:`~dtrees.cluster.loading`).
+shard
+    the columns that one worker searches while boosting (:mod:`~dtrees.cluster.executor`).
+watch
+    waiting that ends in an error, never in a hang, when a worker or the scheduler is lost (:mod:`~dtrees.cluster.watch`).
+
+Use
+---
+Estimators find :class:`~dtrees.cluster.backend.DaskBackend` by themselves when ``X`` is a Dask DataFrame or Array. A forest grows by
+tasks, each of them a few trees. Boosting runs on one worker, where tables are small or there is only one, or over shards on all of
+them, which a coordinator in the fitting process talks to. The model is the same, byte for byte, as the one fitted in one process on the
+same rows in the same order.
+
+Tasks carry the names of their stages, as the dashboard shows them::
+
+    dtrees-count    rows of each partition           dtrees-trees   a batch of a forest's trees
+    dtrees-check    schema and target of each        dtrees-oob     sums over batches for the rows out of bag
+    dtrees-encode   partitions to numbers            dtrees-shard   an actor with the columns of one worker
+    dtrees-presort  partitions to presorted blocks   dtrees-boost   an actor that boosts with all columns
+"""

@@ -1,0 +1,107 @@
+"""The backend for Dask DataFrames and Arrays: see :class:`dtrees.ensemble.backend.Backend` for what a backend does.
+
+With a :class:`distributed.Client` around, tables are loaded, and trees grown, on its cluster. Without one, the collections are computed
+with Dask's local scheduler, and everything else happens in this process. Inside a task, the client is that of the task's worker.
+Predictions are lazy either way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client
+from numpy.typing import NDArray
+
+from dtrees.cluster.loading import ClusterColumns, load
+from dtrees.cluster.partitions import is_array, whole_rows
+from dtrees.cluster.predict import predict
+from dtrees.cluster.tasks import Tasks, release
+from dtrees.cluster.watch import current_client, out_of_the_way
+from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.local import LOCAL
+from dtrees.tree.tree import Tree
+
+logger = logging.getLogger("dtrees.cluster")
+
+
+class DaskBackend:
+    """Fits and predicts where Dask does."""
+
+    def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
+        """Check, encode and presort a training set, on the cluster if there is one.
+
+        Workers use the threads they have; ``n_jobs`` matters only without a cluster.
+        """
+        with current_client() as client:
+            if client is not None:
+                return load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name)
+        logger.info("no Dask client: computing the collections here, and fitting in this process")
+        X, y, sample_weight = dask.compute(X, y, sample_weight)
+        return LOCAL.load(X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs)
+
+    def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
+        """Grow the trees ``first`` to ``last - 1``."""
+        if not isinstance(table.columns, ClusterColumns):
+            return LOCAL.grow_forest(table, plan, first, last, callback)
+        from dtrees.cluster.forest import grow_forest
+
+        return _with_table(table, lambda: grow_forest(table.columns, table.target, table.weight, plan, first, last, callback))
+
+    def boost(
+        self,
+        table: Table,
+        plan: BoostingPlan,
+        previous: Sequence[Sequence[Tree]],
+        initial: NDArray[np.float64] | None,
+        callback: Callback | None,
+    ) -> BoostingResult:
+        """Boost up to ``plan.n_rounds`` rounds."""
+        if not isinstance(table.columns, ClusterColumns):
+            return LOCAL.boost(table, plan, previous, initial, callback)
+        from dtrees.cluster.boosting import boost
+
+        def run() -> BoostingResult:
+            return boost(table.columns, table.target, table.weight, plan, previous, initial, callback)
+
+        return _with_table(table, run)
+
+    def target(self, table: Table) -> NDArray[Any]:
+        """Fetch the encoded target into this process."""
+        if not isinstance(table.columns, ClusterColumns):
+            return LOCAL.target(table)
+        with out_of_the_way(), Tasks(table.columns.client) as tasks:
+            (target,) = tasks.watch.gather([table.target])
+        return np.asarray(target)
+
+    def header(self, X: Any) -> Any:
+        """Return a frame or array without rows that has the columns of ``X``."""
+        X = whole_rows(X)
+        return np.empty((0, X.shape[1]), X.dtype) if is_array(X) else X._meta
+
+    def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
+        """Apply ``function`` lazily; see :func:`dtrees.cluster.predict.predict`."""
+        return predict(X, function, output)
+
+    def gather(self, *collections: Any) -> list[Any]:
+        """Compute collections, together."""
+        return list(dask.compute(*collections))
+
+
+def _with_table(table: Table, run: Callable[[], Any]) -> Any:
+    """Grow on a loaded table; give up what it holds on the cluster if that fails.
+
+    The error's traceback refers to the table, and would keep it there.
+    """
+    client: Client = table.columns.client
+    try:
+        with out_of_the_way():
+            return run()
+    except BaseException:
+        logger.info("giving up the table on %s", client.scheduler.address if client.scheduler else "a closed connection")
+        release((*table.columns.blocks, table.target, table.weight))
+        raise

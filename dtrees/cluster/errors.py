@@ -1,0 +1,18 @@
+"""What can go wrong on a cluster that cannot go wrong in one process.
+
+Errors in the data itself, or in the user's own lazy collections, are not among them: those reach the user as they were raised.
+"""
+
+from __future__ import annotations
+
+
+class ClusterError(RuntimeError):
+    """A fit that ended because of the cluster rather than the data."""
+
+
+class WorkerLost(ClusterError):
+    """A worker died, or stopped answering, with something that only it held."""
+
+
+class SchedulerLost(ClusterError):
+    """The connection to the scheduler broke: nothing that is on the cluster can be reached."""

@@ -1,0 +1,181 @@
+"""Forests by tasks: each grows a batch of trees, with one thread, from the whole table that its worker holds.
+
+A tree is a function of its number, the plan and the table. Which worker grows it, in which batch, and how often (a lost worker's tasks
+are simply run again) leaves no trace in the result.
+
+Batches are spread over the workers' threads from the start, since Dask would send all of them to the one worker that holds the table
+at first; any other worker may take them over when one is lost or slow.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed import Future
+from numpy.typing import NDArray
+
+from dtrees.cluster.loading import ClusterColumns, join_blocks
+from dtrees.cluster.placement import nthreads
+from dtrees.cluster.tasks import Tasks
+from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.split.columns import Columns
+from dtrees.tree.tree import Tree
+
+logger = logging.getLogger("dtrees.cluster")
+
+#: Batches for each thread: more share out the work better, fewer prepare targets less often.
+_BATCHES_PER_THREAD = 8
+#: Likewise where each result holds sums for all rows, which stay in memory until the last batch is done.
+_BATCHES_PER_THREAD_OUT_OF_BAG = 2
+#: Results that are summed up in one task.
+_SUMMED_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The trees ``first`` to ``last - 1``, where they had best be grown, and with how many threads."""
+
+    first: int
+    last: int
+    worker: str
+    n_threads: int
+
+
+def grow_forest(
+    columns: ClusterColumns,
+    target: Future,
+    weight: Future | None,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    callback: Callback | None,
+) -> ForestResult:
+    """Grow the trees ``first`` to ``last - 1`` on the cluster.
+
+    The callback hears of trees in their order; when it ends the fit, later ones are left out even where they are grown already, so that
+    the forest does not depend on timing.
+    """
+    client = columns.client
+    began = time.perf_counter()
+    with Tasks(client) as tasks:
+        table = tasks.submit("columns", join_blocks, columns.blocks) if len(columns.blocks) > 1 else columns.blocks[0]
+        per_thread = _BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else _BATCHES_PER_THREAD
+        batches = plan_batches(first, last, nthreads(client), per_thread)
+        logger.info("growing %d trees in %d batches", last - first, len(batches))
+        grow = _Grow(tasks, table, target, weight, plan)
+        results = grow.start(batches)
+        trees = tasks.map("unpack", _without_sums, results) if plan.out_of_bag else results
+        grown: list[Tree] = []
+        stopped = False
+        for batch in _in_order(tasks.watch.as_completed(trees)):
+            for tree in batch.trees:
+                grown.append(tree)
+                progress = Progress(len(grown), last - first, time.perf_counter() - began)
+                if callback is not None and callback(progress):
+                    stopped = True
+                    break
+            if stopped:
+                break
+        if not plan.out_of_bag:
+            return ForestResult(grown)
+        return ForestResult(grown, *grow.out_of_bag(batches, results, first + len(grown)))
+
+
+def plan_batches(first: int, last: int, threads: dict[str, int], per_thread: int) -> list[Batch]:
+    """Share out trees over the threads of workers, in about ``per_thread`` batches for each.
+
+    Where there are fewer trees than threads, a tree gets several threads.
+
+    Examples
+    --------
+    >>> plan_batches(0, 3, {"a": 1, "b": 1}, per_thread=8)[2]
+    Batch(first=2, last=3, worker='a', n_threads=1)
+    >>> plan_batches(0, 1, {"a": 4}, per_thread=8)
+    [Batch(first=0, last=1, worker='a', n_threads=4)]
+    """
+    n_trees = last - first
+    # Thread by thread, round the workers: consecutive trees lie on different ones, and finish at about the same time.
+    slots = sorted((place, worker) for worker, n in threads.items() for place in range(n))
+    size = max(1, n_trees // (per_thread * len(slots)))
+    starts = range(first, last, size)
+    spread = [slots[i % len(slots)][1] for i in range(len(starts))]
+    n_threads = {worker: max(1, n // max(1, spread.count(worker))) for worker, n in threads.items()}
+    return [Batch(start, min(start + size, last), worker, n_threads[worker]) for start, worker in zip(starts, spread, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Grow:
+    """Makes the tasks of one forest."""
+
+    tasks: Tasks
+    table: Future
+    target: Future
+    weight: Future | None
+    plan: ForestPlan
+
+    def start(self, batches: list[Batch]) -> list[Future]:
+        """Return futures of the batches' results."""
+        return [
+            self.tasks.submit(
+                "trees", _grow_batch, self.table, self.target, self.weight, self.plan, batch.first, batch.last, batch.n_threads,
+                workers=[batch.worker], allow_other_workers=True, priority=-i,
+            )
+            for i, batch in enumerate(batches)
+        ]  # fmt: skip
+
+    def out_of_bag(
+        self, batches: list[Batch], results: list[Future], last: int
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, int]:
+        """Return the sums for rows out of bag over the trees up to ``last - 1``."""
+        used = [result for batch, result in zip(batches, results, strict=True) if batch.last <= last]
+        used += self.start([Batch(b.first, last, b.worker, b.n_threads) for b in batches if b.first < last < b.last])
+        while len(used) > 1:
+            groups = [used[i : i + _SUMMED_AT_ONCE] for i in range(0, len(used), _SUMMED_AT_ONCE)]
+            used = [self.tasks.submit("oob", _sum_out_of_bag, group) for group in groups]
+        (result,) = self.tasks.watch.gather(self.tasks.map("oob", _without_trees, used))
+        return result.oob_sum, result.oob_count, result.oob_exponent
+
+
+def _in_order(completed: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+    """Yield the values of ``(position, value)`` pairs by position, each as soon as those before it are there."""
+    waiting: dict[int, Any] = {}
+    following = 0
+    for position, value in completed:
+        waiting[position] = value
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def _grow_batch(
+    columns: Columns,
+    target: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    n_threads: int,
+) -> ForestResult:
+    from dtrees.engine.forest import grow_forest as grow
+
+    return grow(columns, target, weight, plan, first, last, n_threads)
+
+
+def _without_sums(result: ForestResult) -> ForestResult:
+    return ForestResult(result.trees)
+
+
+def _without_trees(result: ForestResult) -> ForestResult:
+    return ForestResult([], result.oob_sum, result.oob_count, result.oob_exponent)
+
+
+def _sum_out_of_bag(results: list[ForestResult]) -> ForestResult:
+    """Add up sums in fixed point, which is the same in any order."""
+    sums = [result.oob_sum for result in results if result.oob_sum is not None]
+    counts = [result.oob_count for result in results if result.oob_count is not None]
+    return ForestResult([], np.sum(sums, axis=0), np.sum(counts, axis=0), results[0].oob_exponent)

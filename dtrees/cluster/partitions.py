@@ -1,0 +1,168 @@
+"""The user's collections as row partitions that belong together.
+
+X, y and sample_weight may each be a Dask collection, and the latter two also plain arrays. Here they become lists of equal length, whose
+i-th entries hold the same rows: each a future on the cluster. Partitions without rows are left out. Only row counts come to the client.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Future
+from numpy.typing import NDArray
+
+from dtrees.cluster.tasks import Tasks
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Row partitions, in row order.
+
+    Attributes
+    ----------
+    X, y : list of Future
+    weight : list of Future, or None
+    lengths : list of int
+        Rows of each partition, all positive.
+    """
+
+    X: list[Future]
+    y: list[Future]
+    weight: list[Future] | None
+    lengths: list[int]
+
+
+def is_lazy(collection: Any) -> bool:
+    """Return whether this is a Dask collection."""
+    return bool(dask.is_dask_collection(collection))
+
+
+def is_array(collection: Any) -> bool:
+    """Return whether this is a Dask Array rather than a Dask frame."""
+    return hasattr(collection, "chunks")
+
+
+def whole_rows(X: Any) -> Any:
+    """Return a Dask Array or DataFrame whose partitions hold whole rows.
+
+    Raises
+    ------
+    ValueError
+        If it is not two-dimensional.
+    TypeError
+        If it is another kind of collection.
+    """
+    if getattr(X, "ndim", None) == 1 and hasattr(X, "to_delayed"):
+        raise ValueError("X is a one-dimensional Dask collection; wants rows and columns, such as ddf[['column']] or array[:, None]")
+    if getattr(X, "ndim", None) != 2 or not hasattr(X, "to_delayed"):
+        raise TypeError(f"X is of type {type(X).__module__}.{type(X).__qualname__}; wants a Dask DataFrame or a 2-D Dask Array")
+    if np.isnan(X.shape[1]):
+        raise ValueError("X has an unknown number of columns; call X.compute_chunk_sizes(), or make it a DataFrame")
+    return X.rechunk({1: -1}) if is_array(X) and X.numblocks[1] > 1 else X
+
+
+def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
+    """Compute the partitions of X, y and sample_weight, and match their rows.
+
+    Parameters
+    ----------
+    tasks : Tasks
+    X : Dask DataFrame or 2-D Dask Array
+    y : Dask Series or Array, or local array of shape (n,)
+    sample_weight : Dask Series or Array, local array of shape (n,), number or None
+
+    Raises
+    ------
+    ValueError
+        If they do not have the same numbers of rows, partition by partition. Dask Arrays need only agree in all: they are cut anew.
+    """
+    named = {"X": whole_rows(X), "y": y, "sample_weight": sample_weight}
+    lazy = {name: collection for name, collection in named.items() if is_lazy(collection)}
+    computed = _compute(tasks, lazy)
+    counting = [tasks.map("count", len, parts) for parts in computed.values()]
+    counts = iter(tasks.watch.gather([future for group in counting for future in group]))
+    lengths = {name: list(itertools.islice(counts, len(parts))) for name, parts in computed.items()}
+    wanted = lengths["X"]
+    kept = [i for i, length in enumerate(wanted) if length]
+
+    def parts_of(name: str) -> list[Future]:
+        if name not in lazy:
+            parts = _send(tasks, name, named[name], wanted)
+        elif lengths[name] == wanted:
+            parts = computed[name]
+        elif sum(lengths[name]) == sum(wanted) and (is_array(lazy["X"]) or is_array(lazy[name])):
+            parts = _cut_anew(tasks, computed[name], lengths[name], wanted)
+        else:
+            raise ValueError(_disagreement(name, wanted, lengths[name]))
+        return [parts[i] for i in kept]
+
+    return Partitions(
+        X=[computed["X"][i] for i in kept],
+        y=parts_of("y"),
+        weight=None if sample_weight is None else parts_of("sample_weight"),
+        lengths=[wanted[i] for i in kept],
+    )
+
+
+def _compute(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:
+    """Start computing collections; return their partitions in row order."""
+    delayed = {name: np.ravel(collection.to_delayed()).tolist() for name, collection in collections.items()}
+    futures = iter(tasks.compute([part for parts in delayed.values() for part in parts]))
+    return {name: list(itertools.islice(futures, len(parts))) for name, parts in delayed.items()}
+
+
+def _disagreement(name: str, wanted: Sequence[int], found: Sequence[int]) -> str:
+    """Say in which partitions rows do not match."""
+    if len(wanted) != len(found):
+        return (
+            f"X has {sum(wanted)} rows in {len(wanted)} partitions but {name} has {sum(found)} rows in {len(found)}; "
+            "both must describe the same rows, in the same partitions"
+        )
+    i = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=True)) if a != b)
+    return (
+        f"X and {name} differ in partition {i}: X has {wanted[i]} rows there but {name} has {found[i]}; "
+        "both must describe the same rows, in the same partitions"
+    )
+
+
+def _cut_anew(tasks: Tasks, parts: list[Future], lengths: list[int], wanted: list[int]) -> list[Future]:
+    """Return the same rows in partitions of the wanted lengths."""
+    starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    cut = []
+    first = 0
+    for length in wanted:
+        last = first + length
+        touched = [k for k in range(len(parts)) if starts[k] < last and starts[k + 1] > first] or [0]
+        begin = first - starts[touched[0]]
+        cut.append(tasks.submit("align", _take_rows, [parts[k] for k in touched], begin, begin + length))
+        first = last
+    return cut
+
+
+def _take_rows(parts: list[Any], begin: int, end: int) -> NDArray[Any]:
+    return np.concatenate([np.asarray(part) for part in parts])[begin:end]
+
+
+def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Future]:
+    """Send a local array to the cluster in pieces of the given lengths.
+
+    Pieces travel as arguments of tasks, not as scattered data: a task can be run again when the worker that held its result is lost.
+    """
+    n_rows = sum(lengths)
+    values = np.full(n_rows, values) if np.ndim(values) == 0 else np.asarray(values)
+    if len(values) != n_rows:
+        raise ValueError(f"X has {n_rows} rows but {name} has {len(values)}; both must describe the same rows")
+    pieces = np.split(values, np.cumsum(lengths)[:-1])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        return [tasks.submit("align", _keep, piece) for piece in pieces]
+
+
+def _keep(piece: Any) -> Any:
+    return piece

@@ -1,0 +1,157 @@
+"""Backends: where a table lives and where trees grow. Estimators know only this interface.
+
+Terms
+-----
+backend
+    carries out the four things an estimator needs done with data: load a table, grow a forest, boost, predict (:class:`Backend`).
+table
+    a loaded training set: facts about it as plain values, its contents as handles that only the backend opens (:class:`Table`).
+collection
+    whatever the user passes as ``X`` or ``y``: an array or a frame here, a lazy collection elsewhere.
+
+Use
+---
+An estimator asks ``backend_for(X)``. The local backend takes all that no other claims. A package with another kind of collection
+registers itself, without being imported until such a collection turns up::
+
+    register_backend(lambda X: type(X).__module__.partition(".")[0] == "dask", load_dask_backend)
+
+A fit is ``table = backend.load(X, y, weight, ...)``, then ``backend.grow_forest(table, plan, ...)`` or ``backend.boost(table, plan, ...)``.
+A prediction is ``backend.predict(X, function, output)``: ``function`` maps a block of rows (a NumPy array or frame) to an array of
+``output``'s shape and dtype; it is picklable and holds the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.backends import registered_backend
+from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.ensemble.schema import Schema
+from dtrees.ensemble.target import TargetSummary
+from dtrees.tree.tree import Tree
+
+
+@dataclass(frozen=True)
+class Table:
+    """A loaded training set.
+
+    Attributes
+    ----------
+    schema : Schema
+        How the columns became numbers.
+    n_rows : int
+    weighted : bool
+        Whether sample weights were given.
+    total_weight : float
+        Exact sum of the sample weights, rounded once; the number of rows without weights.
+    classes : ndarray of shape (n_classes,) or None
+        Sorted distinct labels; None for regression.
+    class_counts : ndarray of int64 of shape (n_classes,) or None
+        Rows of each class.
+    class_weights : ndarray of float64 of shape (n_classes,) or None
+        Sum of the sample weights of each class; equal to the counts without weights.
+    columns, target, weight : object
+        The backend's own handles: arrays here, something remote elsewhere.
+    n_jobs : int or None
+        Threads to grow with, as the estimator was given it; backends with workers of their own may have no use for it.
+    """
+
+    schema: Schema
+    n_rows: int
+    weighted: bool
+    total_weight: float
+    classes: NDArray[Any] | None
+    class_counts: NDArray[np.int64] | None
+    class_weights: NDArray[np.float64] | None
+    columns: Any
+    target: Any
+    weight: Any
+    n_jobs: int | None = None
+
+    @classmethod
+    def of(cls, schema: Schema, summary: TargetSummary, *, columns: Any, target: Any, weight: Any, n_jobs: int | None = None) -> Table:
+        """Return the table of a schema, a (merged, checked) summary and the backend's handles; ``weight`` is None without weights."""
+        sums = summary.class_weights
+        return cls(
+            schema=schema,
+            n_rows=summary.n_rows,
+            weighted=weight is not None,
+            total_weight=float(summary.total_weight),
+            classes=summary.classes,
+            class_counts=summary.class_counts,
+            class_weights=None if sums is None else np.array([float(value) for value in sums]),
+            columns=columns,
+            target=target,
+            weight=weight,
+            n_jobs=n_jobs,
+        )
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a prediction function returns for a block of n rows.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    width : int or None
+        None for an array of shape (n,), otherwise the second dimension of (n, width).
+    name : str
+        What the values are, such as ``"predict"``: a good name for a series or for tasks.
+    labels : tuple or None
+        Of the ``width`` columns, where they have labels (the classes).
+    """
+
+    dtype: np.dtype[Any]
+    width: int | None = None
+    name: str = "predict"
+    labels: tuple[Any, ...] | None = None
+
+
+class Backend(Protocol):
+    """Where a table lives and where trees grow."""
+
+    def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
+        """Check, encode and presort a training set.
+
+        Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
+        """
+
+    def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
+        """Grow the trees ``first`` to ``last - 1``."""
+
+    def boost(
+        self,
+        table: Table,
+        plan: BoostingPlan,
+        previous: Sequence[Sequence[Tree]],
+        initial: NDArray[np.float64] | None,
+        callback: Callback | None,
+    ) -> BoostingResult:
+        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones (with their ``initial`` prediction) included."""
+
+    def target(self, table: Table) -> NDArray[Any]:
+        """Fetch the encoded target (float64 values or class codes) of shape (n,) into this process, for out-of-bag scores."""
+
+    def header(self, X: Any) -> Any:
+        """Return a local frame or array with the columns of ``X``, with or without its rows, to check names and number of columns."""
+
+    def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
+        """Apply ``function`` to the blocks of ``X``; lazy where ``X`` is. Blocks may be empty."""
+
+    def gather(self, *collections: Any) -> list[Any]:
+        """Return collections (or None) as local arrays, to score with."""
+
+
+def backend_for(X: Any) -> Backend:
+    """Return the backend for the collection ``X``: the first registered one that claims it, else the local one."""
+    from dtrees.ensemble.local import LOCAL
+
+    backend: Backend | None = registered_backend(X)
+    return LOCAL if backend is None else backend

@@ -1,0 +1,289 @@
+"""What all estimators share: loading, checking columns, predicting through a backend, saving.
+
+An estimator of this package is its parameters, a :class:`~dtrees.ensemble.schema.Schema`, and trees
+(:class:`~dtrees.ensemble.prediction.TreeSum`). Fitting and predicting go through the backend of the collection that is passed in, so
+estimators know nothing of where the data is.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dtrees.engine.plans import Callback, Progress
+from dtrees.ensemble.backend import Backend, Output, Table, backend_for
+from dtrees.ensemble.prediction import FindLeaves, Predict, Step, TreeSum, logarithm
+from dtrees.ensemble.schema import CATEGORICAL, Schema
+from dtrees.ensemble.state import EstimatorState
+from dtrees.tree.tree import Tree
+
+logger = logging.getLogger("dtrees")
+
+
+class TreeEstimator(EstimatorState, BaseEstimator, ABC):
+    """Base of the estimators. It has nothing to offer by itself."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
+
+    _schema: Schema
+    _trees: TreeSum
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = False
+        tags.target_tags.required = True
+        return tags
+
+    def __getstate__(self) -> Any:
+        # The list of single trees is made on demand, from trees that are in the state anyway.
+        state = dict(super().__getstate__())
+        state.pop("estimators_", None)
+        return state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_trees")
+
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool) -> tuple[Backend, Table]:
+        """Load a training set and take over what it says of columns and classes; with ``keep``, it must agree with the fit before."""
+        backend = backend_for(X)
+        self.__dict__.pop("estimators_", None)
+        # Names first, while a wrong one costs nothing.
+        validate_data(self, X=backend.header(X), skip_check_array=True, reset=not keep)
+        table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=type(self).__name__, n_jobs=self.n_jobs)
+        if keep:
+            self._check_same_encoding(table)
+        self._schema = table.schema
+        return backend, table
+
+    def _check_same_encoding(self, table: Table) -> None:
+        """Raise if numbers in the trees of the fit before mean other categories or classes in this table."""
+        for before, now in zip(self._schema.columns, table.schema.columns, strict=True):
+            if before.categories != now.categories and CATEGORICAL in (before.kind, now.kind):
+                raise ValueError(
+                    f"warm_start=True keeps the trees of the previous fit, but X column {now.name!r} has other categories now; "
+                    "pass the same categories, or warm_start=False"
+                )
+        if table.classes is not None and not np.array_equal(table.classes, getattr(self, "classes_", table.classes)):
+            raise ValueError(
+                f"warm_start=True keeps the trees of the previous fit, but y had the classes {list(self.classes_)} then and has "
+                f"{list(table.classes)} now; pass the same classes, or warm_start=False"
+            )
+
+    def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
+        """Have the backend apply a function to the rows of ``X``, whose columns must be those of fit."""
+        backend = self._check_columns(X)
+        return backend.predict(X, function, output)
+
+    def _check_columns(self, X: Any) -> Backend:
+        """Check the columns of ``X`` by scikit-learn's rules, and return its backend."""
+        check_is_fitted(self)
+        backend = backend_for(X)
+        validate_data(self, X=backend.header(X), skip_check_array=True, reset=False)
+        return backend
+
+    def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
+        return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds)
+
+    def _find_leaves(self, X: Any) -> Any:
+        """Return the leaves that rows fall in, shape (n, n_trees)."""
+        check_is_fitted(self)
+        function = FindLeaves(self._schema, self._trees, self.n_jobs)
+        n_trees = sum(len(group) for group in self._trees.groups)
+        return self._map(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
+
+    def _as_single_tree(self, kind: type[TreeEstimator], tree: Tree, classes: NDArray[Any] | None) -> Any:
+        """Return one of the trees as a fitted estimator of its own, with those parameters that both kinds have."""
+        shared = kind._get_param_names()
+        own = {name: value for name, value in self.get_params(deep=False).items() if name in shared and name != "random_state"}
+        if own.get("class_weight") == "balanced_subsample":
+            own["class_weight"] = "balanced"
+        single = kind(**own)
+        single._schema = self._schema
+        single._trees = TreeSum([[tree]])
+        for name in ("n_features_in_", "feature_names_in_", "max_features_"):
+            if hasattr(self, name):
+                setattr(single, name, getattr(self, name))
+        if classes is not None:
+            single.classes_, single.n_classes_ = classes, len(classes)
+        return single
+
+    def _local_leaves(self, X: Any) -> NDArray[np.int32]:
+        """Return leaf numbers for decision paths, which have no lazy form."""
+        leaves = self._find_leaves(X)
+        if not isinstance(leaves, np.ndarray):
+            raise TypeError(f"decision_path wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
+        return leaves
+
+    def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
+        backend = backend_for(X)
+        y_true, y_pred, weight = backend.gather(y, self.predict(X), sample_weight)
+        return float(metric(y_true, y_pred, sample_weight=weight))
+
+
+class TreeRegressor(RegressorMixin, TreeEstimator):
+    """Base of the regressors: :meth:`predict` and :meth:`score`, given the steps from raw predictions to values."""
+
+    @abstractmethod
+    def _value_steps(self) -> tuple[Step, ...]:
+        """Return the steps from raw predictions to values."""
+
+    def predict(self, X: Any) -> Any:
+        """Predict the target.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,)
+            A Dask collection, not computed yet, if X is one.
+        """
+        check_is_fitted(self)
+        return self._map(X, self._predictor(*self._value_steps()), Output(np.dtype(np.float64)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination (R2) of the predictions.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            1 at best, 0 for predicting the mean.
+        """
+        return self._score(r2_score, X, y, sample_weight)
+
+
+class TreeClassifier(ClassifierMixin, TreeEstimator):
+    """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them."""
+
+    classes_: NDArray[Any]
+    n_classes_: int
+
+    @abstractmethod
+    def _probability_steps(self) -> tuple[Step, ...]:
+        """Return the steps from raw predictions to class probabilities."""
+
+    def _label_steps(self) -> tuple[Step, ...]:
+        from dtrees.ensemble.prediction import Labels
+
+        return (*self._probability_steps(), Labels(self.classes_))
+
+    def _probability_output(self, name: str) -> Output:
+        return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
+
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool) -> tuple[Backend, Table]:
+        backend, table = super()._load(X, y, sample_weight, keep=keep)
+        assert table.classes is not None
+        self.classes_ = table.classes
+        self.n_classes_ = len(table.classes)
+        return backend, table
+
+    def predict(self, X: Any) -> Any:
+        """Predict the class: the one of the highest probability, the first one of equals.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        check_is_fitted(self)
+        return self._map(X, self._predictor(*self._label_steps()), Output(self.classes_.dtype))
+
+    def predict_proba(self, X: Any) -> Any:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_)
+            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        check_is_fitted(self)
+        return self._map(X, self._predictor(*self._probability_steps()), self._probability_output("predict_proba"))
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Predict the logarithm of the probability of each class, -inf for 0.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_)
+            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        check_is_fitted(self)
+        function = self._predictor(*self._probability_steps(), logarithm)
+        return self._map(X, function, self._probability_output("predict_log_proba"))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            Share of the weight that is predicted correctly.
+        """
+        return self._score(accuracy_score, X, y, sample_weight)
+
+
+def progress_callback(callbacks: Sequence[Callback], verbose: int, what: str) -> Callback | None:
+    """Return one callback for all, which also logs; None if there is nothing to call.
+
+    Parameters
+    ----------
+    callbacks : sequence of callable
+        Each is given a :class:`~dtrees.engine.plans.Progress` after each tree or round. One that returns True ends the fit, after the
+        others have been called too.
+    verbose : int
+        0 logs nothing, 1 about ten times a fit, 2 every time.
+    what : str
+        "tree" or "round".
+    """
+    if callable(callbacks) or not all(callable(callback) for callback in callbacks):
+        raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
+    if not callbacks and not verbose:
+        return None
+
+    def call(progress: Progress) -> bool:
+        if verbose > 1 or (verbose and (progress.done % max(1, progress.total // 10) == 0 or progress.done == progress.total)):
+            scores = "".join(
+                f", {name} {value:.6g}"
+                for name, value in (("train loss", progress.train_score), ("validation loss", progress.validation_score))
+                if value is not None
+            )
+            logger.info("%s %d of %d after %.1f s%s", what, progress.done, progress.total, progress.seconds, scores)
+        stops = [callback(progress) for callback in callbacks]
+        return any(stops)
+
+    return call

@@ -1,0 +1,100 @@
+"""The backend for tables in this process: NumPy arrays and frames.
+
+It loads by encoding columns (:mod:`dtrees.ensemble.schema`) and presorting them on a pool of threads, and hands them to the engine.
+The engine is imported when something is fitted, so that importing an estimator does not wait for the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.schema import Schema, is_frame, numeric_array
+from dtrees.ensemble.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
+from dtrees.tree.tree import Tree
+
+#: Presorting fewer cells than this takes less time than starting threads.
+_SERIAL_CELLS = 100_000
+
+
+class LocalBackend:
+    """Fits and predicts in this process; see :class:`dtrees.ensemble.backend.Backend`."""
+
+    def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
+        """Check, encode and presort a training set."""
+        from dtrees.split.columns import presort
+
+        y = check_target(y, classify=classify, name=estimator_name)
+        X = X if is_frame(X) else numeric_array(X)
+        n_rows = X.shape[0]
+        if n_rows == 0:
+            raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+        check_lengths(n_rows, y)
+        weight = check_weights(sample_weight, n_rows)
+        summary = TargetSummary.of(y, weight, classify=classify)
+        summary.check()
+        schema = Schema.infer(X)
+        encoded = schema.encode(X)
+        n_threads = min(effective_n_jobs(n_jobs), len(encoded))
+        if n_threads > 1 and n_rows * len(encoded) > _SERIAL_CELLS:
+            with ThreadPoolExecutor(n_threads) as pool:
+                columns = presort(encoded, map=pool.map)
+        else:
+            columns = presort(encoded)
+        target = encode_classes(y, summary.classes) if summary.classes is not None else y
+        return Table.of(schema, summary, columns=columns, target=target, weight=weight, n_jobs=n_jobs)
+
+    def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
+        """Grow the trees ``first`` to ``last - 1``."""
+        from dtrees.engine.forest import grow_forest
+
+        n_threads = effective_n_jobs(table.n_jobs)
+        return grow_forest(table.columns, table.target, table.weight, plan, first, last, n_threads, callback=callback)
+
+    def boost(
+        self,
+        table: Table,
+        plan: BoostingPlan,
+        previous: Sequence[Sequence[Tree]],
+        initial: NDArray[np.float64] | None,
+        callback: Callback | None,
+    ) -> BoostingResult:
+        """Boost up to ``plan.n_rounds`` rounds."""
+        from dtrees.engine.boosting import boost
+        from dtrees.engine.executor import LocalExecutor
+
+        executor = LocalExecutor(table.columns, table.target, table.weight, effective_n_jobs(table.n_jobs))
+        try:
+            return boost(executor, plan, previous=previous, initial=initial, callback=callback)
+        finally:
+            executor.close()
+
+    def target(self, table: Table) -> NDArray[Any]:
+        """Return the encoded target."""
+        return np.asarray(table.target)
+
+    def header(self, X: Any) -> Any:
+        """Return ``X``, as an array unless it is a frame."""
+        return X if is_frame(X) else numeric_array(X)
+
+    def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> NDArray[Any]:
+        """Apply ``function`` to ``X``, which must have rows."""
+        X = self.header(X)
+        if X.shape[0] == 0:
+            raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}); {output.name} wants at least one")
+        return function(X)
+
+    def gather(self, *collections: Any) -> list[Any]:
+        """Return what is local already."""
+        return list(collections)
+
+
+#: The only one that is needed: it keeps nothing.
+LOCAL = LocalBackend()

@@ -1,0 +1,91 @@
+"""The arithmetic of the losses: one row after the other, so that results do not depend on threads or on the width of vector units."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+@njit(nogil=True, cache=True)
+def weighted_mean(target: NDArray[np.float64], weight: NDArray[np.float64]) -> Any:
+    """Return the weighted mean, summed with Neumaier's compensation: exact to the last bit or two for any number of rows."""
+    total = 0.0
+    lost = 0.0
+    weights = 0.0
+    for i in range(target.size):
+        term = target[i] * weight[i]
+        new = total + term
+        if abs(total) >= abs(term):
+            lost += (total - new) + term
+        else:
+            lost += (term - new) + total
+        total = new
+        weights += weight[i]
+    return (total + lost) / weights
+
+
+@njit(nogil=True, cache=True)
+def binary_gradients(target: NDArray[np.int32], raw: NDArray[np.float64], g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
+    """Write the derivatives of the log loss by the log odds."""
+    for i in range(target.size):
+        # The smaller probability is computed directly, not as 1 - p, so that the hessian of a confident row does not round to zero.
+        e = math.exp(-abs(raw[i]))
+        small = e / (1.0 + e)
+        large = 1.0 / (1.0 + e)
+        if target[i] == 1:
+            g[i] = -(small if raw[i] > 0.0 else large)
+        else:
+            g[i] = large if raw[i] > 0.0 else small
+        h[i] = small * large
+
+
+@njit(nogil=True, cache=True)
+def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any:
+    """Return log(1 + exp(-raw)) for class 1 and log(1 + exp(raw)) for class 0, shape (n,)."""
+    out = np.empty(target.size)
+    for i in range(target.size):
+        margin = raw[i] if target[i] == 1 else -raw[i]
+        out[i] = max(-margin, 0.0) + math.log1p(math.exp(-abs(margin)))
+    return out
+
+
+@njit(nogil=True, cache=True)
+def multinomial_gradients(
+    target: NDArray[np.int32], raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+) -> None:
+    """Write the derivatives of the log loss by the raw prediction of one class; raw has shape (K, n)."""
+    n_outputs = raw.shape[0]
+    factor = n_outputs / (n_outputs - 1.0)
+    for i in range(target.size):
+        highest = raw[0, i]
+        for k in range(1, n_outputs):
+            highest = max(highest, raw[k, i])
+        others = 0.0
+        own = math.exp(raw[output, i] - highest)
+        for k in range(n_outputs):
+            if k != output:
+                others += math.exp(raw[k, i] - highest)
+        p = own / (own + others)
+        q = others / (own + others)
+        g[i] = -q if target[i] == output else p
+        h[i] = factor * p * q
+
+
+@njit(nogil=True, cache=True)
+def multinomial_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any:
+    """Return log(sum_k exp(raw_k)) - raw_target, shape (n,); raw has shape (K, n)."""
+    n_outputs = raw.shape[0]
+    out = np.empty(target.size)
+    for i in range(target.size):
+        highest = raw[0, i]
+        for k in range(1, n_outputs):
+            highest = max(highest, raw[k, i])
+        total = 0.0
+        for k in range(n_outputs):
+            total += math.exp(raw[k, i] - highest)
+        out[i] = math.log(total) + highest - raw[target[i], i]
+    return out

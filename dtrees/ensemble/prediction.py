@@ -1,0 +1,176 @@
+"""Predicting with fitted trees: from a block of rows to what a method returns.
+
+Terms
+-----
+tree sum
+    trees whose values add up to *raw* predictions, one column per output (:class:`TreeSum`). A forest's trees hold a value per class
+    and make one group; boosting has a group of trees for each output.
+step
+    a function from raw predictions to the next form: mean, probabilities, labels.
+
+:class:`Predict` and :class:`FindLeaves` are functions of a block of rows (array or frame) with all they need inside: they are what a
+backend maps over a collection, so they must pickle, and hold the trees but nothing of the training set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.schema import Schema
+from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.tree.predict import Packed
+
+Step = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+class TreeSum:
+    """Trees whose values add up to raw predictions.
+
+    Trees are packed for prediction when first needed; the packed form is kept, but neither pickled nor copied.
+
+    Parameters
+    ----------
+    groups : sequence of sequence of Tree
+        Per group, trees in the order in which they are added. Groups are side by side in the raw predictions.
+    initial : ndarray of float64 of shape (n_outputs,), default=None
+        Where sums start; zero by default.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None = None) -> None:
+        self.groups = tuple(tuple(group) for group in groups)
+        self.initial = initial
+        self._packs: tuple[Packed, ...] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_packs": None}
+
+    @property
+    def n_rounds(self) -> int:
+        """Trees in each group."""
+        return len(self.groups[0])
+
+    def packs(self) -> tuple[Packed, ...]:
+        """Return the groups, packed."""
+        if self._packs is None:
+            from dtrees.tree.predict import pack
+
+            self._packs = tuple(pack(group) for group in self.groups)
+        return self._packs
+
+    def raw(self, X: NDArray[Any], n_threads: int, n_rounds: int | None = None) -> NDArray[np.float64]:
+        """Return raw predictions, shape (n, n_outputs), of the first ``n_rounds`` trees of each group (default: all)."""
+        from dtrees.tree.predict import sum_values
+
+        sums = [sum_values(pack, X, n_threads, 0, n_rounds) for pack in self.packs()]
+        raw = sums[0] if len(sums) == 1 else np.hstack(sums)
+        return raw if self.initial is None else raw + self.initial
+
+    def staged_raw(self, X: NDArray[Any], n_threads: int) -> Iterator[NDArray[np.float64]]:
+        """Yield raw predictions after each round, the same as :meth:`raw` gives for so many rounds."""
+        from dtrees.tree.predict import add_tree
+
+        sums = [np.zeros((X.shape[0], pack.value.shape[1])) for pack in self.packs()]
+        for round_ in range(self.n_rounds):
+            for pack, total in zip(self.packs(), sums, strict=True):
+                add_tree(pack, X, round_, total, n_threads)
+            raw = np.hstack(sums)
+            yield raw if self.initial is None else raw + self.initial
+
+    def leaves(self, X: NDArray[Any], n_threads: int) -> NDArray[np.int32]:
+        """Return leaf numbers, shape (n, n_rounds * n_groups): round by round, and group by group in each."""
+        from dtrees.tree.predict import apply
+
+        found = [apply(pack, X, n_threads) for pack in self.packs()]
+        return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], len(found) * self.n_rounds)
+
+
+@dataclass(frozen=True)
+class Predict:
+    """A block of rows to predictions.
+
+    Attributes
+    ----------
+    schema : Schema
+    trees : TreeSum
+    steps : tuple of callable
+        Applied to the raw predictions, one after the other.
+    n_jobs : int or None
+        As the estimator's; resolved where the function runs.
+    n_rounds : int or None
+        Use only so many trees of each group.
+    """
+
+    schema: Schema
+    trees: TreeSum
+    steps: tuple[Step, ...]
+    n_jobs: int | None
+    n_rounds: int | None = None
+
+    def __call__(self, X: Any) -> NDArray[Any]:
+        """Predict a block of rows."""
+        return self.finish(self.trees.raw(self.schema.matrix(X), effective_n_jobs(self.n_jobs), self.n_rounds))
+
+    def staged(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Yield predictions after each round."""
+        for raw in self.trees.staged_raw(self.schema.matrix(X), effective_n_jobs(self.n_jobs)):
+            yield self.finish(raw)
+
+    def finish(self, raw: NDArray[Any]) -> NDArray[Any]:
+        """Apply the steps."""
+        for step in self.steps:
+            raw = step(raw)
+        return raw
+
+
+@dataclass(frozen=True)
+class FindLeaves:
+    """A block of rows to leaf numbers."""
+
+    schema: Schema
+    trees: TreeSum
+    n_jobs: int | None
+
+    def __call__(self, X: Any) -> NDArray[np.int32]:
+        """Find the leaves of a block of rows."""
+        return self.trees.leaves(self.schema.matrix(X), effective_n_jobs(self.n_jobs))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Step: sums over trees to their mean."""
+
+    n_trees: int
+
+    def __call__(self, raw: NDArray[Any]) -> NDArray[Any]:
+        """Divide by the number of trees."""
+        return raw / self.n_trees
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Step: class probabilities to the label of the largest, the first one of equals."""
+
+    classes: NDArray[Any]
+
+    def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
+        """Take the labels."""
+        return self.classes.take(np.argmax(probabilities, axis=1), axis=0)
+
+
+def first_column(raw: NDArray[Any]) -> NDArray[Any]:
+    """Step: shape (n, 1) to (n,)."""
+    return raw[:, 0]
+
+
+def logarithm(probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Step: probabilities to their logarithms, -inf for 0."""
+    with np.errstate(divide="ignore"):
+        return np.log(probabilities)

@@ -1,0 +1,141 @@
+"""What a fitted estimator is, as plain data and arrays: the content of a model file.
+
+State holds all that prediction and inspection need: parameters, schema, classes, trees and scores. What belongs to the training set (the
+out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data: a ``RandomState`` becomes None and a
+callable ``oob_score`` True. Restoring checks everything that prediction relies on, since kernels do not check bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.prediction import TreeSum
+from dtrees.ensemble.schema import Schema
+from dtrees.tree.tree import Tree
+
+#: Fitted attributes that are numbers or 1-D arrays of floats, where an estimator has them.
+_NUMBERS = ("max_features_", "n_estimators_", "oob_score_")
+_SERIES = ("train_score_", "validation_score_")
+_CLASS_KINDS = "biufUO"
+
+
+class EstimatorState:
+    """Mixin: an estimator to metadata and arrays, and back."""
+
+    #: Whether trees come in one group per output (boosting) rather than in one group in all.
+    _GROUP_PER_OUTPUT: ClassVar[bool] = False
+
+    _schema: Schema
+    _trees: TreeSum
+
+    def _to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata that JSON can hold, and named arrays."""
+        metadata = {
+            "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},  # type: ignore[attr-defined]
+            "schema": self._schema.to_json(),
+            "named": hasattr(self, "feature_names_in_"),
+            "attributes": {name: _plain(getattr(self, name)) for name in _NUMBERS if hasattr(self, name)},
+        }
+        if hasattr(self, "classes_"):
+            metadata["classes"] = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
+        trees = [tree for group in self._trees.groups for tree in group]
+        arrays = {f"trees.{name}": np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree.ARRAYS}
+        arrays["trees.node_counts"] = np.array([[tree.node_count for tree in group] for group in self._trees.groups], dtype=np.int64)
+        if self._trees.initial is not None:
+            arrays["initial"] = self._trees.initial
+        for name in _SERIES:
+            if hasattr(self, name):
+                arrays[name] = np.asarray(getattr(self, name), dtype=np.float64)
+        return metadata, arrays
+
+    @classmethod
+    def _from_state(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the estimator that :meth:`_to_state` described.
+
+        Raises
+        ------
+        ValueError
+            If metadata and arrays do not describe such an estimator.
+        """
+        try:
+            return cls._restore(metadata, arrays)
+        except (AttributeError, KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"the model's state is damaged or of another kind: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        model = cls(**{name: _from_plain(value) for name, value in metadata["parameters"].items()})
+        model._schema = Schema.from_json(metadata["schema"])
+        model.n_features_in_ = len(model._schema)  # type: ignore[attr-defined]
+        if metadata["named"]:
+            model.feature_names_in_ = np.array([column.name for column in model._schema.columns], dtype=object)  # type: ignore[attr-defined]
+        n_classes = 0
+        if "classes" in metadata:
+            model.classes_ = _restore_classes(metadata["classes"])  # type: ignore[attr-defined]
+            model.n_classes_ = n_classes = len(model.classes_)  # type: ignore[attr-defined]
+        for name, value in metadata["attributes"].items():
+            if name not in _NUMBERS or not isinstance(value, int | float):
+                raise ValueError(f"the model's state has the attribute {name!r} with value {value!r}; wants one of {_NUMBERS}, a number")
+            setattr(model, name, value)
+        for name in _SERIES:
+            if name in arrays:
+                setattr(model, name, arrays[name])
+        if cls._GROUP_PER_OUTPUT:
+            n_groups, n_values = (n_classes if n_classes > 2 else 1), 1
+        else:
+            n_groups, n_values = 1, max(1, n_classes)
+        groups = _restore_groups(arrays, n_groups, n_values, len(model._schema))
+        initial = arrays.get("initial")
+        if initial is not None and (initial.dtype != np.float64 or initial.shape != (n_groups,) or not np.isfinite(initial).all()):
+            raise ValueError(f"the model's initial prediction is {initial}; wants {n_groups} finite float64")
+        model._trees = TreeSum(groups, initial)
+        return model
+
+
+def _restore_groups(arrays: dict[str, NDArray[Any]], n_groups: int, n_values: int, n_features: int) -> list[list[Tree]]:
+    counts = arrays["trees.node_counts"]
+    stacked = {name: arrays[f"trees.{name}"] for name in Tree.ARRAYS}
+    total = len(stacked["feature"])
+    if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[0] != n_groups or counts.shape[1] == 0 or counts.min() < 1:
+        raise ValueError(
+            f"the model's node counts have dtype {counts.dtype} and shape {counts.shape}; wants {n_groups} rows of int64 above 0"
+        )
+    ends = np.cumsum(counts.ravel())
+    lengths = {name: len(array) for name, array in stacked.items()}
+    if ends[-1] != total or np.any(np.diff(ends) < 0) or set(lengths.values()) != {total}:
+        raise ValueError(f"the model's arrays have lengths {lengths}, but its trees have {ends[-1]} nodes")
+    trees = []
+    for start, end in zip(ends - counts.ravel(), ends, strict=True):
+        tree = Tree(**{name: array[start:end] for name, array in stacked.items()})
+        tree.validate(n_features, n_values)
+        trees.append(tree)
+    per_group = counts.shape[1]
+    return [trees[group * per_group : (group + 1) * per_group] for group in range(n_groups)]
+
+
+def _restore_classes(data: dict[str, Any]) -> NDArray[Any]:
+    dtype = np.dtype(data["dtype"])
+    if dtype.kind not in _CLASS_KINDS or not all(isinstance(value, str | int | float) for value in data["values"]):
+        raise ValueError(f"the model's classes are of dtype {dtype}; wants numbers or text")
+    classes = np.array(data["values"], dtype=dtype)
+    if classes.ndim != 1 or len(classes) == 0:
+        raise ValueError(f"the model's classes have shape {classes.shape}; wants at least one label")
+    return classes
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON data; what has no such form becomes the nearest that has."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {"dict": [[_plain(key), _plain(item)] for key, item in value.items()]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return True if callable(value) else None
+
+
+def _from_plain(value: Any) -> Any:
+    return dict(value["dict"]) if isinstance(value, dict) else value

@@ -1,0 +1,179 @@
+"""Models on disk: safe to load, checked, and never half written.
+
+A model file is a safetensors file: plain arrays behind a JSON header. There is no pickle in it, and loading one runs no code of the
+file's author. Terms:
+
+state
+    what an estimator says of itself: JSON-able metadata (parameters, schema, classes) and named arrays (the trees).
+format version
+    grows whenever a file could no longer be read by an older dtrees; a newer one than ours is refused.
+digest
+    SHA-256 over class, metadata and arrays, kept in the header. It finds damage (a flipped bit in a threshold would otherwise
+    be a wrong model); it is no signature, anyone who can write the file can write a digest.
+
+Use
+---
+>>> import tempfile
+>>> from dtrees import DecisionTreeRegressor
+>>> path = Path(tempfile.mkdtemp()) / "model.dtrees"
+>>> save(DecisionTreeRegressor().fit([[0.0], [1.0]], [10.0, 20.0]), path)
+>>> load(path).predict([[0.2], [0.8]])
+array([10., 20.])
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from sklearn.utils.validation import check_is_fitted
+
+import dtrees
+from dtrees.atomic_file import atomic_file
+
+#: Version of the files written here, and the newest that can be read.
+FORMAT_VERSION = 1
+
+#: The entry of the safetensors header that holds our document.
+_KEY = "dtrees"
+
+#: The only classes that a file can ask for.
+_ESTIMATORS = frozenset(
+    f"{kind}{task}"
+    for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting")
+    for task in ("Classifier", "Regressor")
+)
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator to a file, which :func:`load` reads back.
+
+    The file appears whole or not at all: an older file of that name is replaced in one step.
+
+    Parameters
+    ----------
+    model : estimator
+        One of the ten estimators of dtrees, fitted.
+    path : str or path-like
+        Where to write; any name and extension will do.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is not one of the ten estimators. Of a pipeline, save the last step.
+    sklearn.exceptions.NotFittedError
+        If ``model`` has not been fitted.
+    OSError
+        If the file cannot be written.
+    """
+    name = type(model).__name__
+    if name not in _ESTIMATORS or type(model) is not _estimator_class(name):
+        raise TypeError(f"model must be one of the estimators of dtrees, not {type(model).__module__}.{type(model).__qualname__}.")
+    check_is_fitted(model)
+    state, arrays = model._to_state()
+    arrays = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+    document = {"format_version": FORMAT_VERSION, "dtrees_version": dtrees.__version__, "estimator": name, "state": state}
+    document["sha256"] = _digest(document, arrays)
+    # One entry only: safetensors writes several in random order, and equal models are to make equal files.
+    content = safetensors.numpy.save(arrays, {_KEY: json.dumps(document)})
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read an estimator that :func:`save` wrote. It predicts exactly what the saved one did.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    estimator
+        Fitted, with the parameters of the saved one.
+
+    Raises
+    ------
+    ValueError
+        If the file is no dtrees model, was written by a newer dtrees, is damaged or truncated, or describes an impossible model (an
+        index out of range, a cycle, a size that does not fit). The message names the file and says what to do.
+    OSError
+        If the file cannot be read.
+    """
+    with open(path, "rb"):  # the system's own error for a file that is not there or may not be read
+        pass
+    try:
+        with safe_open(path, framework="numpy") as file:
+            document = json.loads((file.metadata() or {})[_KEY])
+            _check_version(document, path)
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
+        raise _unreadable(path) from error
+    if _digest(document, arrays) != document.get("sha256"):
+        raise _damaged(path, "its content does not match its checksum")
+    name = document.get("estimator")
+    if not isinstance(name, str) or name not in _ESTIMATORS:
+        raise ValueError(f"{_quoted(path)} holds a model of the unknown kind {name!r}. Save it again with dtrees.save.")
+    try:
+        return _estimator_class(name)._from_state(document["state"], arrays)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise ValueError(f"{_quoted(path)} does not describe a valid {name}: {reason}. Save the model again with dtrees.save.") from error
+
+
+def _digest(document: dict[str, Any], arrays: Arrays) -> str:
+    """SHA-256 of everything that makes the model, in an order that does not depend on the file's."""
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _estimator_class(name: str) -> type[Any]:
+    """One of the ten classes. Only names of ``_ESTIMATORS`` come here."""
+    cls: type[Any] = getattr(dtrees, name)
+    return cls
+
+
+def _check_version(document: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    version = document.get("format_version")
+    if not isinstance(version, int) or version < 1:
+        raise _damaged(path, f"its format version is {version!r}")
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"{_quoted(path)} was written by dtrees {document.get('dtrees_version')} in format {version}; "
+            f"this is dtrees {dtrees.__version__}, which reads formats up to {FORMAT_VERSION}. Upgrade dtrees to load it."
+        )
+
+
+def _unreadable(path: str | os.PathLike[str]) -> ValueError:
+    """What to say of a file that cannot be parsed, by whether its start shows that it was a model once."""
+    with open(path, "rb") as file:
+        start = file.read(64)
+    if start[8:].startswith(b'{"__metadata__":{"%s":' % _KEY.encode()):
+        return _damaged(path, "it cannot be parsed")
+    return ValueError(
+        f"{_quoted(path)} is not a dtrees model file, or is damaged beyond recognition. "
+        "Give a file that dtrees.save or 'dtrees fit --output' wrote."
+    )
+
+
+def _damaged(path: str | os.PathLike[str], how: str) -> ValueError:
+    return ValueError(f"{_quoted(path)} is damaged or truncated: {how}. Copy it again from where it came, or save the model again.")
+
+
+def _quoted(path: str | os.PathLike[str]) -> str:
+    return repr(str(Path(path)))

@@ -1,0 +1,70 @@
+"""What is printed, on a terminal and in a log."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from dtrees.cli import display as module
+from dtrees.cli.display import Display
+from dtrees.cli.scores import Score
+from dtrees.engine.plans import Progress
+
+
+def make(terminal: bool) -> tuple[Display, io.StringIO, io.StringIO]:
+    out, err = io.StringIO(), io.StringIO()
+    consoles = [Console(file=file, force_terminal=terminal, width=100, highlight=False) for file in (out, err)]
+    return Display(*consoles), out, err
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_training_ends_with_a_summary(terminal: bool) -> None:
+    display, _, err = make(terminal)
+    with display.training("round") as progress:
+        for done in range(1, 4):
+            assert progress(Progress(done, 3, 0.1 * done, train_score=1.0 / done, validation_score=2.0)) is None
+    assert "Training: 3 rounds in 0." in err.getvalue().splitlines()[-1]
+    assert "training loss 0.3333, validation loss 2" in err.getvalue()
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LINE_INTERVAL", 0.0)
+    display, _, err = make(terminal=False)
+    with display.training("tree") as progress:
+        progress(Progress(1, 2, 0.1))
+        progress(Progress(2, 2, 0.2))
+    first, last = err.getvalue().splitlines()
+    assert first == "Training: 1 of 2 trees"
+    assert last.startswith("Training: 2 trees in 0.")
+
+
+def test_a_long_wait_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    display, _, err = make(terminal=False)
+    with display.training("tree"):
+        time.sleep(0.2)
+    assert "waits for the kernels to be compiled" in err.getvalue()
+
+
+def test_the_wait_is_explained_only_while_there_is_one() -> None:
+    display, _, err = make(terminal=False)
+    with display.training("tree") as progress:
+        progress(Progress(1, 2, 0.1))
+        progress.explain_wait()
+    assert "compiled" not in err.getvalue()
+
+
+def test_names_are_not_taken_for_markup() -> None:
+    display, out, err = make(terminal=True)
+    display.note("[bold]x")
+    display.result("[/]")
+    display.scores("[red]", [Score("R2", 0.5, -0.00004, share=True), Score("RMSE", 1234.5, 2.0, share=False)], "[b]")
+    with display.stage("reading [x]"):
+        pass
+    assert "[bold]x" in err.getvalue()
+    assert "reading [x]" in err.getvalue()
+    for text in ("[/]", "[red]", "baseline ([b])", "1,234", "0.5000", "-0.0000"):
+        assert text in out.getvalue()

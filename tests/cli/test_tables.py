@@ -1,0 +1,119 @@
+"""Reading tables: which files, which columns, which dtypes."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dtrees.cli import csv_types
+from dtrees.cli.errors import CommandError
+from dtrees.cli.tables import column_names, find_files, read_table
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "part-1.csv").write_text("a,b\n1,x\n2,y\n")
+    (tmp_path / "part-2.csv").write_text("a,b\n3,z\n")
+    (tmp_path / "notes.md").write_text("not a table")
+    (tmp_path / ".hidden.csv").write_text("not a table")
+    return tmp_path
+
+
+def rows(data: object, **options: object) -> list[tuple[object, ...]]:
+    return list(read_table(str(data), **options).compute().itertuples(index=False, name=None))  # type: ignore[arg-type]
+
+
+def test_one_file_a_folder_and_a_pattern(folder: Path) -> None:
+    assert rows(folder / "part-2.csv") == [(3, "z")]
+    assert rows(folder) == rows(folder / "*.csv") == rows(folder / "*") == [(1, "x"), (2, "y"), (3, "z")]
+
+
+def test_parquet_file_and_folder(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", None]})
+    frame.to_parquet(tmp_path / "one.parquet")
+    frame.to_parquet(tmp_path / "two.pq")
+    assert column_names(find_files(str(tmp_path))) == ["a", "b"]
+    assert len(rows(tmp_path)) == 4
+
+
+def test_parquet_is_told_by_its_content(tmp_path: Path) -> None:
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "table")
+    assert rows(tmp_path / "table") == [(1,)]
+
+
+def test_compressed_and_tab_separated(tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n1,x\n"))
+    (tmp_path / "t.tsv").write_text("a\tb\n1\tx\n")
+    (tmp_path / "t.txt").write_text("a;b\n1;x\n")
+    assert rows(tmp_path / "t.csv.gz") == rows(tmp_path / "t.tsv") == rows(tmp_path / "t.txt", separator=";") == [(1, "x")]
+
+
+def test_dtypes_are_those_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that look alike at first: integers then a gap, integers then text, flags then a gap, nothing then text."""
+    monkeypatch.setattr(csv_types, "BLOCK_SIZE", 4096)
+    n = 2000
+    lines = [f"{i},{i},{'true' if i % 2 else 'false'},,{i / 2},007" for i in range(n)]
+    lines += ["1,x,true,late,3,08", ",5,,later,4,09"]
+    path = tmp_path / "t.csv"
+    path.write_text("gap,mixed,flag,late,number,code\n" + "\n".join(lines) + "\n")
+    table = read_table(str(path), text=["code"])
+    assert table.npartitions > 5
+    frame = table.compute()
+    assert frame["gap"].dtype == np.float64
+    assert frame["number"].dtype == np.float64
+    assert frame["mixed"].tolist()[:2] == ["0", "1"]
+    assert frame["flag"].dropna().unique().tolist() == ["false", "true"]
+    assert frame["late"].isna().sum() == n
+    assert frame["code"].iloc[0] == "007"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
+    assert column_names(find_files(str(tmp_path / "t.csv"))) == ["a", "b"]
+    assert list(read_table(str(tmp_path / "t.csv")).columns) == ["a", "b"]
+
+
+def test_quoted_names_and_values(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"a, b",c\n"x, y",1\n')
+    assert column_names(find_files(str(tmp_path / "t.csv"))) == ["a, b", "c"]
+    assert rows(tmp_path / "t.csv") == [("x, y", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"", "is empty"),
+        ("t.csv", b"a;b\n1;2\n", "try --separator ';'"),
+        ("t.parquet", b"a,b\n1,2\n", "neither a Parquet file nor CSV"),
+        ("t.bin", b"\0\1\2", "neither a Parquet file nor CSV"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CommandError, match=message):
+        read_table(str(tmp_path / name))
+
+
+def test_files_that_are_not_there(folder: Path) -> None:
+    with pytest.raises(CommandError, match=r"does not exist. Did you mean 'part-1.csv'"):
+        find_files(str(folder / "prat-1.csv"))
+    with pytest.raises(CommandError, match="does not exist. Nor does its folder"):
+        find_files(str(folder / "no" / "such.csv"))
+    with pytest.raises(CommandError, match="No file matches"):
+        find_files(str(folder / "x*.csv"))
+    (folder / "empty").mkdir()
+    with pytest.raises(CommandError, match="has no CSV or Parquet files"):
+        find_files(str(folder / "empty"))
+
+
+def test_files_that_do_not_go_together(folder: Path) -> None:
+    (folder / "part-3.csv").write_text("a,c\n1,2\n")
+    with pytest.raises(CommandError, match=r"part-3.csv' has other columns than"):
+        read_table(str(folder))
+    pd.DataFrame({"a": [1]}).to_parquet(folder / "part-4.parquet")
+    with pytest.raises(CommandError, match="both CSV and Parquet"):
+        find_files(str(folder))

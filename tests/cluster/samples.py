@@ -1,0 +1,139 @@
+"""Data and models for the tests of this folder."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from distributed import Client
+
+import dtrees
+
+N_ROWS = 420
+
+
+def table(n_rows: int = N_ROWS, seed: int = 0) -> pd.DataFrame:
+    """Columns of many kinds, with ties and missing values."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "wide": rng.normal(size=n_rows),
+            "narrow": rng.normal(size=n_rows).astype(np.float32),
+            "count": rng.integers(0, 12, n_rows),
+            "flag": rng.random(n_rows) < 0.3,
+            "rounded": rng.normal(size=n_rows).round(1),
+            "word": rng.choice(["ash", "birch", "elm", "oak"], n_rows),
+        }
+    )
+    frame.loc[rng.random(n_rows) < 0.1, "wide"] = np.nan
+    frame.loc[rng.random(n_rows) < 0.1, "word"] = None
+    return frame
+
+
+def numbers(frame: pd.DataFrame) -> np.ndarray:
+    """The columns that an array can hold."""
+    return frame.drop(columns="word").to_numpy(dtype=np.float64)
+
+
+def targets(frame: pd.DataFrame, seed: int = 1) -> dict[str, pd.Series]:
+    """A target for each task."""
+    rng = np.random.default_rng(seed)
+    value = 2 * frame["wide"].fillna(0) + frame["count"] / 3 + 1.5 * (frame["word"] == "elm") + rng.normal(size=len(frame)) / 5
+    value.name = "value"
+    return {
+        "regression": value,
+        "binary": (value > value.median()).map({True: "yes", False: "no"}),
+        "multiclass": pd.cut(value, 4, labels=False),
+    }
+
+
+def weights(n_rows: int = N_ROWS, seed: int = 2) -> pd.Series:
+    """Weights, zeros among them."""
+    return pd.Series(np.random.default_rng(seed).integers(0, 4, n_rows) / 2)
+
+
+#: Name, task, model: every estimator, with much of what draws random numbers.
+MODELS: list[tuple[str, str, Callable[[], Any]]] = [
+    ("tree", "regression", lambda: dtrees.DecisionTreeRegressor(max_features=0.6, random_state=1)),
+    ("tree-classes", "multiclass", lambda: dtrees.DecisionTreeClassifier(criterion="entropy", random_state=2)),
+    ("extra-tree", "regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
+    ("extra-tree-classes", "binary", lambda: dtrees.ExtraTreeClassifier(random_state=4)),
+    ("forest", "regression", lambda: dtrees.RandomForestRegressor(7, oob_score=True, max_features=0.5, random_state=5)),
+    (
+        "forest-classes",
+        "multiclass",
+        lambda: dtrees.RandomForestClassifier(7, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6),
+    ),
+    ("extra-trees", "regression", lambda: dtrees.ExtraTreesRegressor(5, max_depth=6, random_state=7)),
+    ("extra-trees-classes", "binary", lambda: dtrees.ExtraTreesClassifier(5, bootstrap=True, max_samples=0.5, random_state=8)),
+    (
+        "boosting",
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(n_estimators=6, subsample=0.7, max_features=0.6, random_state=9),
+    ),
+    (
+        "boosting-binary",
+        "binary",
+        lambda: dtrees.GradientBoostingClassifier(
+            n_estimators=6, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10
+        ),
+    ),
+    ("boosting-multiclass", "multiclass", lambda: dtrees.GradientBoostingClassifier(n_estimators=4, subsample=0.8, random_state=11)),
+]
+
+
+def in_partitions(data: pd.DataFrame | pd.Series, lengths: list[int]) -> Any:
+    """A Dask frame with partitions of given lengths (some may be 0), of unknown divisions."""
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    assert bounds[-1] == len(data)
+    parts = [data.iloc[a:b] for a, b in itertools.pairwise(bounds)]
+    return dd.from_map(_identity, parts, meta=data.iloc[:0])
+
+
+def _identity(part: Any) -> Any:
+    return part
+
+
+#: Partitions to try: one, three, seven of which two are empty.
+LENGTHS = {1: [420], 3: [100, 20, 300], 7: [0, 60, 1, 199, 0, 80, 80]}
+
+
+def trees_of(model: Any) -> list[Any]:
+    """All trees of a fitted model, in order."""
+    return [tree for group in model._trees.groups for tree in group]
+
+
+def assert_same_model(found: Any, wanted: Any) -> None:
+    """Check that models are the same in every bit of every node."""
+    found_trees, wanted_trees = trees_of(found), trees_of(wanted)
+    assert len(found_trees) == len(wanted_trees)
+    assert any(tree.node_count > 1 for tree in wanted_trees)
+    for a, b in zip(found_trees, wanted_trees, strict=True):
+        for name in a.ARRAYS:
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+    for name in ("oob_score_", "oob_prediction_", "oob_decision_function_", "train_score_", "validation_score_", "classes_"):
+        if hasattr(wanted, name):
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for something that must come about, and fail if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "still not so"
+        time.sleep(0.02)
+
+
+def assert_clean(client: Client) -> None:
+    """Check that nothing of a fit is left on the cluster: no task, no actor."""
+    wait_until(lambda: not client.run_on_scheduler(_left_over))
+
+
+def _left_over(dask_scheduler: Any) -> list[str]:
+    tasks = [str(key) for key in dask_scheduler.tasks if "dtrees" in str(key)]
+    return tasks + [str(actor) for worker in dask_scheduler.workers.values() for actor in worker.actors]

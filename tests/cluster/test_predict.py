@@ -1,0 +1,133 @@
+"""Predictions for Dask collections."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, wait
+
+import dtrees
+from tests.cluster.samples import LENGTHS, in_partitions, numbers, table, targets, wait_until
+
+FRAME = table().set_index(pd.Index([f"row {i}" for i in range(420)], name="id"))
+NUMBERS = numbers(FRAME)
+TARGETS = targets(FRAME)
+
+
+@pytest.fixture(scope="module")
+def classifier() -> dtrees.RandomForestClassifier:
+    return dtrees.RandomForestClassifier(4, random_state=0).fit(FRAME, TARGETS["binary"])
+
+
+@pytest.fixture(scope="module")
+def regressor() -> dtrees.GradientBoostingRegressor:
+    return dtrees.GradientBoostingRegressor(n_estimators=4).fit(NUMBERS, TARGETS["regression"])
+
+
+@pytest.mark.parametrize("n_partitions", LENGTHS)
+def test_a_frame_gives_a_series_with_its_partitions_and_index(classifier: dtrees.RandomForestClassifier, n_partitions: int) -> None:
+    predicted = classifier.predict(in_partitions(FRAME, LENGTHS[n_partitions]))
+    assert predicted.npartitions == n_partitions
+    computed = predicted.compute()
+    np.testing.assert_array_equal(computed.to_numpy(), classifier.predict(FRAME))
+    assert computed.index.equals(FRAME.index)
+    assert computed.dtype == predicted.dtype
+
+
+def test_probabilities_of_a_frame_have_a_column_for_each_class(classifier: dtrees.RandomForestClassifier) -> None:
+    for method in ("predict_proba", "predict_log_proba"):
+        predicted = getattr(classifier, method)(in_partitions(FRAME, LENGTHS[7]))
+        assert list(predicted.columns) == ["no", "yes"]
+        computed = predicted.compute()
+        assert computed.index.equals(FRAME.index)
+        np.testing.assert_array_equal(computed.to_numpy(), getattr(classifier, method)(FRAME))
+
+
+def test_known_divisions_stay_known(classifier: dtrees.RandomForestClassifier) -> None:
+    X = dd.from_pandas(FRAME.reset_index(drop=True), npartitions=3)
+    assert X.known_divisions
+    for predicted in (classifier.predict(X), classifier.predict_proba(X)):
+        assert predicted.divisions == X.divisions
+
+
+@pytest.mark.parametrize("chunks", [(420, 5), (100, 2)], ids=str)
+def test_an_array_gives_an_array(regressor: dtrees.GradientBoostingRegressor, chunks: tuple[int, int]) -> None:
+    X = da.from_array(NUMBERS, chunks=chunks)
+    predicted = regressor.predict(X)
+    assert predicted.chunks == (X.chunks[0],)
+    assert predicted.dtype == np.float64
+    np.testing.assert_array_equal(predicted.compute(), regressor.predict(NUMBERS))
+    leaves = regressor.apply(X)
+    assert leaves.chunks == (X.chunks[0], (4,))
+    np.testing.assert_array_equal(leaves.compute().reshape(420, -1), regressor.apply(NUMBERS).reshape(420, -1))
+
+
+def test_decision_function_of_an_array() -> None:
+    model = dtrees.GradientBoostingClassifier(n_estimators=3).fit(NUMBERS, TARGETS["multiclass"])
+    X = da.from_array(NUMBERS, chunks=(100, 5))
+    np.testing.assert_array_equal(model.decision_function(X).compute(), model.decision_function(NUMBERS))
+    np.testing.assert_array_equal(model.predict(X).compute(), model.predict(NUMBERS))
+
+
+def test_unknown_chunk_sizes(regressor: dtrees.GradientBoostingRegressor) -> None:
+    X = in_partitions(FRAME.drop(columns="word").astype(float), LENGTHS[7]).to_dask_array()
+    np.testing.assert_array_equal(regressor.predict(X).compute(), regressor.predict(NUMBERS))
+
+
+def test_nothing_is_computed_before_it_is_asked_for(client: Client, classifier: dtrees.RandomForestClassifier) -> None:
+    def fail(part: pd.DataFrame) -> pd.DataFrame:
+        raise RuntimeError("computed")
+
+    lazy = in_partitions(FRAME, LENGTHS[3]).map_partitions(fail, meta=FRAME.iloc[:0])
+    predicted = classifier.predict(lazy)
+    with pytest.raises(RuntimeError, match="computed"):
+        predicted.compute()
+
+
+def test_the_model_is_in_the_graph_once(client: Client) -> None:
+    model = dtrees.DecisionTreeRegressor(max_depth=2).fit(FRAME, TARGETS["regression"])
+    size = len(pickle.dumps(model._trees))
+    for X in (in_partitions(FRAME, [10] * 42), da.from_array(NUMBERS, chunks=(10, 5))):
+        if isinstance(X, da.Array):
+            model.fit(NUMBERS, TARGETS["regression"])
+        predicted = client.persist(model.predict(X))
+        wait(predicted)
+        held = client.run_on_scheduler(_bytes_of_models)
+        assert len(held) == 1
+        assert sum(held) > size / 2
+        del predicted
+        wait_until(lambda: not client.run_on_scheduler(_bytes_of_models))
+
+
+def _bytes_of_models(dask_scheduler: Any) -> list[int]:
+    return [
+        len(pickle.dumps(task.run_spec)) for key, task in dask_scheduler.tasks.items() if str(key).startswith(("Predict-", "('Predict-"))
+    ]
+
+
+def test_predictions_do_not_get_mixed_up(client: Client) -> None:
+    shallow, deep = (dtrees.DecisionTreeRegressor(max_depth=depth).fit(NUMBERS, TARGETS["regression"]) for depth in (1, 5))
+    for X in (in_partitions(pd.DataFrame(NUMBERS), LENGTHS[3]), da.from_array(NUMBERS, chunks=(100, 5))):
+        lazy = [model.predict(X) for model in (shallow, deep)]
+        for model, computed in zip((shallow, deep), client.gather(client.compute(lazy)), strict=True):
+            np.testing.assert_array_equal(computed, model.predict(NUMBERS))
+
+
+def test_score_of_collections(client: Client, classifier: dtrees.RandomForestClassifier) -> None:
+    score = classifier.score(in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["binary"], LENGTHS[3]))
+    assert score == classifier.score(FRAME, TARGETS["binary"])
+
+
+def test_other_columns_are_refused_before_anything_is_computed(classifier: dtrees.RandomForestClassifier) -> None:
+    with pytest.raises(ValueError, match="feature names"):
+        classifier.predict(in_partitions(FRAME.rename(columns={"wide": "broad"}), LENGTHS[3]))
+    with pytest.raises(ValueError, match="unknown number of columns"):
+        classifier.predict(da.from_array(NUMBERS)[:, da.from_array(np.ones(5, bool))])
+    with pytest.raises(ValueError, match="one-dimensional"):
+        classifier.predict(in_partitions(FRAME, LENGTHS[3])["wide"])

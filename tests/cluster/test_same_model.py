@@ -1,0 +1,165 @@
+"""A model fitted on a cluster is the one fitted in this process, byte for byte."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+
+from tests.cluster.samples import LENGTHS, MODELS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
+
+pytestmark = [pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores"), pytest.mark.usefixtures("sharded")]
+
+FRAME = table()
+NUMBERS = numbers(FRAME)
+TARGETS = targets(FRAME)
+WEIGHTS = weights()
+BY_NAME = {name: (task, make) for name, task, make in MODELS}
+
+
+@functools.cache
+def fitted_here(name: str, kind: str) -> Any:
+    task, make = BY_NAME[name]
+    X = FRAME if kind == "frame" else NUMBERS
+    return make().fit(X, TARGETS[task], WEIGHTS)
+
+
+@pytest.mark.parametrize("n_partitions", LENGTHS)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_frames(any_client: Client, name: str, n_partitions: int) -> None:
+    task, make = BY_NAME[name]
+    X, y, weight = (in_partitions(data, LENGTHS[n_partitions]) for data in (FRAME, TARGETS[task], WEIGHTS))
+    here, there = fitted_here(name, "frame"), make().fit(X, y, weight)
+    assert_same_model(there, here)
+    assert there.feature_names_in_.tolist() == list(FRAME)
+    np.testing.assert_array_equal(there.predict(FRAME), here.predict(FRAME))
+
+
+@pytest.mark.parametrize("chunks", [(420, 5), (100, 5), (37, 2)], ids=str)
+@pytest.mark.parametrize("name", ["tree", "forest-classes", "extra-trees", "boosting", "boosting-multiclass"])
+def test_arrays(any_client: Client, name: str, chunks: tuple[int, int]) -> None:
+    task, make = BY_NAME[name]
+    X = da.from_array(NUMBERS, chunks=chunks)
+    y = da.from_array(TARGETS[task].to_numpy(), chunks=chunks[0])
+    weight = da.from_array(WEIGHTS.to_numpy(), chunks=chunks[0])
+    assert_same_model(make().fit(X, y, weight), fitted_here(name, "array"))
+
+
+def test_without_weights_and_without_a_trace(client: Client) -> None:
+    for name in ("forest", "boosting"):
+        task, make = BY_NAME[name]
+        there = make().fit(in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS[task], LENGTHS[3]))
+        assert_same_model(there, make().fit(FRAME, TARGETS[task]))
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("local", ["array", "series"])
+def test_local_target_and_weights(client: Client, local: str) -> None:
+    y, weight = TARGETS["binary"], WEIGHTS
+    if local == "array":
+        y, weight = y.to_numpy(), weight.to_numpy()
+    _, make = BY_NAME["boosting-binary"]
+    there = make().fit(in_partitions(FRAME, LENGTHS[7]), y, weight)
+    assert_same_model(there, fitted_here("boosting-binary", "frame"))
+
+
+def test_arrays_are_cut_to_match(client: Client) -> None:
+    frame = in_partitions(FRAME.drop(columns="word"), LENGTHS[7])
+    X = frame.to_dask_array()  # of unknown chunk sizes
+    y = da.from_array(TARGETS["regression"].to_numpy(), chunks=90)
+    weight = in_partitions(WEIGHTS, LENGTHS[3]).to_dask_array()
+    _, make = BY_NAME["boosting"]
+    assert_same_model(make().fit(X.astype(float), y, weight), fitted_here("boosting", "array"))
+
+
+def test_partitions_that_differ_in_dtype_and_categories(client: Client) -> None:
+    whole = FRAME.copy()
+    whole["count"] = whole["count"].astype(float)
+    whole.loc[5, "count"] = np.nan
+    parts = [whole.iloc[:200].copy(), whole.iloc[200:].copy()]
+    parts[0]["word"] = parts[0]["word"].astype(pd.CategoricalDtype(["oak", "elm", "ash", "birch"]))
+    parts[1]["count"] = parts[1]["count"].astype("int32")
+    parts[1]["narrow"] = parts[1]["narrow"].astype("float32[pyarrow]")
+    parts[1]["flag"] = parts[1]["flag"].astype("boolean")
+    X = in_partitions(FRAME, [200, 220]).map_partitions(_pick, parts, meta=FRAME.iloc[:0])
+    y = in_partitions(TARGETS["regression"], [200, 220])
+    _, make = BY_NAME["forest"]
+    assert_same_model(make().fit(X, y), make().fit(whole, TARGETS["regression"]))
+
+
+def _pick(part: pd.DataFrame, parts: list[pd.DataFrame]) -> pd.DataFrame:
+    return next(candidate for candidate in parts if candidate.index[0] == part.index[0])
+
+
+def test_one_column_on_three_workers(client: Client) -> None:
+    _, make = BY_NAME["boosting"]
+    there = make().fit(in_partitions(FRAME[["wide"]], LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3]))
+    assert_same_model(there, make().fit(FRAME[["wide"]], TARGETS["regression"]))
+
+
+@pytest.mark.parametrize("cells", [0, 10**9], ids=["sharded", "on one worker"])
+def test_going_on_from_a_fit(client: Client, monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    monkeypatch.setattr("dtrees.cluster.placement.CELLS_PER_LEVEL", cells)
+    _, make = BY_NAME["boosting"]
+    X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
+    there, here = make().set_params(warm_start=True), make().set_params(warm_start=True)
+    for n_estimators in (3, 6):
+        there.set_params(n_estimators=n_estimators).fit(X, y)
+        here.set_params(n_estimators=n_estimators).fit(FRAME, TARGETS["regression"])
+    assert_same_model(there, here)
+
+
+def test_without_a_client_it_fits_here() -> None:
+    for name in ("forest", "boosting"):
+        task, make = BY_NAME[name]
+        there = make().fit(*(in_partitions(data, LENGTHS[3]) for data in (FRAME, TARGETS[task], WEIGHTS)))
+        assert_same_model(there, fitted_here(name, "frame"))
+
+
+def test_inside_a_task(client: Client) -> None:
+    def fit(name: str, lazy: bool) -> Any:
+        task, make = BY_NAME[name]
+        data = (FRAME, TARGETS[task], WEIGHTS)
+        return make().fit(*(in_partitions(item, LENGTHS[3]) if lazy else item for item in data))
+
+    for lazy in (False, True):
+        model = client.submit(fit, "boosting", lazy).result(timeout=60)
+        assert_same_model(model, fitted_here("boosting", "frame"))
+
+
+def test_callbacks_hear_of_trees_in_order_and_end_the_fit(client: Client) -> None:
+    _, make = BY_NAME["forest"]
+    for n_trees in (5, 80):  # with a batch for each tree, and with several trees in one
+        heard: list[int] = []
+
+        def stop_at_3(progress: Any, heard: list[int] = heard) -> bool:
+            heard.append(progress.done)
+            return progress.done == 3
+
+        model = make().set_params(n_estimators=n_trees)
+        model.fit(in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3]), callbacks=[stop_at_3])
+        assert heard == [1, 2, 3]
+        assert_same_model(model, make().set_params(n_estimators=3).fit(FRAME, TARGETS["regression"]))
+
+
+@pytest.mark.parametrize("cells", [0, 10**9], ids=["sharded", "on one worker"])
+def test_callbacks_of_boosting(client: Client, monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    monkeypatch.setattr("dtrees.cluster.placement.CELLS_PER_LEVEL", cells)
+    X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
+    _, make = BY_NAME["boosting"]
+    heard: list[tuple[int, float]] = []
+
+    def stop_at_4(progress: Any) -> bool:
+        heard.append((progress.done, progress.train_score))
+        return progress.done == 4
+
+    there = make().fit(X, y, callbacks=[stop_at_4])
+    here = make().set_params(n_estimators=4).fit(FRAME, TARGETS["regression"])
+    assert_same_model(there, here)
+    assert heard == list(zip(range(1, 5), here.train_score_, strict=True))
+    assert_clean(client)

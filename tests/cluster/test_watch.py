@@ -1,0 +1,99 @@
+"""What counts as a lost worker, and what is done about it while waiting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from distributed import Client
+
+from dtrees.cluster.errors import SchedulerLost
+from dtrees.cluster.placement import spread, worker_for_all
+from dtrees.cluster.tasks import Tasks, task_keys
+from dtrees.cluster.watch import Heartbeats, Watch
+from tests.cluster.samples import assert_clean
+
+
+def seen(**workers: float) -> dict[str, dict[str, Any]]:
+    return {worker: {"last_seen": when} for worker, when in workers.items()}
+
+
+def test_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("dtrees.cluster.watch.time.monotonic", lambda: now)
+    heartbeats = Heartbeats(patience=30.0)
+    assert heartbeats.lost("a") == "is gone"
+    heartbeats.note(seen(a=1.0, b=1.0))  # by a clock of its own
+    now = 120.0
+    heartbeats.note(seen(a=21.0, b=1.0))
+    assert heartbeats.lost("a") is None
+    assert heartbeats.lost("b") is None
+    now = 140.0
+    heartbeats.note(seen(a=41.0, b=1.0))
+    assert heartbeats.lost("a") is None
+    assert heartbeats.lost("b") == "has been silent for 40 s"
+    heartbeats.note(seen(a=42.0))
+    assert heartbeats.lost("b") == "is gone"
+    heartbeats.note({})
+    assert not heartbeats.all_lost
+    now = 175.0
+    assert heartbeats.all_lost
+
+
+def test_results_come_as_they_finish(client: Client) -> None:
+    with Tasks(client) as tasks:
+        futures = tasks.map("double", int, ["1", "2", "3"])
+        assert tasks.watch.gather(futures) == [1, 2, 3]
+        assert sorted(tasks.watch.as_completed(futures)) == [(0, 1), (1, 2), (2, 3)]
+        assert tasks.watch.gather([]) == []
+    assert_clean(client)
+
+
+def test_errors_of_tasks_come_as_they_are(client: Client) -> None:
+    with Tasks(client) as tasks:
+        futures = tasks.map("read", open, ["/no/such/file"])
+        with pytest.raises(FileNotFoundError):
+            tasks.watch.wait(futures)
+    assert_clean(client)
+
+
+def test_cancelled_tasks(client: Client) -> None:
+    with Tasks(client) as tasks:
+        future = tasks.submit("wait", _wait_for, "a signal that nobody gives")
+        client.cancel([future], force=True)
+        with pytest.raises(SchedulerLost, match="cancelled"):
+            tasks.watch.gather([future])
+    assert_clean(client)
+
+
+def _wait_for(name: str) -> None:
+    from distributed import Event
+
+    Event(name).wait(timeout=5)
+
+
+def test_kept_futures_outlive_the_block(client: Client) -> None:
+    with Tasks(client) as tasks:
+        kept, left = tasks.map("double", int, ["1", "2"])
+        tasks.keep(kept)
+    assert Watch(client).gather([kept]) == [1]
+    assert left.status != "finished" or left.key not in client.futures
+    kept.release()
+    assert_clean(client)
+
+
+def test_keys_are_new_every_time() -> None:
+    assert not set(task_keys("trees", 2)) & set(task_keys("trees", 2))
+
+
+def test_columns_are_spread_by_size_and_threads() -> None:
+    placed = spread([1.0] * 12, {"a": 1, "b": 2, "c": 1})
+    assert {worker: len(items) for worker, items in placed.items()} == {"a": 3, "b": 6, "c": 3}
+    assert sorted(item for items in placed.values() for item in items) == list(range(12))
+    assert spread([3.0, 1.0, 1.0, 1.0], {"a": 1, "b": 1}) == {"a": [0], "b": [1, 2, 3]}
+
+
+def test_small_tables_stay_on_one_worker() -> None:
+    assert worker_for_all(10**12, {"a": 1}) == "a"
+    assert worker_for_all(10**5, {"a": 1, "b": 4, "c": 2}) == "b"
+    assert worker_for_all(10**8, {"a": 1, "b": 4, "c": 2}) is None

@@ -1,0 +1,52 @@
+"""What all tests share: hypothesis profiles and the real data, where it is at hand.
+
+The wall-clock cap of every test is set in pyproject.toml (``timeout``, by pytest-timeout).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.kernel_cache import forget_stale_kernels
+
+forget_stale_kernels()
+
+# No deadline: the first example of a test may compile kernels. In CI the examples are the same in every run.
+settings.register_profile("dtrees", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dtrees"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dtrees")
+
+#: The environment variable that says where the real data is; without it, a folder beside the checkout is tried.
+DATA_VARIABLE = "DTREES_DATA"
+
+
+def real_data(name: str) -> Path:
+    """Return the path of a file of real data, or skip the test."""
+    folders = [os.environ[DATA_VARIABLE]] if DATA_VARIABLE in os.environ else [Path(__file__).parents[2] / "shared" / "data"]
+    for folder in folders:
+        path = Path(folder) / name
+        if path.is_file():
+            return path
+    pytest.skip(f"{name} is not at hand; set {DATA_VARIABLE} to the folder that holds it")
+
+
+@pytest.fixture(scope="session")
+def california_housing() -> Path:
+    """20,640 rows; regression on ``median_house_value``; one text column, missing values."""
+    return real_data("california_housing.csv")
+
+
+@pytest.fixture(scope="session")
+def adult_train() -> Path:
+    """32,561 rows; classification on ``income``; eight text columns, missing values."""
+    return real_data("adult_train.csv")
+
+
+@pytest.fixture(scope="session")
+def adult_test() -> Path:
+    """The 16,281 test rows that belong to ``adult_train``."""
+    return real_data("adult_test.csv")

@@ -1,0 +1,144 @@
+"""One result: however many threads and shards, the trees are the same to the last byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtrees.engine import messages as m
+from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.plans import Criterion, ForestPlan
+from tests.engine.shards import ShardedExecutor, all_equal, grow_here, grow_sharded, local, rules, wild_table, wild_target, wild_weight
+
+N = 900
+TABLE = wild_table(N, 1)
+P = len(TABLE)
+SPREADS = {"two": [(0, 2, 4), (1, 3, 5, 6)], "three": [(6,), (1, 4), (0, 2, 3, 5)], "reversed": [(5, 6), (3, 4), (0, 1, 2)]}
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    # name: (rules, plan, weighted)
+    "plain": ({}, {}, False),
+    "weighted": ({}, {}, True),
+    "bootstrap": ({}, {"n_draws": N, "out_of_bag": True}, False),
+    "weighted bootstrap": ({"min_samples_leaf": 3}, {"n_draws": N // 2, "out_of_bag": True}, True),
+    "columns by node": ({"max_features": 2}, {}, True),
+    # Of the two columns drawn both may be constant: then drawing goes on, over all shards.
+    "one column by node": ({"max_features": 1}, {"n_draws": N}, False),
+    "columns by tree": ({"columns_per_tree": 4, "max_features": 2}, {}, False),
+    "best first": ({"max_leaf_nodes": 17}, {}, True),
+    "best first by node": ({"max_leaf_nodes": 40, "max_features": 1}, {"n_draws": N, "out_of_bag": True}, False),
+    "random thresholds": ({"random_splits": True}, {}, True),
+    "random by node": ({"random_splits": True, "max_features": 1, "max_depth": 9}, {"n_draws": N}, False),
+    "stopped": (
+        {"max_depth": 6, "min_samples_split": 12, "min_weight_fraction_leaf": 0.01, "min_impurity_decrease": 1e-3},
+        {"out_of_bag": True},
+        True,
+    ),
+}
+TARGETS = [(Criterion.SQUARED_ERROR, 0), (Criterion.GINI, 2), (Criterion.ENTROPY, 3)]
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
+@pytest.mark.parametrize("case", CASES)
+def test_shards_and_threads_grow_the_same_trees(case: str, criterion: Criterion, n_classes: int) -> None:
+    rule_changes, plan_changes, weighted = CASES[case]
+    plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)
+    target = wild_target(TABLE, n_classes, 1)
+    weight = wild_weight(N, 1) if weighted else None
+    here = grow_here(TABLE, target, weight, plan, n_trees=3)
+    assert here[0].node_count > 10
+    for tree in here:
+        tree.validate(P)
+    assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=3, n_threads=4), here)
+    assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=1, n_threads=4), here[:1])
+    bags = []
+    for spread, n_threads in ((SPREADS["two"], 1), (SPREADS["three"], 3), ([tuple(range(P))], 1)):
+        trees, executor = grow_sharded(TABLE, target, weight, plan, 3, spread, n_threads)
+        assert all_equal(trees, here)
+        bags += [shard.target.out_of_bag for shard in executor.shards if plan.out_of_bag]
+    for bag in bags:
+        assert np.array_equal(bag.sum, bags[0].sum)
+        assert np.array_equal(bag.count, bags[0].count)
+
+
+@pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
+def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any) -> None:
+    """The column that is searched next is the next one drawn, whoever has it."""
+    n = 400
+    rng = np.random.default_rng(0)
+    table = [np.zeros(n) for _ in range(P)]
+    table[4] = rng.random(n)
+    table[1] = np.where(rng.random(n) < 0.02, 1.0, 0.0)
+    target = table[4] + table[1] + rng.normal(size=n)
+    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_features=2), seed=3)
+    here = grow_here(table, target, None, plan, n_trees=2)
+    trees, executor = grow_sharded(table, target, None, plan, 2, spread)
+    assert all_equal(trees, here)
+    assert any(isinstance(message, m.Search) and message.skip == 2 for _, message in executor.log)
+    assert {1, 4} <= set(here[0].feature.tolist())
+
+
+def test_large_nodes() -> None:
+    """Level by level with zones, threads sharing the nodes, subtrees, blocks within subtrees: all the same."""
+    n = 12_000
+    table = wild_table(n, 2)
+    for criterion, n_classes in TARGETS:
+        target = wild_target(table, n_classes, 2)
+        plan = ForestPlan(rules(criterion, P, min_samples_leaf=5), seed=0, n_classes=n_classes, out_of_bag=True, n_draws=n)
+        here = grow_here(table, target, None, plan)
+        assert all_equal(grow_here(table, target, None, plan, n_threads=4), here)
+        assert all_equal(grow_sharded(table, target, None, plan, 1, SPREADS["two"], n_threads=2)[0], here)
+
+
+def test_only_owners_are_asked_to_evaluate() -> None:
+    target = wild_target(TABLE, 0, 1)
+    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_depth=4), seed=0)
+    _, executor = grow_sharded(TABLE, target, None, plan, 1, SPREADS["two"])
+    asked = [(shard, message.splits.column) for shard, message in executor.log if isinstance(message, m.Evaluate)]
+    assert asked
+    for shard, columns in asked:
+        assert set(columns.tolist()) <= set(SPREADS["two"][shard])
+    # Two round trips a level: no shard is sent more.
+    advances = [message for shard, message in executor.log if shard == 0 and isinstance(message, m.Advance)]
+    assert len(advances) == 4
+
+
+def test_local_executor() -> None:
+    target = wild_target(TABLE, 0, 1)
+    with local(TABLE, target) as executor:
+        assert (executor.n_shards, executor.n_rows, executor.n_columns) == (1, N, P)
+        assert executor.owner(np.array([3, 0], np.int32)).tolist() == [0, 0]
+        session = Session(executor, ForestPlan(rules(Criterion.SQUARED_ERROR, P), seed=0), "fit")
+        session.begin()
+        tree, scores = grow_tree(session, 0)
+        assert tree.n_node_samples[0] == N
+        assert np.isnan(scores.train)
+        with pytest.raises(m.StaleMessage):
+            executor.broadcast(m.Start("other", 0, 0, 0, True, False))
+
+
+def test_columns_in_any_number_of_shards_keep_their_numbers() -> None:
+    """A tie between equal columns goes to the lowest number, not to the first shard."""
+    column = np.arange(40.0)
+    table, target = [column, column * 2, column], np.sin(column)
+    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, 3), seed=0)
+    for spread in ([(1, 2), (0,)], [(2,), (1,), (0,)], [(0, 1, 2)]):
+        (tree,), _ = grow_sharded(table, target, None, plan, 1, spread)
+        assert set(tree.feature.tolist()) == {-2, 0}
+    assert all_equal([tree], grow_here(table, target, None, plan))
+
+
+def test_messages_can_be_pickled_and_replies_share_no_memory() -> None:
+    """The executor above pickles everything it carries; this one would notice if a shard handed out its own arrays."""
+    target = wild_target(TABLE, 0, 1)
+    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_depth=3), seed=0)
+    executor = ShardedExecutor(TABLE, target, None, SPREADS["two"])
+    session = Session(executor, plan, "fit")
+    session.begin()
+    first = grow_tree(session, 0)[0]
+    kept = {name: getattr(first, name).copy() for name in first.ARRAYS}
+    grow_tree(session, 1)
+    for name, array in kept.items():
+        assert np.array_equal(getattr(first, name), array)

@@ -1,0 +1,162 @@
+"""Whole trees against scikit-learn's: the same splits where nothing ties, no worse a fit where something does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from dtrees.engine.plans import Criterion, ForestPlan
+from dtrees.tree.tree import Tree
+from tests.engine.shards import grow_here, rules
+
+N = 3000
+CRITERIA = {Criterion.SQUARED_ERROR: "squared_error", Criterion.GINI: "gini", Criterion.ENTROPY: "entropy"}
+CASES = [(Criterion.SQUARED_ERROR, 0), (Criterion.GINI, 2), (Criterion.GINI, 3), (Criterion.ENTROPY, 2), (Criterion.ENTROPY, 4)]
+
+
+def continuous(seed: int, n_columns: int = 5, n: int = N) -> NDArray[np.float32]:
+    """Columns without ties, exact in float32, farther apart than scikit-learn's smallest difference."""
+    rng = np.random.default_rng(seed)
+    return np.stack([(rng.permutation(n) - n // 3) / np.float32(64) for _ in range(n_columns)], axis=1).astype(np.float32)
+
+
+def target_of(X: NDArray[Any], n_classes: int, seed: int) -> NDArray[Any]:
+    rng = np.random.default_rng(seed + 100)
+    scaled = np.nan_to_num(X, nan=20.0) / 10
+    signal = np.sin(scaled[:, 0]) + (scaled[:, 1] > 1) * scaled[:, 2] / 3 + rng.normal(size=len(X))
+    if n_classes == 0:
+        return signal
+    classes = np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
+    # Much noise: counts of classes in nearly pure nodes are small, and gains of small counts tie.
+    return np.where(rng.random(len(X)) < 0.4, rng.integers(0, n_classes, len(X)), classes)
+
+
+def theirs(X: NDArray[Any], y: NDArray[Any], criterion: Criterion, weight: Any = None, **parameters: Any) -> Any:
+    kind = DecisionTreeRegressor if criterion == Criterion.SQUARED_ERROR else DecisionTreeClassifier
+    return kind(criterion=CRITERIA[criterion], random_state=0, **parameters).fit(X, y, sample_weight=weight).tree_
+
+
+def ours(X: NDArray[Any], y: NDArray[Any], criterion: Criterion, n_classes: int, weight: Any = None, **parameters: Any) -> Tree:
+    plan = ForestPlan(rules(criterion, X.shape[1], **parameters), seed=0, n_classes=n_classes)
+    return grow_here(list(X.T), y, weight, plan)[0]
+
+
+def assert_same_structure(tree: Tree, other: Any) -> None:
+    """Compare nodes from the root on; below a node where two splits gain the same (which counts of classes do) all may differ."""
+    gains = [impurity_decrease(t) for t in (tree, other)]
+    waiting, n_compared, n_tied = [(0, 0)], 0, 0
+    while waiting:
+        i, j = waiting.pop()
+        n_compared += 1
+        assert tree.n_node_samples[i] == other.n_node_samples[j]
+        assert tree.weighted_n_node_samples[i] == pytest.approx(other.weighted_n_node_samples[j])
+        assert tree.impurity[i] == pytest.approx(other.impurity[j], rel=1e-6, abs=1e-9)
+        assert tree.value[i] == pytest.approx(other.value[j, 0], rel=1e-9, abs=1e-12)
+        split, their_split = ((t.feature[k], t.threshold[k], bool(t.missing_go_to_left[k])) for t, k in ((tree, i), (other, j)))
+        if split == their_split:
+            if split[0] >= 0:
+                waiting += [(tree.children_left[i], other.children_left[j]), (tree.children_right[i], other.children_right[j])]
+        else:
+            n_tied += 1
+            assert gains[0][i] == pytest.approx(gains[1][j], rel=1e-9)
+            assert min(split[0], their_split[0]) >= 0
+    assert n_compared >= 5
+    assert n_tied <= n_compared / 20
+    if n_tied == 0:
+        assert tree.children_left.tolist() == other.children_left.tolist()
+        assert tree.children_right.tolist() == other.children_right.tolist()
+
+
+def impurity_decrease(tree: Any) -> NDArray[np.float64]:
+    total = np.asarray(tree.impurity) * tree.weighted_n_node_samples
+    return np.where(tree.children_left < 0, 0.0, total - total[tree.children_left] - total[tree.children_right])
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"min_samples_leaf": 60},
+        {"min_samples_leaf": 25, "max_depth": 4},
+        {"min_samples_leaf": 25, "min_samples_split": 200},
+        {"min_weight_fraction_leaf": 0.03},
+        {"min_samples_leaf": 25, "min_impurity_decrease": 2e-3},
+    ],
+    ids=str,
+)
+def test_structure(criterion: Criterion, n_classes: int, seed: int, parameters: dict[str, Any]) -> None:
+    X = continuous(seed)
+    y = target_of(X, n_classes, seed)
+    tree = ours(X, y, criterion, n_classes, **parameters)
+    assert tree.gain == pytest.approx(impurity_decrease(tree), abs=1e-9 * N)
+    assert_same_structure(tree, theirs(X, y, criterion, **parameters))
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+def test_structure_with_weights(criterion: Criterion, n_classes: int) -> None:
+    X = continuous(2)
+    y = target_of(X, n_classes, 2)
+    weight = np.random.default_rng(2).uniform(0.1, 3.0, N)
+    parameters: dict[str, Any] = {"min_samples_leaf": 25, "min_weight_fraction_leaf": 0.01}
+    assert_same_structure(ours(X, y, criterion, n_classes, weight, **parameters), theirs(X, y, criterion, weight, **parameters))
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+def test_structure_with_missing_values(criterion: Criterion, n_classes: int) -> None:
+    X = continuous(3)
+    X[np.random.default_rng(3).random(X.shape) < 0.15] = np.nan
+    y = target_of(X, n_classes, 3)
+    assert_same_structure(ours(X, y, criterion, n_classes, min_samples_leaf=60), theirs(X, y, criterion, min_samples_leaf=60))
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+def test_best_first(criterion: Criterion, n_classes: int) -> None:
+    """scikit-learn numbers these nodes in another order, but they are the same."""
+    X = continuous(4)
+    y = target_of(X, n_classes, 4)
+    tree = ours(X, y, criterion, n_classes, min_samples_leaf=60, max_leaf_nodes=15)
+    other = theirs(X, y, criterion, min_samples_leaf=60, max_leaf_nodes=15)
+    assert tree.n_leaves == other.n_leaves == 15
+    key = lambda t: sorted(zip(t.feature.tolist(), t.threshold.tolist(), t.n_node_samples.tolist(), strict=True))  # noqa: E731
+    assert key(tree) == key(other)
+
+
+def fit_of(impurity: NDArray[Any], weight: NDArray[Any], leaf: NDArray[Any]) -> float:
+    return float((impurity * weight)[leaf].sum())
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+def test_with_ties_stumps_are_as_good(criterion: Criterion, n_classes: int) -> None:
+    """Where gains tie the choice may differ, but the impurity of a stump must not."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(2, 60))
+        X = rng.integers(0, int(rng.integers(1, 6)) + 1, (n, 3)).astype(np.float32)
+        if seed % 2:
+            X[rng.random(X.shape) < 0.2] = np.nan
+        y = rng.integers(0, n_classes, n) if n_classes else rng.integers(0, 4, n).astype(float)
+        if n_classes:
+            y[:n_classes] = np.arange(n_classes)[:n]
+            if len(np.unique(y)) < n_classes:
+                continue
+        tree = ours(X, y, criterion, n_classes, max_depth=1)
+        other = theirs(X, y, criterion, max_depth=1)
+        mine, reference = (fit_of(t.impurity, t.weighted_n_node_samples, t.children_left < 0) for t in (tree, other))
+        assert mine <= reference + 1e-9 * n
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+def test_with_ties_full_trees_fit_as_well(criterion: Criterion, n_classes: int) -> None:
+    """Grown to the end, both separate all rows that differ."""
+    rng = np.random.default_rng(9)
+    X = rng.integers(0, 4, (500, 4)).astype(np.float32)
+    y = target_of(X * 10, n_classes, 9)
+    tree, other = ours(X, y, criterion, n_classes), theirs(X, y, criterion)
+    assert fit_of(tree.impurity, tree.weighted_n_node_samples, tree.children_left < 0) == pytest.approx(
+        fit_of(other.impurity, other.weighted_n_node_samples, other.children_left < 0), rel=1e-9, abs=1e-9
+    )

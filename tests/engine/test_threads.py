@@ -1,0 +1,53 @@
+"""How many threads, and a pool that keeps order."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from dtrees.engine.threads import Threads, available_cores, effective_n_jobs
+
+
+def test_effective_n_jobs() -> None:
+    cores = available_cores()
+    assert cores >= 1
+    assert effective_n_jobs(None) == 1
+    assert effective_n_jobs(5) == 5
+    assert effective_n_jobs(-1) == cores
+    assert effective_n_jobs(-cores) == 1
+    assert effective_n_jobs(-cores - 100) == 1
+    with pytest.raises(ValueError, match="n_jobs is 0; use a positive number of threads, or -1"):
+        effective_n_jobs(0)
+
+
+@pytest.mark.parametrize("n_threads", [0, 1, 4])
+def test_results_come_in_order(n_threads: int) -> None:
+    def slow_first(i: int) -> int:
+        time.sleep(0.02 if i == 0 else 0.0)
+        return -i
+
+    with Threads(n_threads) as threads:
+        assert threads.n_threads == max(n_threads, 1)
+        assert threads.map(slow_first, iter(range(20))) == [-i for i in range(20)]
+        assert threads.map(slow_first, []) == []
+
+
+def test_several_threads_work_at_once() -> None:
+    barrier = threading.Barrier(3, timeout=10)
+    with Threads(3) as threads:
+        assert sorted(threads.map(lambda _: barrier.wait(), range(3))) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_errors_are_passed_on(n_threads: int) -> None:
+    with Threads(n_threads) as threads, pytest.raises(ZeroDivisionError):
+        threads.map(lambda i: 1 // (i - 2), range(4))
+
+
+def test_threads_end() -> None:
+    before = threading.active_count()
+    with Threads(4) as threads:
+        threads.map(time.sleep, [0.01] * 8)
+    assert threading.active_count() == before

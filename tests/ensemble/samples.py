@@ -1,0 +1,63 @@
+"""The ten estimators and a table to fit them on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn.ensemble
+import sklearn.tree
+
+import dtrees
+
+KINDS = [
+    dtrees.DecisionTreeRegressor,
+    dtrees.DecisionTreeClassifier,
+    dtrees.ExtraTreeRegressor,
+    dtrees.ExtraTreeClassifier,
+    dtrees.RandomForestRegressor,
+    dtrees.RandomForestClassifier,
+    dtrees.ExtraTreesRegressor,
+    dtrees.ExtraTreesClassifier,
+    dtrees.GradientBoostingRegressor,
+    dtrees.GradientBoostingClassifier,
+]
+FORESTS, BOOSTING = KINDS[4:8], KINDS[8:]
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+every_forest = pytest.mark.parametrize("kind", FORESTS, ids=lambda kind: kind.__name__)
+every_ensemble = pytest.mark.parametrize("kind", FORESTS + BOOSTING, ids=lambda kind: kind.__name__)
+
+N = 300
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 5))
+X[RNG.random(size=X.shape) < 0.05] = np.nan
+SIGNAL = np.nan_to_num(2 * X[:, 0]) + np.nan_to_num(X[:, 1]) ** 2 + RNG.normal(scale=0.3, size=N)
+LABELS = np.array(["low", "mid", "high"])[np.digitize(SIGNAL, [0, 2])]
+WEIGHT = RNG.integers(0, 4, N).astype(float)
+
+
+def is_classifier(kind):
+    return kind.__name__.endswith("Classifier")
+
+
+def target(kind):
+    return LABELS if is_classifier(kind) else SIGNAL
+
+
+def make(kind, **parameters):
+    """Return an estimator, small where it is an ensemble, in whose trees chance has a part."""
+    if kind in FORESTS + BOOSTING:
+        parameters = {"n_estimators": 8, **parameters}
+    return kind(**{"random_state": 0, "max_features": 3, **parameters})
+
+
+def sklearns(kind):
+    return getattr(sklearn.ensemble, kind.__name__, None) or getattr(sklearn.tree, kind.__name__)
+
+
+def trees(model):
+    return [tree for group in model._trees.groups for tree in group]
+
+
+def assert_same_trees(one, other):
+    assert len(trees(one)) == len(trees(other))
+    assert all(tree.equals(twin) for tree, twin in zip(trees(one), trees(other), strict=True))

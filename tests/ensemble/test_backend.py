@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from dtrees.ensemble import backend as backends
+from tests.ensemble.samples import (
+    FORESTS,
+    N,
+    X,
+    assert_same_trees,
+    every_kind,
+    make,
+    target,
+)
+
+
+class Blocks:
+    """A collection of blocks of rows, as a cluster would hold one."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def compute(self):
+        return np.concatenate([part() if callable(part) else part for part in self.parts])
+
+
+class BlockBackend:
+    """Loads by putting blocks together; predicts lazily, block by block, with a function that went through pickle."""
+
+    def load(self, X, y, sample_weight, **about):
+        return backends.backend_for(np.empty(0)).load(X.compute(), y.compute(), sample_weight, **about)
+
+    def grow_forest(self, *arguments):
+        return backends.backend_for(np.empty(0)).grow_forest(*arguments)
+
+    def boost(self, *arguments):
+        return backends.backend_for(np.empty(0)).boost(*arguments)
+
+    def target(self, table):
+        return table.target
+
+    def header(self, X):
+        return X.parts[0]
+
+    def predict(self, X, function, output):
+        function = pickle.loads(pickle.dumps(function))
+
+        def predict(part):
+            result = function(part)
+            assert result.dtype == output.dtype
+            assert result.shape == ((len(part),) if output.width is None else (len(part), output.width))
+            return result
+
+        return Blocks(*((lambda part=part: predict(part)) for part in X.parts))
+
+    def gather(self, *collections):
+        return [item.compute() if isinstance(item, Blocks) else item for item in collections]
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    monkeypatch.setattr(backends, "_registered", [])
+    backends.register_backend(lambda X: isinstance(X, Blocks), BlockBackend)
+    return Blocks(X[:100], X[:0], X[100:])
+
+
+@every_kind
+def test_everything_goes_through_the_backend(kind, blocks):
+    y = target(kind)
+    parameters = {"bootstrap": True, "oob_score": True, "n_estimators": 30} if kind in FORESTS else {}
+    local = make(kind, **parameters).fit(X, y)
+    model = make(kind, **parameters).fit(blocks, Blocks(y[:150], y[150:]))
+    assert_same_trees(model, local)
+    methods = ["predict", "predict_proba", "predict_log_proba", "decision_function"]
+    for method in [method for method in methods if hasattr(model, method)]:
+        lazy = getattr(model, method)(blocks)
+        assert isinstance(lazy, Blocks)
+        assert_array_equal(lazy.compute(), getattr(model, method)(X))
+        if hasattr(model, f"staged_{method}"):
+            for lazy, stage in zip(getattr(model, f"staged_{method}")(blocks), getattr(model, f"staged_{method}")(X), strict=True):
+                assert_array_equal(lazy.compute(), stage)
+    assert_array_equal(model.apply(blocks).compute().reshape(N, -1), model.apply(X).reshape(N, -1))
+    assert model.score(blocks, Blocks(y)) == local.score(X, y)
+    if hasattr(model, "decision_path"):
+        with pytest.raises(TypeError, match="decision_path wants an array or a frame in memory, not Blocks"):
+            model.decision_path(blocks)
+    with pytest.raises(ValueError, match="X has 2 features"):
+        model.predict(Blocks(X[:, :2]))

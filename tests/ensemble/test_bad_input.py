@@ -1,0 +1,259 @@
+"""Whatever cannot be learnt from, or is contradictory, is refused with a message that says what to do."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+
+import dtrees
+
+REGRESSORS = [
+    dtrees.DecisionTreeRegressor(),
+    dtrees.ExtraTreeRegressor(),
+    dtrees.RandomForestRegressor(n_estimators=2),
+    dtrees.ExtraTreesRegressor(n_estimators=2),
+    dtrees.GradientBoostingRegressor(n_estimators=2),
+]
+CLASSIFIERS = [
+    dtrees.DecisionTreeClassifier(),
+    dtrees.ExtraTreeClassifier(),
+    dtrees.RandomForestClassifier(n_estimators=2),
+    dtrees.ExtraTreesClassifier(n_estimators=2),
+    dtrees.GradientBoostingClassifier(n_estimators=2),
+]
+ALL = REGRESSORS + CLASSIFIERS
+
+X = np.arange(12.0).reshape(6, 2)
+Y = np.array([0.0, 1.0, 0.0, 1.0, 1.0, 0.0])
+
+
+def name(estimator):
+    return type(estimator).__name__
+
+
+every = pytest.mark.parametrize("estimator", ALL, ids=name)
+every_regressor = pytest.mark.parametrize("estimator", REGRESSORS, ids=name)
+every_classifier = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=name)
+
+
+@every
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.where(X == 3, np.inf, X), "X contains infinity; wants finite numbers"),
+        (np.empty((0, 2)), "X has no rows"),
+        (X.astype(str), "X is an array of dtype .*; wants numbers"),
+        (X[:4], "X has 4 rows but y has 6"),
+        (np.where(X == 3, 2.0**60, X).astype(np.int64), "X contains the integer 1152921504606846976; integers must lie within"),
+        (pd.DataFrame({"day": pd.date_range("2020-01-01", periods=6)}), "column 'day' is of dtype Datetime"),
+        (pl.DataFrame({"x": [[1]] * 6}), "column 'x' is of dtype List"),
+    ],
+)
+def test_x(estimator, X, message):
+    y = Y[: len(X)] if len(X) == 0 else Y
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y)
+
+
+@every
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.where(np.arange(6) == 2, np.nan, Y), "y contains NaN"),
+        (np.where(np.arange(6) == 2, np.inf, Y), "y contains infinity"),
+        (None, "requires y to be passed"),
+        (np.ones((6, 2)), "y should be a 1d array"),
+        (Y * 1j, "Complex data not supported"),
+        (np.array(["2020-01-01"] * 6, dtype="M8[D]"), "y is of dtype datetime64"),
+    ],
+)
+def test_y(estimator, y, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y)
+
+
+@every_regressor
+def test_labels_are_not_for_regressors(estimator):
+    with pytest.raises(ValueError, match="y cannot be turned into numbers"):
+        estimator.fit(X, list("abcabc"))
+
+
+@every_classifier
+@pytest.mark.parametrize("y", [["a", "b", None, "a", "b", "a"], pd.Series(["a", "b", None, "a", "b", "a"])])
+def test_labels_must_be_known(estimator, y):
+    with pytest.raises(ValueError, match="y contains missing values"):
+        estimator.fit(X, y)
+
+
+@every_classifier
+def test_classes_are_discrete(estimator):
+    with pytest.raises(ValueError, match="Unknown label type"):
+        estimator.fit(X, Y + 0.25 * np.arange(6))
+
+
+def test_one_class():
+    for estimator in CLASSIFIERS[:-1]:
+        assert estimator.fit(X, ["only"] * 6).predict(X).tolist() == ["only"] * 6
+    with pytest.raises(ValueError, match=r"y contains 1 class\(es\).*boosting wants rows of at least two classes"):
+        CLASSIFIERS[-1].fit(X, ["only"] * 6)
+    with pytest.raises(ValueError, match=r"y contains 1 class\(es\) with a weight above zero"):
+        CLASSIFIERS[-1].fit(X, Y, sample_weight=1 - Y)
+
+
+@every
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.zeros(6), "must contain at least one non-zero number; all weights are zero"),
+        (np.array([1, 1, -1, 1, 1, 1]), "sample_weight contains the negative value -1"),
+        (np.ones(5), "sample_weight has 5 values but X has 6 rows"),
+        (np.ones((6, 1)), "must be 1D array or scalar; sample_weight has shape"),
+        (np.array([1, 1, np.nan, 1, 1, 1]), "sample_weight contains NaN or infinity"),
+        (["a"] * 6, "sample_weight cannot be turned into numbers"),
+    ],
+)
+def test_sample_weight(estimator, weight, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, Y, sample_weight=weight)
+
+
+@every
+@pytest.mark.parametrize(
+    ("parameter", "value", "wanted"),
+    [
+        ("max_depth", 0, "an int in the range"),
+        ("max_depth", 2.5, "an int in the range"),
+        ("min_samples_split", 1, "an int in the range"),
+        ("min_samples_leaf", 1.5, "a float in the range"),
+        ("max_features", "all", "a str among"),
+        ("max_features", 0, "an int in the range"),
+        ("max_leaf_nodes", 1, "an int in the range"),
+        ("min_impurity_decrease", -1.0, "a float in the range"),
+        ("n_jobs", 0, "an int in the range"),
+        ("random_state", "seed", "an int in the range"),
+    ],
+)
+def test_parameters(estimator, parameter, value, wanted):
+    with pytest.raises(ValueError, match=f"'{parameter}' parameter of {name(estimator)} must be .*{wanted}.* Got {value!r}"):
+        type(estimator)(**{parameter: value}).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "value"),
+    [
+        (dtrees.RandomForestRegressor, "n_estimators", 0),
+        (dtrees.RandomForestRegressor, "criterion", "gini"),
+        (dtrees.RandomForestRegressor, "max_samples", 0.0),
+        (dtrees.RandomForestRegressor, "colsample_bytree", 0.0),
+        (dtrees.RandomForestRegressor, "bootstrap", "yes"),
+        (dtrees.RandomForestClassifier, "criterion", "squared_error"),
+        (dtrees.RandomForestClassifier, "class_weight", "even"),
+        (dtrees.DecisionTreeClassifier, "class_weight", "balanced_subsample"),
+        (dtrees.DecisionTreeRegressor, "splitter", "worst"),
+        (dtrees.DecisionTreeRegressor, "min_weight_fraction_leaf", 0.6),
+        (dtrees.GradientBoostingRegressor, "loss", "log_loss"),
+        (dtrees.GradientBoostingClassifier, "loss", "squared_error"),
+        (dtrees.GradientBoostingRegressor, "learning_rate", -0.1),
+        (dtrees.GradientBoostingRegressor, "subsample", 0.0),
+        (dtrees.GradientBoostingRegressor, "reg_lambda", -1.0),
+        (dtrees.GradientBoostingRegressor, "min_child_weight", -1.0),
+        (dtrees.GradientBoostingRegressor, "validation_fraction", 1.0),
+        (dtrees.GradientBoostingRegressor, "n_iter_no_change", 0),
+    ],
+)
+def test_parameters_of_some(kind, parameter, value):
+    with pytest.raises(ValueError, match=f"'{parameter}' parameter of {kind.__name__} must be"):
+        kind(**{parameter: value}).fit(X, Y)
+
+
+def test_unknown_parameters():
+    with pytest.raises(TypeError, match="ccp_alpha"):
+        dtrees.DecisionTreeRegressor(ccp_alpha=0.1)
+    with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
+        dtrees.DecisionTreeRegressor().set_params(depth=3)
+
+
+def test_contradictions():
+    with pytest.raises(ValueError, match="max_samples=3 cannot be set if bootstrap=False"):
+        dtrees.RandomForestRegressor(bootstrap=False, max_samples=3).fit(X, Y)
+    with pytest.raises(ValueError, match="oob_score=True is only available if bootstrap=True"):
+        dtrees.ExtraTreesClassifier(oob_score=True).fit(X, Y)
+
+
+def test_class_weights():
+    with pytest.raises(ValueError, match=r"classes, \[1\], are not in class_weight"):
+        dtrees.DecisionTreeClassifier(class_weight={0: 1.0, 7: 2.0}).fit(X, Y)
+    with pytest.raises(ValueError, match="class_weight is .* wants finite factors of at least 0"):
+        dtrees.DecisionTreeClassifier(class_weight={0: 1.0, 1: -2.0}).fit(X, Y)
+
+
+@every
+def test_callbacks(estimator):
+    with pytest.raises(TypeError, match="callbacks is .* wants a sequence of functions"):
+        estimator.fit(X, Y, callbacks=print)
+
+
+@every
+def test_before_fit(estimator):
+    fresh = type(estimator)()
+    methods = ["predict", "apply", "predict_proba", "predict_log_proba", "decision_function", "decision_path"]
+    for method in [method for method in methods if hasattr(fresh, method)]:
+        with pytest.raises(NotFittedError):
+            getattr(fresh, method)(X)
+    for attribute in ("estimators_", "tree_", "feature_importances_"):
+        assert not hasattr(fresh, attribute)
+
+
+@every
+def test_prediction(estimator):
+    estimator.fit(X, Y)
+    with pytest.raises(ValueError, match="X has 3 features, but .* is expecting 2 features"):
+        estimator.predict(np.ones((1, 3)))
+    with pytest.raises(ValueError, match="X has no rows"):
+        estimator.predict(np.empty((0, 2)))
+    with pytest.raises(ValueError, match="X contains infinity"):
+        estimator.predict(np.full((1, 2), -np.inf))
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        estimator.predict(np.ones(2))
+
+
+@every
+def test_names_of_columns(estimator):
+    """scikit-learn's rules: names must be the same and in the same order, and only one side having names is a warning."""
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    estimator.fit(frame, Y)
+    assert estimator.feature_names_in_.tolist() == ["a", "b"]
+    with pytest.raises(ValueError, match="must be in the same order as they were in fit"):
+        estimator.predict(frame[["b", "a"]])
+    with pytest.raises(ValueError, match="Feature names seen at fit time, yet now missing:\n- b"):
+        estimator.predict(frame[["a"]])
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        estimator.predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.predict(pl.DataFrame(frame.to_dict("list")))
+    estimator.fit(X, Y)
+    assert not hasattr(estimator, "feature_names_in_")
+    with pytest.warns(UserWarning, match="X has feature names, but"):
+        estimator.predict(frame)
+    with pytest.raises(TypeError, match="Feature names are only supported if all input features have string names"):
+        estimator.fit(pd.DataFrame(X, columns=["a", 1]), Y)
+
+
+@every
+def test_a_column_of_targets_is_flattened_with_a_warning(estimator):
+    with pytest.warns(DataConversionWarning):
+        estimator.fit(X, Y[:, np.newaxis])
+
+
+def test_a_failed_fit_leaves_no_half_fitted_estimator():
+    model = dtrees.RandomForestRegressor(n_estimators=2)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        model.fit(X, np.full(6, np.nan))
+    with pytest.raises(NotFittedError):
+        model.predict(X)

@@ -1,0 +1,77 @@
+"""scikit-learn's own checks, on all ten estimators; and the tools around estimators: clone, pickle, pipelines, searches."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dtrees
+
+SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier, dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier]
+FORESTS = [dtrees.RandomForestRegressor, dtrees.RandomForestClassifier, dtrees.ExtraTreesRegressor, dtrees.ExtraTreesClassifier]
+BOOSTING = [dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier]
+
+_BOOTSTRAP = "rows are drawn at random in proportion to their weights, so repeating a row gives other draws than weighing it"
+
+
+def expected_failures(estimator) -> dict[str, str]:
+    """scikit-learn expects the same of its own random forests, for the same reason."""
+    if getattr(estimator, "bootstrap", False):
+        return {"check_sample_weight_equivalence_on_dense_data": _BOOTSTRAP}
+    return {}
+
+
+@parametrize_with_checks(
+    [kind() for kind in SINGLE] + [kind(n_estimators=5) for kind in FORESTS] + [kind(n_estimators=10) for kind in BOOSTING],
+    expected_failed_checks=expected_failures,
+)
+def test_check(estimator, check):
+    check(estimator)
+
+
+FRAME = pd.DataFrame({"x": np.arange(60.0), "colour": ["red", "green", "blue"] * 20})
+TARGET = FRAME["x"] + 30 * (FRAME["colour"] == "red")
+
+
+def test_search():
+    X, y = load_iris(return_X_y=True)
+    search = GridSearchCV(dtrees.GradientBoostingClassifier(n_estimators=5), {"max_depth": [1, 3], "reg_lambda": [0.0, 1.0]}, cv=3)
+    assert search.fit(X, y).best_score_ > 0.9
+    assert search.best_estimator_.get_params()["n_estimators"] == 5
+
+
+def test_search_in_processes():
+    X, y = load_iris(return_X_y=True)
+    model = dtrees.RandomForestClassifier(n_estimators=5, n_jobs=2, random_state=0)
+    scores = [cross_val_score(model, X, y, cv=3, n_jobs=n_jobs) for n_jobs in (None, 2)]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_pipelines():
+    encoder = ColumnTransformer([("colour", OneHotEncoder(sparse_output=False), ["colour"]), ("x", StandardScaler(), ["x"])])
+    pipeline = make_pipeline(encoder.set_output(transform="pandas"), dtrees.RandomForestRegressor(n_estimators=20, random_state=0))
+    assert pipeline.fit(FRAME, TARGET).score(FRAME, TARGET) > 0.95
+    assert pipeline[-1].feature_names_in_.tolist() == ["colour__colour_blue", "colour__colour_green", "colour__colour_red", "x__x"]
+    pipeline = Pipeline([("trees", dtrees.ExtraTreesRegressor(n_estimators=20, random_state=0))])
+    assert pipeline.set_params(trees__max_depth=8).fit(FRAME, TARGET).score(FRAME, TARGET) > 0.95
+    assert pickle.loads(pickle.dumps(pipeline)).predict(FRAME).tolist() == pipeline.predict(FRAME).tolist()
+
+
+@pytest.mark.parametrize("kind", SINGLE + FORESTS + BOOSTING, ids=lambda kind: kind.__name__)
+def test_clones_are_unfitted_and_fit_alike(kind):
+    model = kind(max_depth=3, random_state=0).fit(FRAME, TARGET > 40)
+    twin = clone(model)
+    assert twin.get_params() == model.get_params()
+    assert not hasattr(twin, "n_features_in_")
+    np.testing.assert_array_equal(twin.fit(FRAME, TARGET > 40).predict(FRAME), model.predict(FRAME))
+    assert "max_depth=3" in repr(model)

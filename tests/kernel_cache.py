@@ -1,0 +1,32 @@
+"""Numba's cache on disk knows when a kernel's own file has changed, but not when a kernel that it calls, from another file, has.
+
+Whoever edits kernels calls :func:`forget_stale_kernels` first (the tests do): it removes every cached kernel of the package when any
+of its files differs from what the cache was made of. Users never edit kernels, and installing a new version replaces all files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import dtrees
+
+
+def forget_stale_kernels() -> None:
+    """Remove the package's compiled kernels if its source has changed since they were compiled."""
+    package = Path(dtrees.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.read_bytes())
+    stamp = package / "__pycache__" / "kernels.sha256"
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    for pattern in ("*.nbi", "*.nbc"):
+        for path in package.rglob(pattern):
+            path.unlink(missing_ok=True)
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.write_text(digest.hexdigest())
+
+
+if __name__ == "__main__":
+    forget_stale_kernels()

@@ -1,0 +1,380 @@
+"""Slow, obvious oracles: the best split of a node by trying every one, and a tree grown with it.
+
+Everything works on the raw values of the columns (no codes), on Python integers and on lists. Two answers are given for a node:
+
+best_split
+    the split that the order of splits puts first, by the formulas of ``dtrees.split.criteria`` in float64: to be met bit for bit. Splits of
+    one node are compared by their *score*, which is the gain but for a factor and a constant of the node.
+exact_gain
+    the gain as a fraction (for entropy with 50 digits), from the textbook formula: the best split must have the largest but for rounding.
+
+Of the package only ``Rules`` and the random draws of ``hashing`` are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plans import Rules
+from dtrees.split import hashing
+from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+
+CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
+
+
+class Limits(NamedTuple):
+    """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional."""
+
+    criterion: int
+    n_classes: int = 0
+    random: bool = False
+    penalty: float = 0.0
+    min_samples: int = 1
+    min_weight: float = 0
+    min_gain: float = -math.inf
+
+
+class Split(NamedTuple):
+    """One split: values up to ``value`` go left (all values and no missing one where ``threshold`` is inf)."""
+
+    column: int
+    value: float
+    threshold: float
+    missing_left: bool
+    n_left: int
+    left: tuple[int, ...]
+    score: float = 0.0
+    gain: float = 0.0
+
+
+def node_sums(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, n_classes: int) -> tuple[int, ...]:
+    """(G, H) of some rows, or in the class layout (``n_classes`` > 0) the weight of each class."""
+    if n_classes:
+        return tuple(sum(1 if b is None else b[i] for i in rows if a[i] == k) for k in range(n_classes))
+    return sum(a[i] for i in rows), len(rows) if b is None else sum(b[i] for i in rows)
+
+
+def weight_of(sums: Sequence[int], n_classes: int) -> int:
+    return sum(sums) if n_classes else sums[1]
+
+
+def subtract(total: Sequence[int], left: Sequence[int]) -> tuple[int, ...]:
+    return tuple(t - x for t, x in zip(total, left, strict=True))
+
+
+# --- gains ---
+
+
+def _xlog2(x: float, total: float) -> float:
+    return x * math.log2(x / total) if x > 0.0 else 0.0
+
+
+def _negative_entropy(one: float, total: float) -> float:
+    return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total
+
+
+def float_score(left: Sequence[int], total: Sequence[int], limits: Limits) -> float:
+    """The part of the gain that differs between splits of a node, in float64."""
+    right = subtract(total, left)
+    if limits.n_classes:
+        a, b = float(sum(left)), float(sum(right))
+        score = 0.0
+        if limits.criterion == ENTROPY:
+            for x, y in zip(left, right, strict=True):
+                score += _xlog2(float(x), a) + _xlog2(float(y), b)
+            return score + float(sum(total)) * math.log2(len(left))
+        for x, y in zip(left, right, strict=True):
+            d = float(x) * b - float(y) * a
+            score += d * d
+        return score / (a * b)
+    (x, h_left), (y, h_right) = left, right
+    a, b = float(h_left) + limits.penalty, float(h_right) + limits.penalty
+    if limits.criterion == ENTROPY:
+        return _negative_entropy(float(x), a) + _negative_entropy(float(y), b)
+    d = float(x) * b - float(y) * a
+    return d * d / (a * b)
+
+
+def float_gain(score: float, total: Sequence[int], limits: Limits) -> float:
+    """The gain in float64, from the score."""
+    if limits.n_classes:
+        w = float(sum(total))
+        if limits.criterion == ENTROPY:
+            own = 0.0
+            for x in total:
+                own += _xlog2(float(x), w)
+            return score - (own + w * math.log2(len(total)))
+        return score / w
+    g, h = float(total[0]), float(total[1])
+    if limits.criterion == ENTROPY:
+        return score - _negative_entropy(g, h)
+    gain = score / (h + 2.0 * limits.penalty)
+    if limits.criterion == GINI:
+        return 2.0 * gain
+    if limits.penalty > 0.0:
+        gain += g * g / (h + 2.0 * limits.penalty) - g * g / (h + limits.penalty)
+    return gain
+
+
+def _by_class(sums: Sequence[int], limits: Limits) -> Sequence[int]:
+    return sums if limits.n_classes else (sums[1] - sums[0], sums[0])
+
+
+def _exact_entropy(weights: Sequence[int]) -> Decimal:
+    """Weight times entropy in bits."""
+    total = Decimal(sum(weights))
+    return -sum((Decimal(w) * (Decimal(w) / total).ln() for w in weights if w), Decimal(0)) / Decimal(2).ln()
+
+
+def exact_gain(left: Sequence[int], total: Sequence[int], limits: Limits) -> Fraction | Decimal:
+    """The decrease of the weighted impurity (of the loss, for Newton), free of rounding."""
+    sides = [total, left, subtract(total, left)]
+    if limits.criterion == ENTROPY:
+        with localcontext(prec=50):
+            own, *children = [_exact_entropy(_by_class(s, limits)) for s in sides]
+            return own - sum(children)
+    if limits.criterion == GINI:  # W (1 - sum p^2) = W - sum w^2 / W
+        own, *parts = [sum((Fraction(w * w, sum(c)) for w in c), Fraction(0)) for c in (_by_class(s, limits) for s in sides)]
+    else:  # weighted sum of squares, or of the loss: constant - G^2 / (H + penalty)
+        own, *parts = [Fraction(g * g) / (h + Fraction(limits.penalty)) for g, h in sides]
+    return sum(parts, -own)
+
+
+# --- one node ---
+
+
+def midpoint(low: float, high: float) -> float:
+    t = low / 2.0 + high / 2.0
+    return t if low <= t < high else low
+
+
+def every_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: Limits) -> Iterator[Split]:
+    """Every allowed split of a node on one column; lower thresholds first, then missing left before right."""
+    total = node_sums(rows, a, b, limits.n_classes)
+    missing = [i for i in rows if math.isnan(x[i])]
+    present = sorted({x[i] + 0.0 for i in rows if not math.isnan(x[i])})
+    for k, value in enumerate(present):
+        is_last = k + 1 == len(present)
+        if is_last and not missing:
+            return
+        below = [i for i in rows if x[i] <= value]
+        for missing_left in (True, False):
+            if missing_left and (is_last or not missing):
+                continue
+            left_rows = below + missing if missing_left else below
+            left = node_sums(left_rows, a, b, limits.n_classes)
+            if _is_allowed(left_rows, left, rows, total, limits):
+                threshold = math.inf if is_last else midpoint(value, present[k + 1])
+                yield _scored(Split(column, value, threshold, missing_left, len(left_rows), left), total, limits)
+
+
+def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: Limits, u: float) -> Iterator[Split]:
+    """The allowed splits at the threshold that the draw ``u`` from [0, 1) stands for."""
+    total = node_sums(rows, a, b, limits.n_classes)
+    missing = [i for i in rows if math.isnan(x[i])]
+    present = sorted({x[i] + 0.0 for i in rows if not math.isnan(x[i])})
+    low, high = present[0], present[-1]
+    threshold = math.inf
+    if low < high:
+        threshold = low * (1.0 - u) + high * u
+        threshold = threshold if low <= threshold < high else low
+    below = [i for i in rows if x[i] <= threshold]
+    for missing_left in (True, False):
+        if missing_left and (low == high or not missing):
+            continue
+        left_rows = below + missing if missing_left else below
+        left = node_sums(left_rows, a, b, limits.n_classes)
+        if _is_allowed(left_rows, left, rows, total, limits):
+            yield _scored(Split(column, max(x[i] for i in below), threshold, missing_left, len(left_rows), left), total, limits)
+
+
+def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[int], total: Sequence[int], limits: Limits) -> bool:
+    h_left = weight_of(left, limits.n_classes)
+    h_right = weight_of(total, limits.n_classes) - h_left
+    return (
+        min(len(left_rows), len(rows) - len(left_rows)) >= limits.min_samples
+        and min(h_left, h_right) >= limits.min_weight
+        and min(h_left, h_right) + limits.penalty > 0
+    )
+
+
+def _scored(split: Split, total: Sequence[int], limits: Limits) -> Split:
+    score = float_score(split.left, total, limits)
+    return split._replace(score=score, gain=float_gain(score, total, limits))
+
+
+def is_constant(x: Sequence[float], rows: Sequence[int]) -> bool:
+    return len({None if math.isnan(x[i]) else x[i] for i in rows}) <= 1
+
+
+def best_of_column(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: Limits, u: float = 0.0) -> Split | None:
+    """The best split on one column: the largest score, the first of equals."""
+    splits = random_split(x, column, rows, a, b, limits, u) if limits.random else every_split(x, column, rows, a, b, limits)
+    best = max(splits, key=lambda split: split.score, default=None)  # max keeps the first of equals
+    if best is None or best.gain < limits.min_gain or (limits.criterion == NEWTON and best.gain <= 0.0):
+        return None
+    if not any(math.isnan(x[i]) for i in rows):  # rows that miss the value later go with the majority
+        best = best._replace(missing_left=2 * best.n_left > len(rows))
+    return best
+
+
+def best_split(
+    columns: Sequence[Sequence[float]],
+    drawn: Sequence[int],
+    rows: Sequence[int],
+    a: Any,
+    b: Any,
+    limits: Limits,
+    draws: Sequence[float] | None = None,
+) -> tuple[int, Split | None]:
+    """The best split over the columns drawn: larger score, then lower column; and what the search is to report."""
+    varying = [j for j in sorted(drawn) if not is_constant(columns[j], rows)]
+    if not varying:
+        return CONSTANT, None
+    found = [best_of_column(columns[j], j, rows, a, b, limits, draws[j] if draws else 0.0) for j in varying]
+    best = max((split for split in found if split is not None), key=lambda split: split.score, default=None)
+    return (NO_SPLIT, None) if best is None else (SPLIT, best)
+
+
+def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.int64], limits: Limits) -> tuple[int, Split | None]:
+    """The best split on one column of a node of many rows (sums G, H): a sort, running sums, and the score at every cut."""
+    g_all, h_all, n = int(a.sum()), int(b.sum()), x.shape[0]
+    missing = np.isnan(x)
+    n_missing = int(missing.sum())
+    order = np.argsort(x, kind="stable")[: n - n_missing]
+    values = x[order].astype(np.float64)
+    ends = np.append(np.flatnonzero(np.diff(values)), values.shape[0] - 1)  # the last place of each value
+    if n_missing == n or (ends.shape[0] == 1 and n_missing == 0):
+        return CONSTANT, None
+    # One row a cut, with columns for missing left and missing right.
+    g = np.cumsum(a[order])[ends][:, None] + np.array([int(a[missing].sum()), 0])
+    h = np.cumsum(b[order])[ends][:, None] + np.array([int(b[missing].sum()), 0])
+    count = ends[:, None] + 1 + np.array([n_missing, 0])
+    allowed = np.minimum(count, n - count) >= limits.min_samples
+    allowed &= (np.minimum(h, h_all - h) >= limits.min_weight) & (np.minimum(h, h_all - h) + limits.penalty > 0)
+    allowed[-1, 0] = False
+    if n_missing == 0:
+        allowed[:, 0] = allowed[-1, 1] = False
+    if not allowed.any():
+        return NO_SPLIT, None
+    scores = np.full(g.shape, -1.0)
+    if limits.criterion == ENTROPY:
+        sums = zip(g[allowed].tolist(), h[allowed].tolist(), strict=True)
+        scores[allowed] = [float_score(left, (g_all, h_all), limits) for left in sums]
+    else:
+        left_h, right_h = h[allowed].astype(np.float64) + limits.penalty, (h_all - h[allowed]).astype(np.float64) + limits.penalty
+        d = g[allowed].astype(np.float64) * right_h - (g_all - g[allowed]).astype(np.float64) * left_h
+        scores[allowed] = d * d / (left_h * right_h)
+    cut, side = np.unravel_index(np.argmax(scores), scores.shape)  # the first of equals
+    gain = float_gain(float(scores[cut, side]), (g_all, h_all), limits)
+    if gain < limits.min_gain or (limits.criterion == NEWTON and gain <= 0.0):
+        return NO_SPLIT, None
+    low, n_left = float(values[ends[cut]]), int(count[cut, side])
+    threshold = math.inf if cut + 1 == ends.shape[0] else midpoint(low, float(values[ends[cut + 1]]))
+    missing_left = bool(side == 0) if n_missing else 2 * n_left > n
+    left = int(g[cut, side]), int(h[cut, side])
+    return SPLIT, Split(column, low, threshold, missing_left, n_left, left, float(scores[cut, side]), gain)
+
+
+# --- a whole tree ---
+
+
+@dataclass
+class Node:
+    rows: list[int]  # in sample
+    sums: tuple[int, ...]
+    depth: int
+    path: int
+    split: Split | None = None
+    children: list[Node] = field(default_factory=list)
+
+    def preorder(self) -> list[Node]:
+        return [self, *(node for child in self.children for node in child.preorder())]
+
+
+class Sample(NamedTuple):
+    """What a tree is grown on: two integers a row and their powers of two, the rows in sample, and what pure nodes are known by."""
+
+    a: list[int]
+    b: list[int] | None
+    exponents: tuple[int, int]
+    rows: list[int]
+    pure_by: list[Any] | None
+
+
+def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tuple[int, int]) -> Limits:
+    """The limits on splits in units of the sums; weights stay floats (a child's integer weight is compared with them)."""
+    in_classes = n_classes if n_classes > 2 else 0
+    root = weight_of(sums, in_classes)
+    a, b = exponents
+    unit = 2.0 ** (2 * a - b) if rules.criterion in (SQUARED_ERROR, NEWTON) else 2.0**b
+    return Limits(
+        criterion=int(rules.criterion),
+        n_classes=in_classes,
+        random=rules.random_splits,
+        penalty=rules.reg_lambda * 2.0**b,
+        min_samples=rules.min_samples_leaf,
+        min_weight=max(rules.min_child_weight * 2.0**b, rules.min_weight_fraction_leaf * root),
+        min_gain=(rules.min_impurity_decrease - np.finfo(float).eps) * (root * 2.0**-b) * unit,
+    )
+
+
+def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_classes: int, seed: int, tree: int) -> Node:
+    """Grow a tree by the book."""
+    seed = hashing.as_seed(seed)
+    pool = hashing.tree_columns(seed, tree, len(columns), rules.columns_per_tree)
+    node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
+    threshold_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree))
+    in_classes = n_classes if n_classes > 2 else 0
+    root = Node(sample.rows, node_sums(sample.rows, sample.a, sample.b, in_classes), 0, hashing.ROOT)
+    limits = limits_of(rules, n_classes, root.sums, sample.exponents)
+
+    def find(node: Node) -> Split | None:
+        n, path = len(node.rows), np.uint64(node.path)
+        if rules.max_depth is not None and node.depth >= rules.max_depth:
+            return None
+        if n < max(2, rules.min_samples_split, 2 * limits.min_samples) or weight_of(node.sums, in_classes) < 2 * math.ceil(
+            limits.min_weight
+        ):
+            return None
+        if sample.pure_by is not None and len({sample.pure_by[i] for i in node.rows}) == 1:
+            return None
+        order = pool.copy()
+        if rules.max_features < len(pool):
+            hashing.draw_columns(node_key, path, order, 0, len(pool))
+        draws = [hashing.uniform(np.uint64(hashing.draw(threshold_key ^ path, j))) for j in range(len(columns))]
+        first, rest = order[: rules.max_features].tolist(), order[rules.max_features :].tolist()
+        # Drawing goes on, one column at a time, while all columns drawn are constant in the node.
+        for drawn in [first, *([j] for j in rest)]:
+            status, split = best_split(columns, drawn, node.rows, sample.a, sample.b, limits, draws)
+            if status != CONSTANT:
+                return split
+        return None
+
+    waiting = [(root, find(root))]  # in the order of their making
+    n_leaves = 1
+    while rules.max_leaf_nodes is None or n_leaves < rules.max_leaf_nodes:
+        node, split = max(waiting, key=lambda pair: -math.inf if pair[1] is None else pair[1].gain, default=(root, None))
+        if split is None:
+            break
+        waiting = [pair for pair in waiting if pair[0] is not node]
+        node.split = split
+        x = columns[split.column]
+        goes_left = {i: split.missing_left if math.isnan(x[i]) else x[i] <= split.threshold for i in node.rows}
+        for left, side in ((True, hashing.LEFT), (False, hashing.RIGHT)):
+            rows = [i for i in node.rows if goes_left[i] == left]
+            path = hashing.child_path(np.uint64(node.path), side)
+            child = Node(rows, node_sums(rows, sample.a, sample.b, in_classes), node.depth + 1, path)
+            node.children.append(child)
+            waiting.append((child, find(child)))
+        assert node.children[0].sums == split.left
+        n_leaves += 1
+    return root

@@ -1,0 +1,132 @@
+"""A node searched by the package and by the oracles, put side by side."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split import hashing
+from dtrees.split.columns import Columns, presort
+from dtrees.split.partition import RowPartition
+from dtrees.split.search import SPLIT, Candidates, best_by_node, empty_candidates, make_scratch, search_many
+from dtrees.split.sweep import Limits
+from tests import naive
+from tests.split.strategies import Task, as_lists
+
+KEY = np.uint64(12345)
+
+#: What a search is to report, and the best split.
+Answer = tuple[int, naive.Split | None]
+
+
+def package_limits(limits: naive.Limits, slope: float = 0.0) -> Limits:
+    """The same limits as the package has them; ``slope`` is the largest abs(a) / b."""
+    return Limits(**limits._replace(min_weight=math.ceil(limits.min_weight))._asdict(), slope=slope)
+
+
+def slope_of(task: Task) -> float:
+    b = task.b if task.b.shape[0] else np.ones(task.a.shape[0], np.int64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(task.a == 0, 0.0, np.abs(task.a) / b)[task.inside].max())
+
+
+def node_in(task: Task, seed: int) -> tuple[RowPartition, int, int]:
+    """A row partition that has the task's node somewhere in it."""
+    rng = np.random.default_rng(seed)
+    inside = np.flatnonzero(task.inside)
+    outside = rng.permutation(np.flatnonzero(~task.inside))
+    start = int(rng.integers(0, outside.shape[0] + 1))
+    rows = np.concatenate([outside[:start], inside, outside[start:]]).astype(np.uint32)
+    return RowPartition(rows, task.a[rows], task.b[rows] if task.b.shape[0] else task.b), start, start + inside.shape[0]
+
+
+def sums_of(task: Task) -> NDArray[np.int64]:
+    rows = np.flatnonzero(task.inside).tolist()
+    return np.array(naive.node_sums(rows, task.a.tolist(), task.b.tolist() or None, task.limits.n_classes), np.int64)
+
+
+def search(task: Task, columns: Columns, seed: int = 0) -> Candidates:
+    """The best split of the task's node in each of the columns."""
+    partition, start, mid = node_in(task, seed)
+    sums = sums_of(task)
+    n_columns = columns.n_columns
+    out = empty_candidates(n_columns, sums.shape[0])
+    scratch = make_scratch(mid - start, int(np.diff(columns.offsets).max(initial=0)), task.limits.n_classes)
+    pairs = np.stack([np.zeros(n_columns, np.int64), np.arange(n_columns)], axis=1)
+    search_many(
+        columns, np.arange(n_columns, dtype=np.int32), pairs, 0, n_columns, partition, np.array([start]), np.array([mid]),
+        sums[None], package_limits(task.limits, slope_of(task)), KEY, np.array([hashing.ROOT]), scratch, out,
+    )  # fmt: skip
+    return out
+
+
+def candidate(candidates: Candidates, i: int) -> Answer:
+    """One candidate, as the oracle would give it."""
+    found = candidates.records[i]
+    if found["status"] != SPLIT:
+        return int(found["status"]), None
+    return SPLIT, naive.Split(
+        int(found["column"]),
+        math.nan,
+        float(found["threshold"]),
+        bool(found["missing_left"]),
+        int(found["n_left"]),
+        tuple(candidates.left[i].tolist()),
+        gain=float(found["gain"]),
+    )
+
+
+def best_of(candidates: Candidates) -> Answer:
+    """The best of all candidates."""
+    best = empty_candidates(1, candidates.left.shape[1])
+    best_by_node(candidates, np.zeros(candidates.left.shape[0], np.int64), best)
+    return candidate(best, 0)
+
+
+def draws(n_columns: int) -> list[float]:
+    return [hashing.uniform(np.uint64(hashing.draw(KEY ^ hashing.ROOT, j))) for j in range(n_columns)]
+
+
+def comparable(answer: Answer) -> Answer:
+    """Without what the package does not say."""
+    status, split = answer
+    return status, split and split._replace(score=0.0, value=math.nan)
+
+
+def expected(task: Task) -> Answer:
+    """The oracle's answer."""
+    lists, rows = as_lists(task.table), np.flatnonzero(task.inside).tolist()
+    a, b = task.a.tolist(), task.b.tolist() or None
+    return comparable(naive.best_split(lists, range(len(lists)), rows, a, b, task.limits, draws(len(lists))))
+
+
+def same(one: Answer, other: Answer) -> bool:
+    """Equal to the last bit, NaN equal to NaN."""
+    return repr(one) == repr(other)
+
+
+def widen(task: Task, n_more: int) -> Task:
+    """The same node in a table with more rows, whose values lie between and beyond the node's."""
+    rng = np.random.default_rng(1)
+    table: list[NDArray[Any]] = []
+    for column in task.table:
+        values = column.astype(np.float64)
+        valid = values[~np.isnan(values)]
+        low, high = (valid.min(), valid.max()) if valid.size else (0.0, 1.0)
+        u = rng.random(n_more)
+        between = low * (1 - u) + high * u + rng.choice([0.0, 1.0, -1.0], n_more)
+        table.append(np.concatenate([values, np.clip(between, np.finfo(float).min, np.finfo(float).max)]))
+    return Task(
+        table,
+        np.concatenate([task.a, np.zeros(n_more, np.int64)]),
+        np.concatenate([task.b, np.ones(n_more, np.int64)]) if task.b.shape[0] else task.b,
+        np.concatenate([task.inside, np.zeros(n_more, np.bool_)]),
+        task.limits,
+    )
+
+
+def search_of(task: Task, seed: int = 0) -> Candidates:
+    return search(task, presort(task.table), seed)

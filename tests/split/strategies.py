@@ -1,0 +1,122 @@
+"""Hypothesis strategies for tables that trees find hard."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests import naive
+
+
+def _neighbours(x: np.floating[Any], n: int) -> NDArray[Any]:
+    """``n`` consecutive floats from ``x`` on."""
+    out = [x]
+    for _ in range(n - 1):
+        out.append(np.nextafter(out[-1], x.dtype.type(np.inf)))
+    return np.array(out, dtype=x.dtype)
+
+
+#: Values that columns are made of; those of a float dtype may be missing.
+POOLS: dict[str, NDArray[Any]] = {
+    "few": np.array([0.0, 1.0, 2.0]),
+    "integers": np.arange(-8.0, 8.0),
+    "signed zeros": np.array([-1.0, -0.0, 0.0, 5e-324, -5e-324]),
+    "subnormal": np.arange(-4, 5) * 5e-324,
+    "huge": np.array([-np.finfo(float).max, -1e300, -1.0, 1e-300, 1.0, 1e300, np.nextafter(np.finfo(float).max, 0), np.finfo(float).max]),
+    "neighbours": _neighbours(np.float64(1.0), 8),
+    "below a power of two": _neighbours(np.float64(2.0) - 4 * np.finfo(float).eps, 8),
+    "float32 neighbours": _neighbours(np.float32(0.1), 8),
+    "float32 extremes": np.array([np.finfo(np.float32).min, -1e-45, 0.0, 1e-45, 3e-45, np.finfo(np.float32).max], np.float32),
+    "int64": np.array([-(2**53), -(2**53) + 1, -1, 0, 1, 2**53 - 2, 2**53 - 1, 2**53]),
+    "uint8": np.arange(256, dtype=np.uint8)[::17],
+    "int16": np.array([-32768, -1, 0, 32767], np.int16),
+    "bool": np.array([False, True]),
+    "float16": np.array([-1.0, 0.1, 6e-8, 65504.0], np.float16),
+    "constant": np.array([0.3]),
+    "missing": np.array([np.nan]),
+}
+
+
+@st.composite
+def columns(draw: st.DrawFn, n_rows: int, kinds: tuple[str, ...] = (*POOLS, "continuous")) -> NDArray[Any]:
+    """A column of ``n_rows`` values, in a dtype that users have."""
+    kind = draw(st.sampled_from(kinds))
+    picks = draw(arrays(np.uint8, n_rows))
+    if kind == "continuous":
+        rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+        out = rng.permutation(np.exp(rng.normal(0, 20, n_rows)))
+    else:
+        pool = POOLS[kind]
+        out = pool[(picks & 15) % pool.shape[0]]
+    if out.dtype.kind == "f":
+        level = draw(st.sampled_from([0, 0, 1, 6, 15]))
+        out = np.where(picks >> 4 < level, out.dtype.type(np.nan), out)
+    return out
+
+
+@st.composite
+def tables(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 4, min_rows: int = 1) -> list[NDArray[Any]]:
+    """Columns of the same rows."""
+    n = draw(st.integers(min_rows, max_rows))
+    return draw(st.lists(columns(n), min_size=1, max_size=max_columns))
+
+
+def as_lists(table: list[NDArray[Any]]) -> list[list[float]]:
+    """The columns as Python floats, which hold every value exactly."""
+    return [column.astype(np.float64).tolist() for column in table]
+
+
+class Task(NamedTuple):
+    """A node to be split: by row number the integers that are summed, which rows are in it, and the limits."""
+
+    table: list[NDArray[Any]]
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]  # empty: all 1
+    inside: NDArray[np.bool_]
+    limits: naive.Limits
+
+
+@st.composite
+def integers_of(draw: st.DrawFn, n: int, low: int, high: int) -> NDArray[np.int64]:
+    """``n`` integers in low..high, with many ties or none."""
+    few = draw(st.booleans())
+    elements = st.sampled_from(sorted({low, high, (low + high) // 2})) if few else st.integers(low, high)
+    return draw(arrays(np.int64, n, elements=elements))
+
+
+@st.composite
+def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False) -> Task:
+    """A node for any criterion and layout."""
+    table = draw(tables(max_rows, max_columns))
+    n = table[0].shape[0]
+    criterion = draw(st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
+    n_classes = draw(st.sampled_from([0, 0, 3, 5])) if criterion in (GINI, ENTROPY) else 0
+    largest = draw(st.sampled_from([1, 5, 2**20, 2**60 // n]))
+    weighted = draw(st.booleans())
+    lowest = 0 if criterion == NEWTON else 1  # a weight of zero is out of sample, a hessian may vanish
+    b = draw(integers_of(n, lowest, largest)) if weighted else np.empty(0, np.int64)
+    if n_classes:
+        a = draw(integers_of(n, 0, n_classes - 1))
+    elif criterion in (GINI, ENTROPY):
+        a = draw(integers_of(n, 0, 1)) * (b if weighted else 1)
+    else:
+        largest = draw(st.sampled_from([1, 5, 2**20, 2**60 // n]))
+        a = draw(integers_of(n, -largest, largest))
+    inside = draw(arrays(np.bool_, n, elements=st.booleans(), fill=st.just(True)))
+    inside[draw(st.integers(0, n - 1))] = True
+    weight = int(b[inside].sum()) if weighted else int(inside.sum())
+    limits = naive.Limits(
+        criterion=criterion,
+        n_classes=n_classes,
+        random=random,
+        penalty=draw(st.sampled_from([0.0, 1.0, 0.1 * weight])) if criterion == NEWTON else 0.0,
+        min_samples=draw(st.sampled_from([1, 1, 2, n // 3 + 1])),
+        min_weight=draw(st.sampled_from([0, 0, 1, weight // 4])),
+        min_gain=draw(st.sampled_from([-float("inf"), 0.0, 1.0])),
+    )
+    return Task(table, a, b, inside, limits)

@@ -1,0 +1,87 @@
+"""Fixed point: exact where it can be, never too large."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from dtrees.split.fixed_point import absolute_sum, exponent_for, scale_into, to_fixed
+
+vectors = st.one_of(
+    arrays(np.float64, st.integers(1, 50), elements=st.floats(allow_nan=False, allow_infinity=False)),
+    arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e3, 1e3)),
+    arrays(np.float64, st.integers(1, 50), elements=st.integers(-9, 9).map(float)),
+)
+
+
+@given(vectors, st.booleans())
+@example(np.full(50, np.finfo(float).max), False)
+@example(np.full(50, np.finfo(float).max), True)
+@example(np.array([5e-324]), False)
+@example(np.array([2.0**61, 2.0**61, 1.0]), True)
+def test_rounding_and_bound(x: NDArray[np.float64], integral: bool) -> None:
+    if integral:
+        x = np.rint(x)
+    fixed, exponent = to_fixed(x, integral)
+    assert sum(abs(int(k)) for k in fixed) < 2**62
+    for value, k in zip(x, fixed, strict=True):
+        scaled = math.ldexp(value, exponent)  # exact: scaling down only drops bits of subnormal numbers
+        assert abs(scaled - int(k)) <= 0.5
+
+
+@given(arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e6, 1e6, allow_subnormal=False)))
+def test_no_bit_is_wasted(x: NDArray[np.float64]) -> None:
+    fixed, exponent = to_fixed(x)
+    total = sum(abs(int(k)) for k in fixed)
+    assert total == 0 or exponent == 1000 or total >= 2**59
+
+
+@given(arrays(np.int64, st.integers(1, 50), elements=st.integers(-(2**53) // 50, 2**53 // 50)))
+def test_whole_numbers_are_kept(k: NDArray[np.int64]) -> None:
+    fixed, exponent = to_fixed(k.astype(np.float64), integral=True)
+    assert exponent == 0
+    assert fixed.tolist() == k.tolist()
+
+
+def test_large_whole_numbers_are_scaled_down() -> None:
+    x = np.array([2.0**70, 2.0**69])
+    fixed, exponent = to_fixed(x, integral=True)
+    assert exponent < 0
+    assert np.ldexp(fixed.astype(float), -exponent).tolist() == x.tolist()
+
+
+def test_dyadic_numbers_are_exact() -> None:
+    x = np.arange(-100, 100) / 1024
+    fixed, exponent = to_fixed(x)
+    assert np.ldexp(fixed.astype(float), -exponent).tolist() == x.tolist()
+
+
+def test_zeros() -> None:
+    fixed, exponent = to_fixed(np.zeros(3))
+    assert (fixed.tolist(), exponent) == ([0, 0, 0], 0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 1000])
+def test_a_sum_that_overflows(n: int) -> None:
+    x = np.full(n, 1.5e308)
+    assert math.isinf(absolute_sum(x))
+    fixed, exponent = to_fixed(x)
+    assert 2**58 < int(fixed[0]) * n < 2**62
+    assert math.ldexp(float(fixed[0]), -exponent) == pytest.approx(x[0])
+
+
+def test_halves_round_to_even() -> None:
+    out = np.empty(4, np.int64)
+    scale_into(np.array([0.5, 1.5, -0.5, 2.5]), 0, out)
+    assert out.tolist() == [0, 2, 0, 2]
+
+
+def test_order_of_rows_changes_the_exponent_only_through_rounding() -> None:
+    x = np.random.default_rng(0).normal(size=1000)
+    assert exponent_for(x) == exponent_for(x[::-1].copy()) == 61 - math.frexp(np.abs(x).sum())[1]

@@ -1,0 +1,296 @@
+"""The command line from end to end: what a user types, and what comes back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from distributed import LocalCluster
+
+import dtrees
+from dtrees.cli.demo import flats
+from dtrees.cli.main import main
+
+QUICK = ("-p", "n_estimators=5")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments: object) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def fail(*arguments: object, code: int = 1) -> str:
+    """Run a command that must fail, and return its one line."""
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert result.stderr.splitlines()[-1] == line, "the error is the last that is said"
+    assert "Traceback" not in result.output
+    return line
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    frame = flats(600, seed=1)
+    frame.to_csv(folder / "flats.csv", index=False)
+    frame.assign(dear=np.where(frame["rent"] > 1000, "yes", "no")).drop(columns="rent").to_parquet(
+        folder / "dear.parquet", row_group_size=100
+    )
+    gaps = frame.copy()
+    gaps.loc[:99, "rent"] = np.nan
+    gaps.to_csv(folder / "gaps.csv", index=False)
+    (folder / "parts").mkdir()
+    for number, start in enumerate(range(0, 600, 200)):
+        frame[start : start + 200].to_csv(folder / "parts" / f"{number}.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path, scheduler: str) -> Path:
+    succeed("fit", folder / "flats.csv", "--target", "rent", *QUICK, "--output", folder / "rent.dtrees", "--scheduler", scheduler)
+    return folder / "rent.dtrees"
+
+
+def figure(output: str, name: str) -> tuple[float, float]:
+    """The model's and the baseline's figure of a score table."""
+    found = re.search(rf"{name}\s*│\s*(\S+)\s*│\s*(\S+)", output)
+    assert found, output
+    return float(found[1].replace(",", "")), float(found[2].replace(",", ""))
+
+
+# Fitting
+
+
+def test_fit_starts_its_own_cluster_and_says_what_it_does(folder: Path, tmp_path: Path) -> None:
+    result = succeed("fit", folder / "flats.csv", "--target", "rent", "--threads-per-worker", 2, "--output", tmp_path / "m", *QUICK)
+    assert re.search(r"Dask: 1 worker, 2 threads. Dashboard: http://127.0.0.1:\d+/status", result.stderr)
+    assert "Task: regression ('rent' holds numbers with fractions" in result.stderr
+    assert "GradientBoostingRegressor on" in result.stderr
+    assert "Training: 5 rounds in" in result.stderr
+    score, baseline = figure(result.stdout, "R2")
+    assert score > 0.3 > baseline
+    assert f"dtrees predict {tmp_path / 'm'} DATA" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["tree", "forest", "extra-trees", "boosting"])
+def test_every_model_classifies(name: str, folder: Path, scheduler: str) -> None:
+    settings = () if name == "tree" else QUICK
+    result = succeed("fit", folder / "dear.parquet", "--target", "dear", "--model", name, "--scheduler", scheduler, *settings)
+    assert "Task: classification ('dear' holds text, 2 distinct values)" in result.stderr
+    assert figure(result.stdout, "accuracy")[0] > figure(result.stdout, "accuracy")[1]
+    assert "baseline (always 'yes')" in result.stdout or "baseline (always 'no')" in result.stdout
+    assert "The model was not saved" in result.stderr
+
+
+def test_the_partitioning_does_not_change_the_model(folder: Path, scheduler: str, tmp_path: Path) -> None:
+    for data, output in (("flats.csv", "one"), ("parts", "three")):
+        succeed(
+            "fit", folder / data, "--target", "rent", "--output", tmp_path / output, "--scheduler", scheduler, *QUICK, "-p", "subsample=0.7"
+        )
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "three").read_bytes()
+
+
+def test_seed_size_and_parameters(folder: Path, scheduler: str, tmp_path: Path) -> None:
+    common = ("fit", folder / "flats.csv", "--target", "rent", "--model", "forest", "--scheduler", scheduler, "--test-size", 0)
+    result = succeed(*common, *QUICK, "-p", "max_features=sqrt", "-p", "max-depth=3", "--seed", 7, "--output", tmp_path / "m")
+    assert "RandomForestRegressor on 600 rows" in result.stderr
+    assert "R2" not in result.stdout
+    fitted = dtrees.load(tmp_path / "m")
+    assert (fitted.random_state, fitted.max_features, fitted.max_depth) == (7, "sqrt", 3)
+    frame = pd.read_csv(folder / "flats.csv")
+    here = dtrees.RandomForestRegressor(n_estimators=5, max_features="sqrt", max_depth=3, random_state=7)
+    here.fit(frame.drop(columns="rent"), frame["rent"])
+    np.testing.assert_array_equal(fitted.predict(frame.drop(columns="rent")), here.predict(frame.drop(columns="rent")))
+
+
+def test_choice_of_columns(folder: Path, scheduler: str, tmp_path: Path) -> None:
+    common = ("fit", folder / "flats.csv", "--target", "rent", "--scheduler", scheduler, *QUICK, "--output", tmp_path / "m")
+    succeed(*common, "--features", "rooms,area", "--features", "district")
+    assert dtrees.load(tmp_path / "m").feature_names_in_.tolist() == ["area", "rooms", "district"]
+    succeed(*common, "--drop", "area", "--drop", "heating,lift")
+    assert dtrees.load(tmp_path / "m").feature_names_in_.tolist() == ["rooms", "floor", "built", "centre_km", "district"]
+
+
+def test_rows_without_a_target_are_left_out_and_mentioned(folder: Path, scheduler: str) -> None:
+    result = succeed("fit", folder / "gaps.csv", "--target", "rent", "--test-size", 0, "--scheduler", scheduler, *QUICK)
+    assert "left out 100 of 600 rows, in which 'rent' is missing" in result.stderr
+    assert "on 500 rows" in result.stderr
+
+
+def test_test_data_of_its_own(folder: Path, scheduler: str) -> None:
+    result = succeed("fit", folder / "flats.csv", "--test", folder / "gaps.csv", "--target", "rent", "--scheduler", scheduler, *QUICK)
+    assert "GradientBoostingRegressor on 600 rows" in result.stderr
+    assert "left out 100 of 600 test rows" in result.stderr
+    assert "Score on 500 rows of" in result.stdout
+
+
+def test_demo(tmp_path: Path, scheduler: str) -> None:
+    result = succeed("demo", "--rows", 300, "--data", tmp_path / "flats.csv", "--scheduler", scheduler, *QUICK)
+    assert figure(result.stdout, "R2")[0] > 0
+    assert f"Next: dtrees fit {tmp_path / 'flats.csv'} --target rent" in result.stdout
+    assert len(pd.read_csv(tmp_path / "flats.csv")) == 300
+
+
+# Predicting
+
+
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_predict(model: Path, folder: Path, tmp_path: Path, on_cluster: bool, scheduler: str) -> None:
+    where = ("--scheduler", scheduler) if on_cluster else ()
+    frame = pd.read_csv(folder / "flats.csv")
+    wanted = dtrees.load(model).predict(frame.drop(columns="rent"))
+    result = succeed("predict", model, folder / "parts", "--output", tmp_path / "p.csv", "--keep", "rent", *where)
+    assert "Wrote 600 predictions to" in result.stdout
+    written = pd.read_csv(tmp_path / "p.csv", float_precision="round_trip")
+    assert written.columns.tolist() == ["rent", "prediction"]
+    np.testing.assert_array_equal(written["prediction"], wanted)
+    np.testing.assert_array_equal(written["rent"], frame["rent"])
+    succeed("predict", model, folder / "parts", "--output", tmp_path / "p.parquet", *where)
+    np.testing.assert_array_equal(pd.read_parquet(tmp_path / "p.parquet")["prediction"], wanted)
+
+
+def test_probabilities(folder: Path, tmp_path: Path, scheduler: str) -> None:
+    succeed("fit", folder / "dear.parquet", "--target", "dear", *QUICK, "--output", tmp_path / "m", "--scheduler", scheduler)
+    succeed("predict", tmp_path / "m", folder / "dear.parquet", "--output", tmp_path / "p.csv", "--proba")
+    written = pd.read_csv(tmp_path / "p.csv")
+    assert written.columns.tolist() == ["prediction", "probability_no", "probability_yes"]
+    assert np.allclose(written["probability_no"] + written["probability_yes"], 1)
+    assert (written["prediction"] == np.where(written["probability_yes"] > 0.5, "yes", "no")).all()
+
+
+def test_codes_that_look_like_numbers_stay_text(tmp_path: Path, scheduler: str) -> None:
+    """A column that was text at fit is read as text, even where the new table alone would not show that it is."""
+    train = pd.DataFrame({"code": ["01", "02", "x3"] * 40, "y": [1.5, 2.5, 4.5] * 40})
+    train.to_csv(tmp_path / "train.csv", index=False)
+    (tmp_path / "new.csv").write_text("code\n01\n02\n")
+    (tmp_path / "none.csv").write_text("code\n")
+    succeed("fit", tmp_path / "train.csv", "--target", "y", "--model", "tree", "--output", tmp_path / "m", "--scheduler", scheduler)
+    succeed("predict", tmp_path / "m", tmp_path / "new.csv", "--output", tmp_path / "p.csv")
+    assert pd.read_csv(tmp_path / "p.csv")["prediction"].tolist() == [1.5, 2.5]
+    succeed("predict", tmp_path / "m", tmp_path / "none.csv", "--output", tmp_path / "p.csv")
+    assert (tmp_path / "p.csv").read_text() == "prediction\n"
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere.csv", "--target", "rent"), "'nowhere.csv' does not exist"),
+        (("flats.csv", "--target", "rnet"), "--target: 'flats.csv' has no column 'rnet'. Did you mean 'rent'?"),
+        (("flats.csv", "--target", "rent", "--drop", "aera"), "--drop: 'flats.csv' has no column 'aera'. Did you mean 'area'?"),
+        (("flats.csv", "--target", "rent", "--features", "rent"), "names the target"),
+        (("flats.csv", "--target", "rent", "-p", "max_dept=3"), "has no parameter 'max_dept'. Did you mean 'max_depth'?"),
+        (("flats.csv", "--target", "rent", "-p", "max_depth"), "not of the form NAME=VALUE"),
+        (("flats.csv", "--target", "rent", "-p", "random_state=3"), "use --seed"),
+        (("flats.csv", "--target", "rent", "--output", "no/such/model"), "does not exist; create it first"),
+        (("flats.csv", "--target", "rent", "--test", "dear.parquet"), "--test: 'dear.parquet' has no column 'rent'"),
+        (("flats.csv", "--target", "rent", "--scheduler", "127.0.0.1:1"), "No Dask scheduler answers at '127.0.0.1:1'"),
+    ],
+)
+def test_mistakes_that_show_before_anything_is_started(
+    arguments: tuple[str, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert message in fail("fit", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("flats.csv", "--target", "district", "--task", "regression"), "holds text such as 'Harbour'; use --task classification"),
+        (("flats.csv", "--target", "rent", "--task", "classification"), "use --task regression"),
+        (("flats.csv", "--target", "rent", "-p", "learning_rate=-1"), "learning_rate"),
+        (("flats.csv", "--target", "rent", "-p", "max_depth=deep"), "max_depth"),
+        (
+            ("flats.csv", "--target", "rent", "-p", "class_weight=balanced"),
+            "'class_weight' is no parameter of --model boosting for regression",
+        ),
+        (("flats.csv", "--target", "rent", "--test-size", "0.000001"), "0 for the test"),
+    ],
+)
+def test_mistakes_that_the_data_shows(
+    arguments: tuple[str, ...], message: str, folder: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert message in fail("fit", *arguments, "--scheduler", scheduler)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "x.csv"), "Missing option '--target'. Try: main fit --help"),
+        (("fit", "x.csv", "--target", "y", "--model", "woods"), "'woods' is not one of"),
+        (("fit", "x.csv", "--target", "y", "--test-size", "1"), "is not in the range 0<=x<1"),
+        (("fit", "x.csv", "--target", "y", "--test", "z.csv", "--test-size", "0.1"), "exclude each other"),
+        (("train", "x.csv"), "No such command 'train'"),
+        (("fit", "flats.csv", "--target", "rent", "--scheduler", "h:1", "--n-workers", "2"), "leave them out with --scheduler"),
+    ],
+)
+def test_commands_given_wrongly(arguments: tuple[str, ...], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert message in fail(*arguments, code=2)
+
+
+def test_mistakes_at_prediction(model: Path, folder: Path, tmp_path: Path) -> None:
+    output = ("--output", tmp_path / "p.csv")
+    damaged = tmp_path / "damaged.dtrees"
+    damaged.write_bytes(model.read_bytes()[:-10])
+    assert "is damaged or truncated" in fail("predict", damaged, folder / "flats.csv", *output)
+    assert "is not a dtrees model file" in fail("predict", folder / "flats.csv", folder / "flats.csv", *output)
+    assert "No such file" in fail("predict", tmp_path / "none", folder / "flats.csv", *output)
+    pd.read_csv(folder / "flats.csv").drop(columns=["area", "lift"]).to_csv(tmp_path / "less.csv", index=False)
+    assert "lacks 2 of the 8 columns that the model was fitted on: 'area', 'lift'" in fail("predict", model, tmp_path / "less.csv", *output)
+    pd.read_csv(folder / "flats.csv").assign(area="big").to_csv(tmp_path / "text.csv", index=False)
+    assert "'area'" in fail("predict", model, tmp_path / "text.csv", *output)
+    assert "--proba is for classes" in fail("predict", model, folder / "flats.csv", *output, "--proba")
+    assert "would be compressed" in fail("predict", model, folder / "flats.csv", "--output", tmp_path / "p.csv.gz")
+    assert not list(tmp_path.glob("*p.csv*"))
+
+
+def test_help_and_version_in_a_process_of_their_own() -> None:
+    def output(*arguments: str) -> str:
+        done = subprocess.run([sys.executable, "-m", "dtrees", *arguments], capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout
+
+    assert output("--version").strip() == f"dtrees {dtrees.__version__}"
+    assert "dtrees fit DATA --target COLUMN" in output("--help")
+    assert "Examples:" in output("fit", "--help")
+
+
+# Real data
+
+
+def test_california_housing(california_housing: Path, scheduler: str) -> None:
+    settings = ("-p", "n_estimators=100", "-p", "learning_rate=0.1")
+    result = succeed("fit", california_housing, "--target", "median_house_value", "--scheduler", scheduler, *settings)
+    score, baseline = figure(result.stdout, "R2")
+    assert score > 0.82
+    assert abs(baseline) < 0.01
+
+
+def test_adult(adult_train: Path, adult_test: Path, scheduler: str) -> None:
+    result = succeed("fit", adult_train, "--test", adult_test, "--target", "income", "--model", "forest", "--scheduler", scheduler)
+    score, baseline = figure(result.stdout, "accuracy")
+    assert score > 0.85
+    assert abs(baseline - 0.7638) < 0.001

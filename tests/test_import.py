@@ -1,0 +1,52 @@
+"""``import dtrees`` is light, and everything it promises is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import dtrees
+
+HEAVY = ("numba", "dask", "distributed", "pandas", "pyarrow", "sklearn", "rich")
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Which of the heavy packages a fresh interpreter has loaded after a statement."""
+    script = f"{statement}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+def test_import_loads_nothing_heavy() -> None:
+    assert loaded_after("import dtrees") == set()
+
+
+def test_command_line_starts_without_heavy_packages() -> None:
+    assert loaded_after("import dtrees.cli.main") == set()
+
+
+def test_estimators_load_neither_compiler_nor_cluster() -> None:
+    assert loaded_after("from dtrees import GradientBoostingRegressor").isdisjoint({"numba", "dask", "distributed"})
+
+
+@pytest.mark.parametrize("name", [name for name in dtrees.__all__ if name != "__version__"])
+def test_every_export_is_there(name: str) -> None:
+    assert getattr(dtrees, name).__name__ == name
+    assert name in dir(dtrees)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'RandomForrest'"):
+        dtrees.RandomForrest  # noqa: B018
+
+
+def test_an_unpickled_estimator_serves_dask_collections() -> None:
+    """Unpickling imports the class from its own module, past the exports of the package."""
+    script = """
+import dask.array as da
+from dtrees.ensemble.backend import backend_for
+assert type(backend_for(da.zeros((2, 2)))).__name__ == "DaskBackend"
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -1,0 +1,260 @@
+"""Model files: what is loaded predicts the same, and nothing but a sound model file is loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.numpy
+from safetensors import safe_open
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+
+import dtrees
+from dtrees import model_file
+
+ESTIMATORS = sorted(name for name in dtrees.__all__ if name.endswith(("Classifier", "Regressor")))
+N_ROWS = 120
+
+
+def table() -> pd.DataFrame:
+    random = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {"a": random.normal(size=N_ROWS), "b": random.choice(["x", "y", None], N_ROWS), "c": random.integers(0, 5, N_ROWS)}
+    )
+    frame.loc[::7, "a"] = np.nan
+    return frame
+
+
+def target(name: str, n_classes: int = 3) -> Any:
+    numbers = table()["c"] + table()["a"].fillna(3).round()
+    return numbers if name.endswith("Regressor") else np.array(["low", "mid", "top"])[numbers.astype(int).to_numpy() % n_classes]
+
+
+def fitted(name: str, n_classes: int = 3, **parameters: Any) -> Any:
+    if hasattr(getattr(dtrees, name)(), "n_estimators"):
+        parameters.setdefault("n_estimators", 5)
+    return getattr(dtrees, name)(random_state=1, max_depth=4, **parameters).fit(table(), target(name, n_classes))
+
+
+@pytest.fixture(scope="module")
+def small() -> Any:
+    return dtrees.DecisionTreeRegressor(max_depth=2).fit(np.array([[0.0], [1.0], [2.0]]), [1.0, 2.0, 4.0])
+
+
+@pytest.fixture
+def saved(small: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "model.dtrees"
+    dtrees.save(small, path)
+    return path
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> None:
+    """Change the document and arrays of a model file, with a checksum that fits: what an attacker could do."""
+    with safe_open(path, framework="numpy") as file:
+        document = json.loads(file.metadata()["dtrees"])
+        arrays = {key: file.get_tensor(key).copy() for key in file.keys()}  # noqa: SIM118
+    change(document, arrays)
+    document["sha256"] = model_file._digest(document, arrays)
+    path.write_bytes(safetensors.numpy.save(arrays, {"dtrees": json.dumps(document)}))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_loaded_model_is_the_saved_one(name: str, tmp_path: Path) -> None:
+    model = fitted(name)
+    dtrees.save(model, tmp_path / "model")
+    loaded = dtrees.load(tmp_path / "model")
+    assert type(loaded) is type(model)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
+    for method in ("predict", "predict_proba", "decision_function", "apply"):
+        if hasattr(model, method):
+            np.testing.assert_array_equal(getattr(loaded, method)(table()), getattr(model, method)(table()))
+    np.testing.assert_array_equal(loaded.feature_importances_, model.feature_importances_)
+
+
+@pytest.mark.parametrize("parameters", [{"n_iter_no_change": 2}, {"class_weight": {"low": 2.0, "mid": 1.0}}, {"class_weight": "balanced"}])
+def test_two_classes_and_parameters_of_all_kinds(parameters: dict[str, Any], tmp_path: Path) -> None:
+    model = fitted("GradientBoostingClassifier", 2, **parameters)
+    dtrees.save(model, tmp_path / "model")
+    loaded = dtrees.load(tmp_path / "model")
+    assert loaded.get_params() == model.get_params()
+    assert loaded.classes_.tolist() == ["low", "mid"]
+    np.testing.assert_array_equal(loaded.predict_proba(table()), model.predict_proba(table()))
+
+
+def test_equal_models_make_equal_files(small: Any, saved: Path, tmp_path: Path) -> None:
+    dtrees.save(small, tmp_path / "again")
+    dtrees.save(dtrees.load(saved), tmp_path / "loaded")
+    assert saved.read_bytes() == (tmp_path / "again").read_bytes() == (tmp_path / "loaded").read_bytes()
+
+
+def test_a_loaded_model_can_be_pickled_and_saved_over(saved: Path) -> None:
+    model = dtrees.load(saved)
+    assert pickle.loads(pickle.dumps(model)).predict([[2.0]]) == model.predict([[2.0]])
+    dtrees.save(model, saved)
+    assert dtrees.load(saved).predict([[2.0]]) == [4.0]
+
+
+def test_what_is_no_fitted_estimator_of_ours(small: Any, tmp_path: Path) -> None:
+    class Mine(dtrees.DecisionTreeRegressor):
+        pass
+
+    for model in (LinearRegression(), make_pipeline(small), Mine().fit([[0.0], [1.0]], [0.0, 1.0]), None):
+        with pytest.raises(TypeError, match="must be one of the estimators of dtrees"):
+            dtrees.save(model, tmp_path / "model")
+    with pytest.raises(NotFittedError):
+        dtrees.save(dtrees.RandomForestRegressor(), tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+# Writing
+
+
+def test_a_failed_write_leaves_the_old_file(small: Any, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = saved.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        dtrees.save(small, saved)
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of files are those of POSIX")
+def test_permissions_follow_the_umask_and_links_are_kept(small: Any, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    old = os.umask(0o022)
+    try:
+        dtrees.save(small, tmp_path / "link")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "link").is_symlink()
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o644
+
+
+def test_nowhere_to_write(small: Any, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
+        dtrees.save(small, tmp_path / "no" / "model")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        dtrees.save(small, tmp_path)
+
+
+# Files that are not sound
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        dtrees.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"a,b\n1,2\n", pickle.dumps({}), bytes(100), safetensors.numpy.save({"a": np.zeros(2)}, {"format": "pt"})]
+)
+def test_foreign_files(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "foreign").write_bytes(content)
+    with pytest.raises(ValueError, match=r"foreign' is not a dtrees model file.* Give a file that dtrees.save"):
+        dtrees.load(tmp_path / "foreign")
+
+
+def test_truncation_anywhere_is_found(saved: Path) -> None:
+    content = saved.read_bytes()
+    for length in range(0, len(content), 7):
+        saved.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"model.dtrees' is"):
+            dtrees.load(saved)
+    saved.write_bytes(content + b"\0")
+    with pytest.raises(ValueError, match="damaged or truncated"):
+        dtrees.load(saved)
+
+
+def test_a_flipped_bit_anywhere_is_found_or_harmless(small: Any, saved: Path) -> None:
+    """Harmless is only what JSON does not mean: the kind of white space that fills up the header."""
+    content = saved.read_bytes()
+    arrays_start = 8 + int.from_bytes(content[:8], "little")
+    loaded = []
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << (position % 8)
+        saved.write_bytes(damaged)
+        try:
+            model = dtrees.load(saved)
+        except ValueError as error:
+            assert "model.dtrees'" in str(error)
+        else:
+            loaded.append(position)
+            np.testing.assert_array_equal(model.predict([[0.0], [1.0], [2.0]]), small.predict([[0.0], [1.0], [2.0]]))
+    assert all(position < arrays_start for position in loaded)
+    assert len(loaded) < 10
+
+
+def set_item(name: str, index: Any, value: Any) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+    def change(_: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays[f"trees.{name}"][index] = value
+
+    return change
+
+
+def replace_array(name: str, function: Callable[[Any], Any]) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+    def change(_: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays[f"trees.{name}"] = np.ascontiguousarray(function(arrays[f"trees.{name}"]))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(set_item("children_left", 0, 1000), id="child beyond the end"),
+        pytest.param(set_item("children_right", 0, -7), id="child below zero"),
+        pytest.param(set_item("children_left", 0, 0), id="cycle"),
+        pytest.param(set_item("feature", 0, 1), id="column beyond the last"),
+        pytest.param(set_item("feature", 0, -1), id="column below zero"),
+        pytest.param(set_item("threshold", 0, np.nan), id="threshold not a number"),
+        pytest.param(set_item("value", 0, np.inf), id="infinite value"),
+        pytest.param(set_item("node_counts", 0, 2), id="fewer nodes than there are"),
+        pytest.param(set_item("node_counts", 0, 2**62), id="more nodes than there are"),
+        pytest.param(replace_array("value", lambda value: np.hstack([value, value])), id="too many values"),
+        pytest.param(replace_array("feature", lambda feature: feature.astype(np.int64)), id="other dtype"),
+        pytest.param(replace_array("feature", lambda feature: feature[:-1]), id="array too short"),
+        pytest.param(replace_array("threshold", lambda threshold: threshold[:, None]), id="other shape"),
+        pytest.param(lambda document, arrays: arrays.pop("trees.threshold"), id="array missing"),
+        pytest.param(lambda document, arrays: document["state"].pop("schema"), id="schema missing"),
+        pytest.param(lambda document, arrays: document["state"]["schema"].clear(), id="no columns"),
+        pytest.param(lambda document, arrays: document["state"]["parameters"].update(evil=1), id="unknown parameter"),
+        pytest.param(lambda document, arrays: document.update(state=[]), id="state of another kind"),
+        pytest.param(lambda document, arrays: document.update(estimator="GradientBoostingClassifier"), id="another estimator"),
+    ],
+)
+def test_impossible_models_with_a_right_checksum(saved: Path, change: Callable[..., None]) -> None:
+    rewrite(saved, change)
+    with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*\. Save the model again"):
+        dtrees.load(saved)
+
+
+def test_only_our_estimators_are_made(saved: Path) -> None:
+    for name in ("LinearRegression", "__init__", "os.system", None, ["DecisionTreeRegressor"]):
+        rewrite(saved, lambda document, _, name=name: document.update(estimator=name))  # type: ignore[misc]
+        with pytest.raises(ValueError, match="unknown kind"):
+            dtrees.load(saved)
+
+
+def test_a_newer_format_asks_for_an_upgrade(saved: Path) -> None:
+    rewrite(saved, lambda document, _: document.update(format_version=99, dtrees_version="7.1"))
+    with pytest.raises(ValueError, match=r"written by dtrees 7.1 in format 99.*Upgrade dtrees"):
+        dtrees.load(saved)
+
+
+@pytest.mark.parametrize("document", ["[]", "7", "{", "null", "[" * 100_000, '{"format_version": "1"}', '{"format_version": true}'])
+def test_headers_that_make_no_sense(saved: Path, document: str) -> None:
+    saved.write_bytes(safetensors.numpy.save({"a": np.zeros(2)}, {"dtrees": document}))
+    with pytest.raises(ValueError, match="model.dtrees' is damaged or truncated"):
+        dtrees.load(saved)

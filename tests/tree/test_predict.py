@@ -1,0 +1,122 @@
+"""Prediction kernels against walking each row through each tree."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dtrees.tree.predict import Packed, add_tree, apply, pack, sum_values
+from dtrees.tree.tree import Tree
+from tests.tree.trees import naive_leaf, random_tree
+
+VALUES = np.array([-2.0, -1.0, np.nextafter(-1.0, 0), -0.0, 0.0, 0.25, np.nextafter(0.25, 1), 1.5, 9.0, np.nan, np.inf, -np.inf])
+THRESHOLDS = np.array([-1.0, 0.0, 0.25, 1.5, np.inf, np.float64(np.float32(0.1)), 0.1])
+
+
+def forest(rng: np.random.Generator, n_trees: int, n_features: int, n_values: int, depth: int = 5) -> list[Tree]:
+    return [random_tree(rng, n_features, depth if t != 1 else 0, n_values, THRESHOLDS) for t in range(n_trees)]
+
+
+def matrix(rng: np.random.Generator, n: int, n_features: int, dtype: Any) -> NDArray[Any]:
+    return rng.choice(np.concatenate([VALUES, THRESHOLDS]), (n, n_features)).astype(dtype)
+
+
+def naive_leaves(trees: list[Tree], X: NDArray[Any]) -> list[list[int]]:
+    return [[naive_leaf(tree, x) for tree in trees] for x in X]
+
+
+def naive_sum(trees: list[Tree], X: NDArray[Any]) -> NDArray[np.float64]:
+    out = np.zeros((X.shape[0], trees[0].value.shape[1]))
+    for row, x in enumerate(X):
+        for tree in trees:  # in order: floats are added in this order
+            out[row] += tree.value[naive_leaf(tree, x)]
+    return out
+
+
+@given(st.integers(0, 2**20), st.integers(1, 5), st.integers(1, 3), st.integers(0, 30), st.sampled_from([np.float32, np.float64]))
+def test_against_walking(seed: int, n_trees: int, n_values: int, n: int, dtype: Any) -> None:
+    rng = np.random.default_rng(seed)
+    trees, X = forest(rng, n_trees, 3, n_values), matrix(rng, n, 3, dtype)
+    packed = pack(trees)
+    assert packed.n_trees == n_trees
+    assert apply(packed, X).tolist() == naive_leaves(trees, X)
+    assert sum_values(packed, X).tolist() == naive_sum(trees, X).tolist()
+    start, stop = n_trees // 3, max(n_trees - 1, n_trees // 3)
+    some = naive_sum(trees[start:stop], X) if stop > start else np.zeros((n, n_values))
+    assert sum_values(packed, X, start=start, stop=stop).tolist() == some.tolist()
+    staged = np.zeros((n, n_values))
+    for t in range(n_trees):
+        add_tree(packed, X, t, staged)
+        assert staged.tolist() == naive_sum(trees[: t + 1], X).tolist()
+
+
+@pytest.fixture(scope="module")
+def large() -> tuple[list[Tree], Packed, NDArray[np.float64]]:
+    rng = np.random.default_rng(0)
+    trees = forest(rng, 20, 4, 2, depth=8)
+    return trees, pack(trees), matrix(rng, 6001, 4, np.float64)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 4, 64])
+def test_threads_change_nothing(large: tuple[list[Tree], Packed, NDArray[np.float64]], n_threads: int) -> None:
+    _, packed, X = large
+    assert apply(packed, X, n_threads).tobytes() == apply(packed, X).tobytes()
+    assert sum_values(packed, X, n_threads).tobytes() == sum_values(packed, X).tobytes()
+    big = np.tile(X, (10, 1))
+    out = np.ones((big.shape[0], 2))
+    add_tree(packed, big, 3, out, n_threads)
+    assert (out[:6001] - 1).tolist() == (sum_values(packed, X, start=3, stop=4) + 1 - 1).tolist()
+    assert np.array_equal(out, np.tile(out[:6001], (10, 1)))
+
+
+def test_blocks_change_nothing(large: tuple[list[Tree], Packed, NDArray[np.float64]]) -> None:
+    trees, packed, X = large
+    rows = [0, 511, 512, 513, 1023, 1024, 6000]
+    assert apply(packed, X)[rows].tolist() == naive_leaves(trees, X[rows])
+    assert sum_values(packed, X)[rows].tolist() == sum_values(packed, X[rows]).tolist() == naive_sum(trees, X[rows]).tolist()
+
+
+def test_any_memory_layout(large: tuple[list[Tree], Packed, NDArray[np.float64]]) -> None:
+    _, packed, X = large
+    expected = apply(packed, X[:100])
+    for view in (np.asfortranarray(X[:100]), np.repeat(X[:100], 2, axis=0)[::2], np.repeat(X[:100], 2, axis=1)[:, ::2]):
+        assert apply(packed, view).tolist() == expected.tolist()
+    frozen = X[:100].copy()
+    frozen.flags.writeable = False
+    assert apply(packed, frozen).tolist() == expected.tolist()
+
+
+def test_thresholds_are_not_cut_to_float32() -> None:
+    tree = random_tree(np.random.default_rng(0), 1, 1, 1, np.array([1.0 + 2.0**-40]))
+    X = np.array([[1.0], [1.0 + 2.0**-40], [1.0 + 2.0**-39], [1.0 + 2.0**-23]])
+    assert apply(pack([tree]), X).ravel().tolist() == [1, 1, 2, 2]
+    assert apply(pack([tree]), X.astype(np.float32)).ravel().tolist() == [1, 1, 1, 2]
+
+
+def test_integers_up_to_2_53() -> None:
+    tree = random_tree(np.random.default_rng(0), 1, 1, 1, np.array([2.0**53 - 1]))
+    assert apply(pack([tree]), np.array([[2**53 - 1], [2**53]], np.float64)).ravel().tolist() == [1, 2]
+
+
+def test_infinite_threshold_parts_values_from_missing_ones() -> None:
+    tree = random_tree(np.random.default_rng(1), 1, 1, 1, np.array([np.inf]))
+    tree.missing_go_to_left[0] = False
+    assert apply(pack([tree]), np.array([[-np.inf], [1e308], [np.inf], [np.nan]])).ravel().tolist() == [1, 1, 1, 2]
+
+
+def test_packed_trees_can_be_pickled(large: tuple[list[Tree], Packed, NDArray[np.float64]]) -> None:
+    _, packed, X = large
+    again = pickle.loads(pickle.dumps(packed))
+    assert sum_values(again, X[:50]).tolist() == sum_values(packed, X[:50]).tolist()
+
+
+def test_no_rows(large: tuple[list[Tree], Packed, NDArray[np.float64]]) -> None:
+    _, packed, X = large
+    assert apply(packed, X[:0], 4).shape == (0, 20)
+    assert sum_values(packed, X[:0], 4).shape == (0, 2)

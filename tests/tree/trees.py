@@ -1,0 +1,50 @@
+"""Random trees, and the obvious way through one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dtrees.tree.tree import Tree
+
+
+def random_tree(rng: np.random.Generator, n_features: int, depth: int, n_values: int = 1, thresholds: Any = None) -> Tree:
+    """A tree of at most ``depth`` levels, split at random; thresholds are drawn from those given."""
+    rows: list[list[Any]] = []  # left, right, feature, threshold, missing_left
+
+    def add(level: int) -> int:
+        node = len(rows)
+        rows.append([-1, -1, -2, -2.0, False])
+        if level < depth and (level == 0 or rng.random() < 0.8):
+            threshold = rng.choice(np.array([-1.0, 0.0, 0.25, 1.5]) if thresholds is None else thresholds)
+            left, right = add(level + 1), add(level + 1)
+            rows[node] = [left, right, int(rng.integers(n_features)), threshold, bool(rng.random() < 0.5)]
+        return node
+
+    add(0)
+    n = len(rows)
+    left, right, feature, threshold, missing_left = zip(*rows, strict=True)
+    return Tree.from_arrays(
+        children_left=left,
+        children_right=right,
+        feature=feature,
+        threshold=threshold,
+        missing_go_to_left=missing_left,
+        impurity=rng.random(n),
+        gain=rng.random(n),
+        n_node_samples=rng.integers(1, 9, n),
+        weighted_n_node_samples=rng.random(n),
+        value=rng.normal(size=(n, n_values)),
+    )
+
+
+def naive_leaf(tree: Tree, x: Any) -> int:
+    """The leaf that a row falls in."""
+    node = 0
+    while tree.children_left[node] != -1:
+        value = float(x[tree.feature[node]])
+        left = tree.missing_go_to_left[node] if math.isnan(value) else value <= float(tree.threshold[node])
+        node = int(tree.children_left[node] if left else tree.children_right[node])
+    return node
