@@ -237,6 +237,31 @@ def test_mistakes_that_the_data_shows(
 
 
 @pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,y\n" + "1,2.5\n2,3.5\n" * 20 + "1,2,3\n", "Cannot read t.csv: Error tokenizing data"),
+        (b"a,y\n\xe9,2.5\n", "Cannot read t.csv: The data is not UTF-8 text"),
+        ("a,y\n" + "1,2.5\n1152921504606847000,3.5\n" * 20, "leave the column out with --drop"),
+        ("a,y\n", "The data has no rows"),
+        ("a,y\n1,2.5\n1,2.5\n", "there is nothing to learn"),
+    ],
+)
+def test_tables_that_cannot_be_used(
+    content: str | bytes, message: str, tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_bytes(content.encode() if isinstance(content, str) else content)
+    assert message in fail("fit", "t.csv", "--target", "y", "--scheduler", scheduler)
+
+
+def test_identifiers_are_mentioned(folder: Path, scheduler: str, tmp_path: Path) -> None:
+    pd.read_csv(folder / "flats.csv").assign(id=[f"flat {i}" for i in range(600)]).to_csv(tmp_path / "t.csv", index=False)
+    result = succeed("fit", tmp_path / "t.csv", "--target", "rent", "--scheduler", scheduler, *QUICK)
+    assert "'id' is text with" in result.stderr
+    assert "'district'" not in result.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("fit", "x.csv"), "Missing option '--target'. Try: main fit --help"),

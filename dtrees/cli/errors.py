@@ -62,7 +62,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"Out of memory: {message or 'use fewer columns, or a cluster with --scheduler'}"
     if isinstance(error, UnicodeDecodeError):
-        return f"The data is not UTF-8 text ({message}). Convert it first, for example with: iconv -f latin1 -t utf-8"
+        return "The data is not UTF-8 text. Convert it first, for example with: iconv -f latin1 -t utf-8"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, KeyError) or not isinstance(error, _SPOKEN) or not message:

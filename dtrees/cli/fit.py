@@ -16,10 +16,13 @@ from dtrees.cli import holdout, models, scores
 from dtrees.cli import target as targets
 from dtrees.cli.clusters import cluster
 from dtrees.cli.display import Display, plural
-from dtrees.cli.errors import CommandError
+from dtrees.cli.errors import CommandError, describe
 from dtrees.cli.tables import check_columns, column_list, column_names, find_files, read_table
 
 _DEFAULT_TEST_SIZE = 0.2
+
+#: Up to this many categories are no reason to suspect an identifier.
+_MANY_CATEGORIES = 50
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,8 @@ def run(options: FitOptions, display: Display | None = None) -> None:
 
         estimator = models.build(options.model, task, options.settings, options.seed)
         display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
-        with display.training("round" if options.model == "boosting" else "tree") as progress:
-            estimator.fit(train[columns], train[options.target], callbacks=[progress])
+        _fit(estimator, train[columns], train[options.target], options, display)
+        _warn_of_identifiers(estimator, n_train, display)
         if options.output:  # before scoring: if that fails, the work of the fit is not lost
             dtrees.save(estimator, options.output)
         if test is not None:
@@ -150,6 +153,29 @@ def _read(
             raise CommandError(
                 f"The workers of {options.scheduler} cannot read {path}; put the data where all of them find it under that path."
             ) from error
+        except ValueError as error:
+            raise CommandError(f"Cannot read {data}: {describe(error)}") from error
+
+
+def _fit(estimator: Any, X: Any, y: Any, options: FitOptions, display: Display) -> None:
+    """Fit, and where a column stands in the way say how to leave it out."""
+    try:
+        with display.training("round" if options.model == "boosting" else "tree") as progress:
+            estimator.fit(X, y, callbacks=[progress])
+    except ValueError as error:
+        if "X column" not in str(error):
+            raise
+        raise CommandError(f"{describe(error).rstrip('.')}. Or leave the column out with --drop.") from error
+
+
+def _warn_of_identifiers(estimator: Any, n_rows: int, display: Display) -> None:
+    """Mention text that hardly ever repeats: as a category it teaches nothing, and dates are often meant to be numbers."""
+    for column in estimator._schema.columns:
+        if len(column.categories) > max(_MANY_CATEGORIES, n_rows / 2):
+            display.warn(
+                f"{column.name!r} is text with {len(column.categories):,} distinct values in {plural(n_rows, 'row')}. "
+                "If it is an identifier, leave it out with --drop; if it is a date, turn it into a number."
+            )
 
 
 def _train_and_test(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import kernel
+from dtrees.split.kernel import inner_kernel, kernel
 
 
 class RowPartition(NamedTuple):
@@ -147,10 +147,15 @@ def steepest(partition, n_in):
     return top * (1.0 + 2.0**-44)
 
 
-@kernel
-def checksum(rows):
-    """Return a hash of a row partition, equal on every replica that has not drifted."""
-    h = np.uint64(1469598103934665603)
-    for i in range(rows.shape[0]):
-        h = (h ^ np.uint64(rows[i])) * np.uint64(1099511628211)
+@inner_kernel
+def _hash(array, h):
+    for i in range(array.shape[0]):
+        h = (h ^ np.uint64(array[i])) * np.uint64(1099511628211)
     return h
+
+
+@kernel
+def checksum(partition):
+    """Return a hash of a row partition and its sums, equal on every replica that has not drifted (FNV-1a, a number at a time)."""
+    h = np.uint64(14695981039346656037)
+    return _hash(partition.b, _hash(partition.a, _hash(partition.rows, h)))

@@ -166,14 +166,22 @@ def _bound_squares(limits, bounds, n_zones, g_add, h_add, g_all, h_all, bar):
 
 @inner_kernel
 def _bound_entropy(limits, bounds, n_zones, g_add, h_add, g_all, h_all, bar):
-    """Set the flags of ``bounds`` for entropy, whose sums are weights of one class: between none and all of the rows'."""
+    """Set the flags of ``bounds`` for entropy, where S is the weight of class 1.
+
+    Within a zone that class comes first, last, or in between: the corners are both ends and those two extremes.
+    """
     for z in range(n_zones):
         s0, h0 = bounds[0, z] + g_add, bounds[1, z] + h_add
         s1, h1 = bounds[2, z] + g_add, bounds[3, z] + h_add
         for corner in range(4):
-            h = h0 if corner < 2 else h1
-            s = s0 if corner % 2 == 0 else s1
-            s = min(max(s, 0.0, g_all - (h_all - h)), h, g_all)
+            if corner == 0:
+                s, h = s0, h0
+            elif corner == 1:
+                s, h = s1, h0 + (s1 - s0)
+            elif corner == 2:
+                s, h = s1, h1
+            else:
+                s, h = s0, h1 - (s1 - s0)
             if 0.0 < h < h_all:
                 score = score_moments(ENTROPY, s, h, g_all - s, h_all - h, 0.0)
                 if score + _ROUNDING * h_all > bar:

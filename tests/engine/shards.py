@@ -30,7 +30,6 @@ class ShardedExecutor:
     """
 
     whole_threads = 0
-    subtree_rows = 0
 
     def __init__(
         self,

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from dtrees.engine import messages as m
+from dtrees.engine.forest import grow_forest
 from dtrees.engine.grow import Session, grow_tree
 from dtrees.engine.plans import Criterion, ForestPlan
+from dtrees.engine.targets import ForestTarget
+from dtrees.split.columns import presort
+from dtrees.tree.predict import pack, sum_values
 from tests.engine.shards import ShardedExecutor, all_equal, grow_here, grow_sharded, local, rules, wild_table, wild_target, wild_weight
 
 N = 900
@@ -80,16 +84,27 @@ def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any)
     assert {1, 4} <= set(here[0].feature.tolist())
 
 
-def test_large_nodes() -> None:
-    """Level by level with zones, threads sharing the nodes, subtrees, blocks within subtrees: all the same."""
+@pytest.mark.parametrize(("max_features", "n_trees"), [(P, 1), (1, 8)])
+@pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
+def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_trees: int) -> None:
+    """Level by level, threads sharing the nodes, subtrees, blocks within subtrees: all the same, for rows out of bag as well."""
     n = 12_000
     table = wild_table(n, 2)
-    for criterion, n_classes in TARGETS:
-        target = wild_target(table, n_classes, 2)
-        plan = ForestPlan(rules(criterion, P, min_samples_leaf=5), seed=0, n_classes=n_classes, out_of_bag=True, n_draws=n)
-        here = grow_here(table, target, None, plan)
-        assert all_equal(grow_here(table, target, None, plan, n_threads=4), here)
-        assert all_equal(grow_sharded(table, target, None, plan, 1, SPREADS["two"], n_threads=2)[0], here)
+    target = wild_target(table, n_classes, 2)
+    some = rules(criterion, P, min_samples_leaf=5 if n_trees == 1 else 300, max_features=max_features)
+    plan = ForestPlan(some, seed=0, n_classes=n_classes, out_of_bag=True, n_draws=n)
+    one, four = (grow_forest(presort(table), target, None, plan, 0, n_trees, n_threads) for n_threads in (1, 4))
+    trees, executor = grow_sharded(table, target, None, plan, n_trees, SPREADS["two"], n_threads=2)
+    assert all_equal(four.trees, one.trees)
+    assert all_equal(trees, one.trees)
+    X = np.stack([column.astype(np.float64) for column in table], axis=1)
+    expected = np.zeros_like(one.oob_sum)
+    for number, tree in enumerate(trees):
+        outside = ~ForestTarget(plan, target, None).start(number, 0).in_sample
+        told = sum_values(pack([tree]), X[outside])
+        expected[outside] += np.rint(np.ldexp(told, one.oob_exponent)).astype(np.int64)
+    for oob_sum in (one.oob_sum, four.oob_sum, executor.shards[0].target.out_of_bag.sum):
+        assert np.array_equal(oob_sum, expected)
 
 
 def test_only_owners_are_asked_to_evaluate() -> None:

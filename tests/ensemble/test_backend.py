@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from dtrees.ensemble import backend as backends
+from dtrees import backends
+from dtrees.ensemble.backend import backend_for
 from tests.ensemble.samples import (
     FORESTS,
     N,
@@ -32,13 +33,13 @@ class BlockBackend:
     """Loads by putting blocks together; predicts lazily, block by block, with a function that went through pickle."""
 
     def load(self, X, y, sample_weight, **about):
-        return backends.backend_for(np.empty(0)).load(X.compute(), y.compute(), sample_weight, **about)
+        return backend_for(np.empty(0)).load(X.compute(), y.compute(), sample_weight, **about)
 
     def grow_forest(self, *arguments):
-        return backends.backend_for(np.empty(0)).grow_forest(*arguments)
+        return backend_for(np.empty(0)).grow_forest(*arguments)
 
     def boost(self, *arguments):
-        return backends.backend_for(np.empty(0)).boost(*arguments)
+        return backend_for(np.empty(0)).boost(*arguments)
 
     def target(self, table):
         return table.target

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.columns import concatenate, presort, presort_column
+from dtrees.split.columns import concatenate, highest_code_below, presort, presort_column
 from tests.split.strategies import POOLS, columns, tables
 
 
@@ -101,3 +101,11 @@ def test_no_columns_and_no_rows() -> None:
 def test_too_many_rows() -> None:
     with pytest.raises(ValueError, match=r"X has 4294967296 rows.*at most"):
         presort_column(np.broadcast_to(np.zeros(1), 2**32))
+
+
+def test_highest_code_below() -> None:
+    values = np.array([-1.0, 0.0, 2.0, 5.0])
+    for threshold in (-1.0, -0.5, 0.0, 1.9, 2.0, 4.0, 5.0, np.inf):
+        assert highest_code_below(values, 0, 3, threshold) == np.searchsorted(values, threshold, "right") - 1
+    assert highest_code_below(values, -1, 3, -2.0) == -1
+    assert highest_code_below(values, 1, 2, 9.0) == 2

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dtrees.split.columns import presort
 from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from dtrees.split.partition import RowPartition
-from dtrees.split.search import CONSTANT, SPLIT, best_by_node, empty_candidates, highest_code_below, make_scratch, midpoint, search_many
+from dtrees.split.search import CONSTANT, SPLIT, best_by_node, empty_candidates, make_scratch, midpoint, search_many
 from tests import naive
 from tests.split.nodes import KEY, best_of, candidate, comparable, expected, package_limits, same, search, search_of, widen
 from tests.split.strategies import Task, as_lists, tasks
@@ -208,14 +208,6 @@ def test_midpoints() -> None:
     for low in (1.0, -1.0, 5e-324, -1e-323, 1e300, np.nextafter(2.0, 1.0)):
         high = np.nextafter(low, math.inf)
         assert low <= midpoint(low, high) < high
-
-
-def test_highest_code_below() -> None:
-    values = np.array([-1.0, 0.0, 2.0, 5.0])
-    for threshold in (-1.0, -0.5, 0.0, 1.9, 2.0, 4.0, 5.0, math.inf):
-        assert highest_code_below(values, 0, 3, threshold) == np.searchsorted(values, threshold, "right") - 1
-    assert highest_code_below(values, -1, 3, -2.0) == -1
-    assert highest_code_below(values, 1, 2, 9.0) == 2
 
 
 def test_order_of_candidates() -> None:
