@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from typing import Any
+from itertools import takewhile
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ def grow_forest(
     n_threads : int
         Trees grow side by side; where there are fewer trees than threads, each uses several.
     callback : callable, optional
-        Called after each tree, from this thread; returning True leaves out the trees not yet begun.
+        Called after each tree, by one thread at a time; returning True leaves out the trees not yet begun.
     """
     n_trees = last - first
     side_by_side = max(1, min(n_threads, n_trees))
@@ -81,7 +82,8 @@ def grow_forest(
     finally:
         for executor in executors:
             executor.close()
-    trees = [tree for tree in grown if tree is not None]
+    # A fit that was stopped keeps the trees up to the first that was left out.
+    trees = cast(list[Tree], list(takewhile(lambda tree: tree is not None, grown)))
     if not plan.out_of_bag or not bags or bags[0] is None:
         return ForestResult(trees)
     return ForestResult(

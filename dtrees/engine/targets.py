@@ -131,7 +131,11 @@ class ForestTarget:
             return Prepared(in_sample, self.codes, b, (0, exponent), self.target)
         if self.plan.n_classes:
             return Prepared(in_sample, self.codes * b, b, (exponent, exponent), self.target)
-        a, a_exponent = to_fixed(weight * (self.target - self.center))
+        with np.errstate(over="ignore"):
+            weighted = weight * (self.target - self.center)
+        if not np.isfinite(weighted).all():
+            raise ValueError("sample_weight times y is beyond the range of float64; divide sample_weight by a constant, it changes no tree")
+        a, a_exponent = to_fixed(weighted)
         return Prepared(in_sample, a, b, (a_exponent, exponent), self.target)
 
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:

@@ -82,7 +82,7 @@ BOOSTING_DEFAULTS: dict[str, Any] = {
     "learning_rate": 0.15,
     "max_depth": 6,
     "min_samples_leaf": 1,
-    "min_child_weight": 3.0,
+    "min_child_weight": 1.0,
     "reg_lambda": 5.0,
     "subsample": 1.0,
     "max_features": None,

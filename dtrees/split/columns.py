@@ -44,14 +44,14 @@ class Columns(NamedTuple):
     ----------
     codes : ndarray of uint32, shape (n_columns, n_rows)
         Index of each row's value among the distinct values of its column; their number if the value is missing.
-    values : ndarray of float32 or float64, shape (n_distinct,)
+    values : ndarray of float64, shape (n_distinct,)
         The distinct values of all columns, one column after the other, each ascending.
     offsets : ndarray of int64, shape (n_columns + 1,)
         Column ``j`` has the distinct values ``values[offsets[j]:offsets[j + 1]]``.
     """
 
     codes: NDArray[np.uint32]
-    values: NDArray[Any]
+    values: NDArray[np.float64]
     offsets: NDArray[np.int64]
 
     @property
@@ -207,7 +207,8 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
 def _join(distinct: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
     np.cumsum([d.shape[0] for d in distinct], out=offsets[1:])
-    return np.concatenate(distinct) if distinct else np.empty(0), offsets
+    # As float64 whatever the column: kernels are compiled once.
+    return np.concatenate([*distinct, np.empty(0)]).astype(np.float64, copy=False), offsets
 
 
 @kernel

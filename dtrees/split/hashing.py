@@ -101,12 +101,12 @@ def undraw_columns(key, path, pool, n_drawn):
         pool[i], pool[j] = pool[j], pool[i]
 
 
-@kernel
-def tree_columns(seed, tree, n_columns, n_wanted):
+def tree_columns(seed: np.uint64, tree: int, n_columns: int, n_wanted: int) -> NDArray[np.int32]:
     """Return the columns a tree may use, ascending, shape (n_wanted,)."""
-    pool = np.arange(n_columns).astype(np.int32)
+    pool = np.arange(n_columns, dtype=np.int32)
     if n_wanted < n_columns:
-        draw_columns(stream_key(seed, STREAM_TREE_COLUMNS, tree), ROOT, pool, 0, n_wanted)
+        key = np.uint64(stream_key(seed, STREAM_TREE_COLUMNS, tree))
+        draw_columns(key, ROOT, pool, 0, n_wanted)
     return np.sort(pool[:n_wanted])
 
 

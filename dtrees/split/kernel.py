@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 #: Compile a kernel.
-kernel = partial(njit, nogil=True, cache=True, error_model="numpy")()
+kernel = partial(njit, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()
 
 
 @kernel

@@ -199,7 +199,8 @@ def search_level(columns, column_ids, zone_map, which, partition, sums, nodes, n
         for j in which:
             t = i * n_columns + j
             record = out.records[t]
-            record.column = column_ids[j]
+            column = np.int64(column_ids[j])
+            record.column = column
             record.status = CONSTANT
             if zone_map.n_zones[j] == 0:
                 continue
@@ -214,7 +215,7 @@ def search_level(columns, column_ids, zone_map, which, partition, sums, nodes, n
                 score = _sweep_values(limits, zones, n_zones, missing, node, scratch)
                 if score >= 0.0:
                     values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
-                    complete(values, column_ids[j], node[2], node_sums[i], limits, score, missing[2] > 0, scratch, out, t)
+                    complete(values, column, node[2], node_sums[i], limits, score, missing[2] > 0, scratch, out, t)
                     if record.status == SPLIT:
                         bars[i] = max(bars[i], score)
             else:
@@ -280,7 +281,7 @@ def _scan_columns(columns, column_ids, zone_map, which, done, partition, sums, p
         )
         if score >= 0.0:
             t = i * n_columns + j
-            complete(values, column_ids[j], node[2], node_sums, limits, score, missing[2] > 0, scratch, out, t)
+            complete(values, np.int64(column_ids[j]), node[2], node_sums, limits, score, missing[2] > 0, scratch, out, t)
             bars[i] = max(bars[i], score)
     return done
 
@@ -295,7 +296,7 @@ def _below(bar):
 def _sweep_values(limits, zones, n_zones, missing, node, scratch):
     """Sweep a column each of whose zones is one value."""
     groups = scratch.groups
-    m = 0
+    m = ZERO()
     for z in range(n_zones):
         if zones[z].n > 0:
             groups[m].a = zones[z].a

@@ -305,7 +305,7 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, mids
     """
     for t in range(first, last):
         node, j = tasks[t, 0], tasks[t, 1]
-        column = column_ids[j]
+        column = np.int64(column_ids[j])
         values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
         start, mid = starts[node], mids[node]
         bits = draw(np.uint64(key) ^ paths[node], column)

@@ -184,7 +184,7 @@ def search_node(columns, task, first, last, sums, path, in_block):
     best.records[0].status = status
     if status == SPLIT:
         values = columns.values[columns.offsets[winner] : columns.offsets[winner + 1]]
-        complete(values, winner, n, sums, limits, score, has_missing, scratch, best, 0)
+        complete(values, winner, n, sums, limits, score, has_missing, scratch, best, ZERO())
 
 
 class Stack(NamedTuple):
