@@ -29,8 +29,10 @@ class LocalBackend:
 
     def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
         """Check, encode and presort a training set."""
+        from dtrees.engine.compiling import note_compilation
         from dtrees.split.columns import presort
 
+        note_compilation()
         y = check_target(y, classify=classify, name=estimator_name)
         X = X if is_frame(X) else numeric_array(X)
         n_rows = X.shape[0]

@@ -1,0 +1,1 @@
+"""Comparisons with other libraries: ``python -m benchmarks --help``."""
