@@ -20,7 +20,7 @@ from dtrees.engine.sums import ZoneSums, inherits_sums
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
-from dtrees.split.block import BLOCK_ROWS, make_block
+from dtrees.split.block import make_block
 from dtrees.split.columns import Columns, highest_code_below
 from dtrees.split.level import Sums, search_level
 
@@ -388,7 +388,7 @@ class Shard:
                 stops=self._stops,
                 keys=self._keys,
                 pool=self._pool.copy(),
-                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes, BLOCK_ROWS),
+                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes),
                 best=search.empty_candidates(1, n_sums),
                 bits=np.empty((stop - start + 7) // 8, np.uint8),
                 block=make_block(mid - start, stop - mid, self._rows.b.shape[0] > 0, self._pool, self._n_columns_total),

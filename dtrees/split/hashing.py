@@ -161,6 +161,3 @@ def subsample(seed, stream, tree, n_wanted, eligible, chosen):
 def as_seed(value: int) -> np.uint64:
     """Return a seed for the functions above."""
     return np.uint64(value & 0xFFFFFFFFFFFFFFFF)
-
-
-Paths = NDArray[np.uint64]

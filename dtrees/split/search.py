@@ -105,11 +105,11 @@ class Scratch(NamedTuple):
     classes: NDArray[np.int64]
 
 
-def make_scratch(n_rows: int, max_distinct: int, n_classes: int, n_block: int = 0) -> Scratch:
+def make_scratch(n_rows: int, max_distinct: int, n_classes: int) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
     Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins never number more than a
-    few times the rows. Nodes of up to ``n_block`` rows may be sorted in any case.
+    few times the rows.
     """
     n_groups = min(max_distinct, 4 * n_rows) + 1
     n_keys = n_rows + 1
