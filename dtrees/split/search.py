@@ -32,6 +32,7 @@ from dtrees.split.zones import (
     code_after,
     flag_zones,
     is_constant,
+    last_present,
     pick_rows,
     prefers_zones,
     scan_zones,
@@ -41,6 +42,8 @@ from dtrees.split.zones import (
 
 #: Columns whose rows are picked in one pass.
 PICKS = 32
+#: Parts that flagged zones are cut into.
+MAX_PARTS = 2048
 #: One candidate, all but its sums.
 CANDIDATE = np.dtype(
     [
@@ -97,9 +100,12 @@ class Scratch(NamedTuple):
     keys: NDArray[np.uint64]
     spare: NDArray[np.uint64]
     zones: NDArray[Any]
+    parts: NDArray[Any]
     bounds: NDArray[np.float64]
     flags: NDArray[np.uint8]
     picks: NDArray[np.int64]
+    first_part: NDArray[np.int64]
+    shifts: NDArray[np.int64]
     best: NDArray[np.int64]
     threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
@@ -120,9 +126,12 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int) -> Scratch:
         np.empty(n_keys, np.uint64),
         np.empty(n_keys, np.uint64),
         np.empty(MAX_ZONES + 1, ZONE),
-        np.empty((6, MAX_ZONES + 1)),
+        np.empty(MAX_PARTS, ZONE),
+        np.empty((6, MAX_PARTS)),
         np.empty((PICKS, MAX_ZONES + 1), np.uint8),
         np.empty((PICKS, 3), np.int64),
+        np.empty(MAX_ZONES, np.int64),
+        np.empty(MAX_ZONES, np.int64),
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),
@@ -210,7 +219,8 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
         return NO_SPLIT, -1.0, missing[2] > 0
     m = pick_rows(codes, n_distinct, shift, partition.rows, start, mid, zones, scratch.keys)
     keys = scratch.keys[:m]
-    score = scan_picked(codes, n_distinct, shift, partition, start, mid, limits, missing, node, bar_inside, keys, scratch)
+    last_zone = last_present(zones, n_zones)
+    score = scan_picked(codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar_inside, keys, scratch)
     if score < 0.0:
         if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False
@@ -219,15 +229,14 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
 
 
 @kernel
-def scan_picked(codes, n_distinct, shift, partition, start, mid, limits, missing, node, bar, keys, scratch):
+def scan_picked(codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar, keys, scratch):
     """Scan the rows of a column's flagged zones exactly, given by ``keys``, ``code << 32 | place`` with places ascending.
 
-    The split goes to ``scratch``. Returns its score, -1.0 if none is above the bar.
+    The split goes to ``scratch``. Returns its score, -1.0 if none is above the bar. Zones are as of
+    :func:`~dtrees.split.zones.scan_zones`.
     """
-    zones = scratch.zones
-    n_zones = ((n_distinct - 1) >> shift) + 1
     ordered = sort_keys(keys, scratch.spare, keys.shape[0])
-    score = scan_zones(limits, ordered, keys.shape[0], shift, zones, n_zones, partition, start, missing, node, bar, scratch.best)
+    score = scan_zones(limits, ordered, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
     if score >= 0.0 and scratch.best[1] == UNKNOWN:
         scratch.best[1] = code_after(codes, n_distinct, partition.rows, start, mid, scratch.best[0])
     return score
