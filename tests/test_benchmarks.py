@@ -1,11 +1,125 @@
+"""Every benchmark runs on tiny tables, whichever peers are installed."""
+
 from __future__ import annotations
 
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
 from click.testing import CliRunner
 
+from benchmarks import libraries, plots, report, timing
 from benchmarks.__main__ import main
+from benchmarks.data import synthetic
+from benchmarks.machine import describe
+from benchmarks.registry import Measure, Point, Row, benchmarks
+from benchmarks.run import Run
 
 
-def test_benchmarks_run_on_a_tiny_table() -> None:
-    result = CliRunner().invoke(main, ["--rows", "300", "--repeats", "1", "--only", "tree"], catch_exceptions=False)
-    assert result.exit_code == 0
-    assert "| tree, depth 6 | 1 | scikit-learn |" in result.output
+@pytest.mark.parametrize("name", benchmarks())
+def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        main, ["--only", name, "--scale", "tiny", "--repeats", "1", "--threads", "2", "--out", str(tmp_path)], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "results.json").read_text())["results"]
+    table = (tmp_path / "table.md").read_text()
+    assert {one["benchmark"] for one in found} <= {name}
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    rows = [one for one in found if one["kind"] == "row"]
+    assert len(lines) == 2 + len(rows)
+    assert rows or "skipped" in result.output
+    for row in rows:
+        assert math.isfinite(row["ours"]["median"])
+        assert row["ratio"] is None or row["ratio"] > 0
+    assert all(one["x"] > 0 and one["y"] > 0 for one in found if one["kind"] == "point")
+
+
+def test_peers_that_are_not_installed_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: None if name in ("xgboost", "lightgbm") else object())
+    said: list[str] = []
+    run = Run("tiny", 1, 1, say=said.append)
+    rows = list(run.fits("stumps", *synthetic(50), libraries.boosting(1, 1), {"LightGBM": 1.0}))
+    assert [(row.peer, row.met) for row in rows] == [("", None)]
+    assert said == [
+        "skipped: XGBoost exact is not installed",
+        "skipped: XGBoost hist is not installed",
+        "skipped: LightGBM is not installed",
+    ]
+
+
+def test_contenders_take_turns() -> None:
+    turns: list[str] = []
+    contenders = {name: lambda name=name: turns.append(name) for name in "ab"}
+    measures = timing.interleave(contenders, 3, pause=0.0, shortest=0.0)
+    assert turns == ["a", "b"] * 3
+    assert {measure.n for measure in measures.values()} == {3}
+
+
+def test_short_work_is_called_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+
+    def take_a_millisecond() -> None:
+        clock[0] += 0.001
+
+    (measure,) = timing.interleave({"a": take_a_millisecond}, 2, pause=0.0, shortest=0.1).values()
+    assert measure.median == pytest.approx(0.001)
+    assert clock[0] == pytest.approx(0.001 + 2 * 0.1)
+
+
+def test_slow_contenders_have_fewer_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+
+    def take_a_minute() -> None:
+        clock[0] += 60.0
+
+    (measure,) = timing.interleave({"a": take_a_minute}, 5, pause=0.0, long=100.0).values()
+    assert (measure.n, measure.median) == (2, 60.0)
+
+
+def test_a_summary_is_of_all_measurements() -> None:
+    assert timing.summary([5.0, 1.0, 2.0]) == Measure(2.0, 2.0, 3)
+
+
+def test_rows_say_whether_a_target_is_met() -> None:
+    assert Row.of("w", "p", Measure(4.0), Measure(2.0), 2.0).met is True
+    assert Row.of("w", "p", Measure(3.9), Measure(2.0), 2.0).met is False
+    assert Row.of("w", "p", Measure(4.0), Measure(2.0)).met is None
+    rows = Run("tiny", 1, 1).rows("w", {"dtrees": Measure(1.0), "a": Measure(3.0), "b": Measure(2.0)}, fastest=2.5)
+    assert [(row.peer, row.target, row.met) for row in rows] == [("a", "", None), ("b", "≥ 2.5", False)]
+
+
+def test_a_line_of_the_table() -> None:
+    row = Row.of("tree", "scikit-learn", Measure(5.18, 0.259, 3), Measure(0.94), 10.0)
+    assert report.line(row) == "| tree | scikit-learn | 5.18 ±5% | 0.94 | 5.51 | ≥ 10 | no |"
+    assert report.line(Row("memory", "", None, Measure(380.0, unit="bytes a row"))) == "| memory | - |  | 380 bytes a row |  |  |  |"
+
+
+def test_synthetic_tables_are_the_same_each_time() -> None:
+    X, y = synthetic(100)
+    again, labels = synthetic(100, classify=True)
+    assert X.dtype == np.float32
+    assert np.array_equal(X, again)
+    assert np.array_equal(y > 0, labels == 1)
+
+
+def test_the_machine_is_described_without_its_name() -> None:
+    import platform
+
+    text = describe(2)
+    assert "cores (2 used)" in text
+    assert "numpy" in text
+    assert platform.node() not in text
+
+
+def test_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    results = [("b", Row.of("work", "peer", Measure(1.0), Measure(2.0), 1.0))]
+    points = [("b", Point("time", series, x, y)) for series in ("dtrees", "XGBoost hist") for x, y in ((1, 2), (10, 20))]
+    paths = plots.draw(tmp_path, [*results, *points])
+    assert [path.name for path in paths] == ["time.png", "ratios.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
