@@ -8,9 +8,12 @@ import click
 
 from benchmarks import plots, report
 from benchmarks.data import DATA_VARIABLE, data_folder
-from benchmarks.machine import describe, n_cores
+from benchmarks.machine import describe, load_average, n_cores
 from benchmarks.registry import Row, Yielded, benchmarks
 from benchmarks.run import Run
+
+#: Processes waiting for a core on a machine that is idle enough.
+_IDLE = 0.7
 
 
 @click.command()
@@ -44,6 +47,8 @@ def main(
         raise click.UsageError(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(known)}")
     threads = threads or n_cores()
     run = Run(scale, repeats, threads, data_folder(data), lambda text: click.echo(text, err=True))
+    if scale == "full" and (load := load_average()) > _IDLE:
+        click.echo(f"The machine is busy (load {load:.1f}): figures will be off, peers' with OpenMP by a lot.", err=True)
     title = f"scale {scale}, up to {repeats} turns each"
     machine = describe(threads)
     click.echo(f"{title}\n\n{machine}\n\n{report.heading()}")

@@ -27,6 +27,11 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def load_average() -> float:
+    """Return how many processes wanted a core in the last minute; 0 where that is unknown."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
 def memory_bytes() -> int | None:
     """Return the size of the main memory."""
     try:

@@ -66,7 +66,7 @@ class Row:
         """Return the row of a ratio and the least it should be."""
         ratio = theirs.median / ours.median if ours.median > 0 else float("inf")
         met = None if at_least is None else ratio >= at_least
-        return cls(work, peer, theirs, ours, ratio, "" if at_least is None else f"≥ {at_least:g}", met)
+        return cls(work, peer, theirs, ours, ratio, "" if at_least is None else f"≥ {at_least:.3g}", met)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def benchmark(name: str) -> Callable[[Callable[[Run], Iterator[Yielded]]], Calla
 
 
 #: The order of the table: what targets are stated for first. Files that are not listed follow.
-_ORDER = ("boosting", "trees", "forests", "small_tables", "prediction", "memory", "growth")
+_ORDER = ("boosting", "trees", "forests", "small_tables", "prediction", "memory", "growth", "losses", "worst_cases")
 
 
 def benchmarks() -> dict[str, Benchmark]:

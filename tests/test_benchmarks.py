@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import libraries, plots, report, timing
+import dtrees
+from benchmarks import libraries, plots, report, staged, timing
 from benchmarks.__main__ import main
 from benchmarks.data import synthetic
 from benchmarks.machine import describe
+from benchmarks.plain import PlainBoosting, PlainTree
 from benchmarks.registry import Measure, Point, Row, benchmarks
 from benchmarks.run import Run
+from benchmarks.works.growth import slope
+from benchmarks.works.losses import first_below
+from benchmarks.works.worst_cases import cases
 
 
 @pytest.mark.parametrize("name", benchmarks())
@@ -123,3 +128,34 @@ def test_plots(tmp_path: Path) -> None:
     paths = plots.draw(tmp_path, [*results, *points])
     assert [path.name for path in paths] == ["time.png", "ratios.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+@pytest.mark.parametrize("case", cases(100))
+@pytest.mark.parametrize("depth", [3, None])
+def test_the_plain_scan_grows_the_same_trees(case: str, depth: int | None) -> None:
+    """Otherwise it would be no yardstick."""
+    X, y = cases(100)[case]
+    plain = PlainTree(depth).fit(X, y)
+    tree = dtrees.DecisionTreeRegressor(max_depth=depth).fit(X, y)
+    assert plain.n_leaves_ == tree.get_n_leaves()
+    assert plain.fitted_ == pytest.approx(tree.predict(X), rel=0.0, abs=1e-12 * np.abs(y).max())  # its leaves are in fixed point
+
+
+def test_the_plain_scan_boosts_alike() -> None:
+    X, y = synthetic(300)
+    ours = libraries.our_boosting(5, 1).fit(X, y)
+    assert PlainBoosting(5).fit(X, y).fitted_ == pytest.approx(ours.predict(X), rel=1e-6)
+
+
+def test_the_first_loss_below_a_bound() -> None:
+    assert first_below([3.0, 2.0, 2.5, 1.0], 2.2) == 1
+
+
+def test_losses() -> None:
+    y = np.array([0, 1])
+    assert staged.loss(y, np.array([0.0, 0.5]), classify=False) == 0.125
+    assert staged.loss(y, np.array([0.5, 0.5]), classify=True) == pytest.approx(math.log(2.0))
+
+
+def test_slope_of_a_power() -> None:
+    assert slope([(n, 3.0 * n**1.5) for n in (10, 100, 1000)]) == pytest.approx(1.5)
