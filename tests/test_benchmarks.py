@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import dtrees
-from benchmarks import libraries, plots, report, staged, timing
+from benchmarks import baselines, libraries, plots, report, staged, timing
 from benchmarks.__main__ import main
 from benchmarks.data import synthetic
 from benchmarks.machine import describe
@@ -20,6 +20,7 @@ from benchmarks.registry import Measure, Point, Row, benchmarks
 from benchmarks.run import Run
 from benchmarks.works.growth import slope
 from benchmarks.works.losses import first_below
+from benchmarks.works.threads import thread_counts
 from benchmarks.works.worst_cases import cases
 
 
@@ -37,7 +38,8 @@ def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     assert len(lines) == 2 + len(rows)
     assert rows or "skipped" in result.output
     for row in rows:
-        assert math.isfinite(row["ours"]["median"])
+        assert row["ours"] or row["theirs"]
+        assert all(math.isfinite(row[side]["median"]) for side in ("ours", "theirs") if row[side])
         assert row["ratio"] is None or row["ratio"] > 0
     assert all(one["x"] > 0 and one["y"] > 0 for one in found if one["kind"] == "point")
 
@@ -159,3 +161,40 @@ def test_losses() -> None:
 
 def test_slope_of_a_power() -> None:
     assert slope([(n, 3.0 * n**1.5) for n in (10, 100, 1000)]) == pytest.approx(1.5)
+
+
+def stump_table(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return random.integers(0, 12, (60, 3)).astype(np.float32), random.normal(size=60)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("depth", [0, 1, 3, None])
+def test_the_numpy_tree_is_the_same_tree(seed: int, depth: int | None) -> None:
+    X, y = stump_table(seed)
+    if depth == 0:
+        assert baselines.NumpyTree(0).fit(X, y).fitted_ == pytest.approx(np.full(60, y.mean()))
+        return
+    tree = dtrees.DecisionTreeRegressor(max_depth=depth).fit(X, y)
+    assert baselines.NumpyTree(depth).fit(X, y).fitted_ == pytest.approx(tree.predict(X))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_stumps_agree(seed: int) -> None:
+    X, y = stump_table(seed)
+    tree = dtrees.DecisionTreeRegressor(max_depth=1).fit(X, y).tree_
+    column, value = baselines.quadratic_stump(X, y)
+    assert (column, value) == baselines.sorted_stump(X, y)
+    assert column == tree.feature[0]
+    assert value <= tree.threshold[0] < X[X[:, column] > value, column].min()
+
+
+def test_running_medians_agree() -> None:
+    y = np.random.default_rng(0).normal(size=101).round(1)
+    expected = [np.median(y[:k]) for k in range(1, 102)]
+    assert baselines.medians_by_sorting(y).tolist() == expected
+    assert baselines.medians_by_heaps(y) == pytest.approx(expected)
+
+
+def test_thread_counts() -> None:
+    assert [thread_counts(n) for n in (1, 2, 4, 6)] == [[1], [1, 2], [1, 2, 4], [1, 2, 4, 6]]
