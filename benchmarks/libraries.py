@@ -131,10 +131,13 @@ def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
 
 
 def lightgbm_forest(n_trees: int, threads: int, classify: bool, n_rows: int, max_features: float) -> Any:
-    """Return LightGBM's random forest, grown as deep as it will: as many leaves as rows, and columns drawn for each node."""
+    """Return LightGBM's random forest, grown as deep as it will: as many leaves as rows, and columns drawn for each node.
+
+    It keeps a histogram for each leaf, and is held to 2 GB of them.
+    """
     return lightgbm(
         n_trees, threads, classify, boosting_type="rf", num_leaves=min(max(n_rows, 2), 131_072), max_depth=-1, min_child_samples=1,
-        subsample=0.632, subsample_freq=1, colsample_bynode=max_features,
+        subsample=0.632, subsample_freq=1, colsample_bynode=max_features, histogram_pool_size=2048,
     )  # fmt: skip
 
 

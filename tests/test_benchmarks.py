@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,7 +48,7 @@ def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
 
 
 def test_peers_that_are_not_installed_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries.importlib.util, "find_spec", lambda name: None if name in ("xgboost", "lightgbm") else object())
+    monkeypatch.setattr("benchmarks.run.is_installed", lambda name: name == "dtrees")
     said: list[str] = []
     run = Run("tiny", 1, 1, say=said.append)
     rows = list(run.fits("stumps", *synthetic(50), libraries.boosting(1, 1), {"LightGBM": 1.0}))
@@ -56,6 +58,23 @@ def test_peers_that_are_not_installed_are_skipped(monkeypatch: pytest.MonkeyPatc
         "skipped: XGBoost hist is not installed",
         "skipped: LightGBM is not installed",
     ]
+
+
+def test_libraries_are_known_by_the_first_word() -> None:
+    assert libraries.is_installed("scikit-learn, 1 thread")
+    assert libraries.is_installed("two heaps")  # no library: our own
+    assert libraries.is_installed("XGBoost hist") == (importlib.util.find_spec("xgboost") is not None)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    result = CliRunner().invoke(main, ["--only", "nonsense"])
+    assert result.exit_code == 2
+    assert "no benchmark is called nonsense" in result.output
+
+
+def test_the_list_names_every_benchmark() -> None:
+    result = CliRunner().invoke(main, ["--list"])
+    assert [line.split()[0] for line in result.output.splitlines()] == list(benchmarks())
 
 
 def test_contenders_take_turns() -> None:
@@ -68,7 +87,7 @@ def test_contenders_take_turns() -> None:
 
 def test_short_work_is_called_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0], sleep=lambda seconds: None))
 
     def take_a_millisecond() -> None:
         clock[0] += 0.001
@@ -80,7 +99,7 @@ def test_short_work_is_called_many_times(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_slow_contenders_have_fewer_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0], sleep=lambda seconds: None))
 
     def take_a_minute() -> None:
         clock[0] += 60.0
