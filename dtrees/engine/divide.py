@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.partition import COPY, DIVIDE, SPREAD
+from dtrees.split.partition import COPY, DIVIDE, SPREAD, count_left
 
 #: Nodes of fewer rows are divided by one thread.
-_LARGE_ROWS = 32_768
+_LARGE_ROWS = 65_536
 
 
 def divide_tasks(
-    start: NDArray[np.int64], mid: NDArray[np.int64], stop: NDArray[np.int64], bits: NDArray[np.uint8], offsets: NDArray[Any], n_threads: int
+    start: NDArray[np.int64],
+    mid: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    bits: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    n_threads: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Say where the children of nodes will lie, and what is to be done.
 
@@ -33,33 +36,21 @@ def divide_tasks(
     tasks : ndarray of int64, shape (n_tasks, 6)
         See :func:`~dtrees.split.partition.divide_many`.
     """
-    counts = np.concatenate([[0], np.cumsum(np.bitwise_count(bits), dtype=np.int64)])
-    padded = np.append(bits, np.uint8(0))
-
-    def going_left(node: Any, place: Any) -> Any:
-        """Count the rows going left among those of a node before a place."""
-        k = place - start[node]
-        byte = offsets[node] + (k >> 3)
-        part = padded[byte] & ((1 << (k & 7)) - 1).astype(np.uint8)
-        return counts[byte] - counts[offsets[node]] + np.bitwise_count(part)
-
-    every = np.arange(start.shape[0])
-    left_mid = start + going_left(every, mid)
-    left_stop = start + going_left(every, stop)
-    in_pieces = (stop - start >= _LARGE_ROWS) & (n_threads > 1)
+    counts = count_left(bits, offsets, start, mid, stop)
+    left_mid, left_stop = start + counts[:, 0], start + counts[:, 1]
+    large = (stop - start >= _LARGE_ROWS) & (n_threads > 1)
     spread: list[NDArray[np.int64]] = []
-    copy: list[NDArray[np.int64]] = []
-    for i in np.flatnonzero(in_pieces).tolist():
+    for i in np.flatnonzero(large).tolist():
+        goes_left = np.unpackbits(bits[offsets[i] : offsets[i + 1]], bitorder="little")
         bounds = np.unique(np.append(np.linspace(start[i], stop[i], n_threads + 1).astype(np.int64), mid[i]))
         first, last = bounds[:-1], bounds[1:]
-        left = start[i] + going_left(i, first)
+        n_left = np.add.reduceat(goes_left, first - start[i], dtype=np.int64)
+        left = start[i] + np.cumsum(n_left) - n_left
         # In the right child, too, rows in sample come first, and rows keep their order.
         right = left_stop[i] + (first - left)
-        tasks = np.stack([np.full_like(first, SPREAD), np.full_like(first, i), first, last, left, right], axis=1)
-        spread.append(tasks)
-        copy.append(np.where(np.arange(6) == 0, COPY, tasks))
-    whole = np.flatnonzero(~in_pieces)
-    whole = whole[np.argsort(start[whole] - stop[whole], kind="stable")]
+        spread.append(np.stack([np.full_like(first, SPREAD), np.full_like(first, i), first, last, left, right], axis=1))
+    copy = [np.where(np.arange(6) == 0, COPY, tasks) for tasks in spread]
+    whole = np.flatnonzero(~large)
     divide = np.zeros((whole.shape[0], 6), np.int64)
-    divide[:, 0], divide[:, 1] = DIVIDE, whole
-    return left_mid, left_stop, np.concatenate([*spread, divide, *copy]).astype(np.int64)
+    divide[:, 0], divide[:, 1] = DIVIDE, whole[np.argsort((start - stop)[whole], kind="stable")]
+    return left_mid, left_stop, np.concatenate([*spread, divide, *copy])

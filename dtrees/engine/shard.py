@@ -22,7 +22,7 @@ from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import make_block
-from dtrees.split.columns import Columns, highest_code_below
+from dtrees.split.columns import Columns
 from dtrees.split.level import SCAN, search_level
 
 T = TypeVar("T")
@@ -67,6 +67,8 @@ class Shard:
         self._fit: tuple[str, int] | None = None
         self._zone_sums: ZoneSums | None = None
         self._scratch: list[search.Scratch] = []
+        self._rows = partition.RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
+        self._spare = self._rows.spare(0)
 
     @property
     def is_whole(self) -> bool:
@@ -118,6 +120,7 @@ class Shard:
         target, weight = self._table
         self._plan: ForestPlan | BoostingPlan = message.plan
         self._fit = (message.fit, message.epoch)
+        self._scratch = []
         if isinstance(message.plan, BoostingPlan):
             boosting = BoostingTarget(message.plan, target, weight, message.initial, self._threads)
             self._target: ForestTarget | BoostingTarget = boosting
@@ -153,7 +156,6 @@ class Shard:
         rules = self._plan.rules
         slope = partition.steepest(self._rows, n_in) if self._n_classes <= 2 else 0.0
         self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents, slope)
-        self._scratch = []
         seed = hashing.as_seed(self._plan.seed)
         self._pool = hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree)
         streams = hashing.STREAM_NODE, hashing.STREAM_THRESHOLD
@@ -176,8 +178,11 @@ class Shard:
     def _lay_out(self, rows: NDArray[np.uint32], weighted: bool) -> None:
         """Make the row partition of a new tree."""
         n = rows.shape[0]
-        self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
-        self._spare = self._rows.spare(n)
+        if self._rows.a.shape[0] == n and self._rows.b.shape[0] == (n if weighted else 0):
+            self._rows = self._rows._replace(rows=rows)  # memory that is in use already costs no page faults
+        else:
+            self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
+            self._spare = self._rows.spare(n)
 
     def _route(self) -> None:
         n_rows = self._table[0].shape[0]
@@ -196,8 +201,11 @@ class Shard:
     # --- searching ---
 
     def _scratch_for(self, thread: int) -> search.Scratch:
+        n_in = int(self._nodes.mid[0])
+        if self._scratch and self._scratch[0].keys.shape[0] <= n_in:
+            self._scratch = []
         while len(self._scratch) <= thread:
-            self._scratch.append(search.make_scratch(int(self._nodes.mid[0]), self._max_distinct, self._limits.n_classes))
+            self._scratch.append(search.make_scratch(n_in, self._max_distinct, self._limits.n_classes))
         return self._scratch[thread]
 
     def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
@@ -324,7 +332,7 @@ class Shard:
     def _evaluate(self, splits: m.Splits) -> m.Marks:
         table = self._nodes
         n_bytes = (table.stop[splits.node] - table.start[splits.node] + 7) // 8
-        offsets = np.concatenate([[0], np.cumsum(n_bytes)])
+        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
         bits = np.empty(offsets[-1], np.uint8)
 
         step = max(_TASK_ROWS // 8, int(offsets[-1]) // (2 * self.n_threads) + 1)

@@ -17,7 +17,7 @@ from dtrees.split.zones import MAX_ZONES
 _MIN_BYTES = 64 * 2**20
 _BYTES_PER_ROW = 32
 #: Below this many rows, bounding zones costs more than it saves.
-_MIN_ROWS = 512
+_MIN_ROWS = 128
 #: Fewest rows of a task of summing.
 _PIECE_ROWS = 4096
 #: To bound the zones of a node costs as much as to look at so many rows.
@@ -153,11 +153,11 @@ class ZoneSums:
         self._free.extend(temporary)
         n_columns = self.zone_map.which.shape[0]
         costs = (mid[search] - start[search] + _BOUNDS_ROWS).tolist()
-        share = sum(costs) / (3 * n_threads) if n_threads > 1 else math.inf
+        share = sum(costs) / (6 * n_threads) if n_threads > 1 else math.inf
         scans: list[list[Operation]] = []
         filled = math.inf
         for i in sorted(range(len(costs)), key=lambda i: -costs[i]):
-            n_pieces = min(n_columns, 1 + int(costs[i] / share))
+            n_pieces = min(-(-n_columns // 2), 1 + int(costs[i] / share))
             for k in range(n_pieces):
                 if filled >= share:
                     scans.append([])

@@ -23,6 +23,7 @@ from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing
 from dtrees.split.fixed_point import absolute_sum, exponent_for, scale_into, to_fixed
+from dtrees.split.partition import add_by_leaf
 
 _NONE = np.empty(0, np.int64)
 _NO_TARGET = np.empty(0, np.float64)
@@ -272,7 +273,9 @@ class BoostingTarget:
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the leaf values to the raw predictions."""
         # Leaves come in preorder, which is the order of their places in the partition.
-        self.raw[output, rows] += np.repeat(leaves.value[:, 0], leaves.stop - leaves.start)
+        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // 16_384)
+        value = np.ascontiguousarray(leaves.value[:, 0])
+        self.threads.share(n_pieces, lambda queue, _: add_by_leaf(queue, n_pieces, self.raw[output], rows, leaves.start, value))
 
     def scores(self) -> tuple[float, float]:
         """Return the mean loss on the rows trained on and on those held out."""

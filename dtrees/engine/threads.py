@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dtrees.split.queue import make_queue
 
 T = TypeVar("T")
 
@@ -60,8 +59,8 @@ def effective_n_jobs(n_jobs: int | None) -> int:
 class Threads:
     """The calling thread and some helpers; no helpers for a single one.
 
-    Levels of a tree take well under a millisecond, so handing out work must be cheap: the caller and the helpers take items from one
-    iterator (its ``next`` is atomic) until it is empty. That halves the time of ``concurrent.futures``, which makes a future of each item.
+    A level of a tree takes well under a millisecond, so handing out work must be cheap: half the time of ``concurrent.futures``, which
+    makes a future of each item, or less.
 
     Examples
     --------
@@ -72,7 +71,7 @@ class Threads:
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = max(1, n_threads)
-        self._queues: list[SimpleQueue[_Work | None]] = [SimpleQueue() for _ in range(self.n_threads - 1)]
+        self._queues: list[SimpleQueue[Callable[[], None] | None]] = [SimpleQueue() for _ in range(self.n_threads - 1)]
         self._helpers = [threading.Thread(target=_help, args=(queue,), name="dtrees", daemon=True) for queue in self._queues]
         for helper in self._helpers:
             helper.start()
@@ -85,7 +84,7 @@ class Threads:
         work = _Work(function, items)
         helpers = self._queues[: len(items) - 1]
         for queue in helpers:
-            queue.put(work)
+            queue.put(work.help)
         work.run()
         for _ in helpers:
             work.finished.get()
@@ -94,9 +93,18 @@ class Threads:
         return work.results
 
     def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None]) -> None:
-        """Call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`), with the queue and the number of the caller."""
+        """Have threads call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`).
+
+        ``function`` gets the queue and the number of its thread. The tasks are finished when this returns, also if a helper has not even
+        come: it will find nothing to do.
+        """
+        from dtrees.split.queue import make_queue, wait_for_all  # Numba, which counting cores does not need
+
         queue = make_queue()
-        self.map(lambda thread: function(queue, thread), range(min(self.n_threads, n_tasks)))
+        for thread, helper in enumerate(self._queues[: n_tasks - 1], 1):
+            helper.put(partial(function, queue, thread))
+        function(queue, 0)
+        wait_for_all(queue, n_tasks)
 
     def close(self) -> None:
         """End the threads."""
@@ -118,7 +126,7 @@ class _Work:
 
     def __init__(self, function: Callable[[Any], Any], items: list[Any]) -> None:
         self._function = function
-        self._items = enumerate(items)
+        self._items = enumerate(items)  # its next is atomic
         self.results: list[Any] = [None] * len(items)
         self.errors: list[BaseException] = []
         self.finished: SimpleQueue[None] = SimpleQueue()
@@ -133,9 +141,13 @@ class _Work:
         except BaseException as error:
             self.errors.append(error)
 
+    def help(self) -> None:
+        """Do the same, and say when it is done."""
+        self.run()
+        self.finished.put(None)
 
-def _help(queue: SimpleQueue[_Work | None]) -> None:
+
+def _help(queue: SimpleQueue[Callable[[], None] | None]) -> None:
     while (work := queue.get()) is not None:
-        work.run()
-        work.finished.put(None)
+        work()
         del work  # not to keep its arrays while waiting

@@ -10,8 +10,8 @@ that may hold a better one. What threads share is only the best score known of e
 
 Cuts
 ----
-A bound on what a zone may hide grows with the zone's rows m, and noise in the sum of k rows with sqrt(k). So zones are narrow where a cut has
-few rows on one side: the z-th of Z cuts is at the quantile sin(pi z / 2Z)**2, whose density makes m proportional to sqrt(k (n - k)).
+A bound on what a zone may hide grows with the zone's rows m, and noise in the sum of k rows with sqrt(k). So zones are narrow where a cut
+has few rows on one side: the z-th of Z cuts is at the quantile sin(pi z / 2Z)**2, whose density makes m proportional to sqrt(k (n - k)).
 
 Packed sums
 -----------
@@ -79,7 +79,8 @@ class ZoneMap(NamedTuple):
 
     def take(self, places: NDArray[np.int64]) -> ZoneMap:
         """Return some of the columns."""
-        return ZoneMap(np.ascontiguousarray(self.zone[:, places]), *(array[places] for array in self[1:]))
+        zone = np.ascontiguousarray(self.zone[:, places])
+        return ZoneMap(zone, self.which[places], self.n_zones[places], self.exact[places], self.first_codes[places])
 
 
 def map_zones(columns: Columns, map: Any = map) -> ZoneMap:
@@ -88,7 +89,9 @@ def map_zones(columns: Columns, map: Any = map) -> ZoneMap:
     n_distinct = np.diff(columns.offsets)
     n_cuts = MAX_ZONES - 1
     quantiles = np.rint(n_rows * np.sin(np.pi * np.arange(1, n_cuts + 1) / (2 * n_cuts)) ** 2).astype(np.int64)
-    zone_of: list[NDArray[np.uint8]] = list(map(lambda j: zones_of_codes(columns.codes[j], int(n_distinct[j]), quantiles), range(n_columns)))
+    zone_of: list[NDArray[np.uint8]] = list(
+        map(lambda j: zones_of_codes(columns.codes[j], int(n_distinct[j]), quantiles), range(n_columns))
+    )
     zone = np.empty((n_rows, n_columns), np.uint8)
     table = np.concatenate(zone_of) if zone_of else np.empty(0, np.uint8)
     starts = np.cumsum([0, *(z.shape[0] for z in zone_of)]).astype(np.int64)
@@ -169,15 +172,11 @@ def _sum_rows(zone_map, partition, start, mid, slot, size_shift):
         one = i
         other = i + 1 if i + 1 < mid else i
         zones_0, zones_1 = zone[np.uint64(rows[one])], zone[np.uint64(rows[other])]
-        g_0, g_1 = a[one], a[other]
+        g_0, g_1 = a[one], a[other] if other > one else np.int64(0)
         packed_0 = (((abs(g_0) >> size_shift) + 1) << 32) + 1
-        packed_1 = (((abs(g_1) >> size_shift) + 1) << 32) + 1
-        if other == one:
-            g_1 = packed_1 = 0
+        packed_1 = (((abs(g_1) >> size_shift) + 1) << 32) + 1 if other > one else np.int64(0)
         if weighted:
-            h_0, h_1 = b[one], b[other]
-            if other == one:
-                h_1 = 0
+            h_0, h_1 = b[one], b[other] if other > one else np.int64(0)
             for j in range(k):
                 element = slot[j, np.uint64(zones_0[j])]
                 element[0] += g_0
@@ -268,7 +267,9 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
                 out.records[t].status = NO_SPLIT
                 out.records[t].column = column_ids[zone_map.which[y]]
                 while y < z:
-                    y = _scan(columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t)
+                    y = _scan(
+                        columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t
+                    )
         finish(queue)
 
 
@@ -399,10 +400,10 @@ def _refine(codes, first_codes, n_zones, last_zone, partition, start, keys, zone
         z, place = keys[k] >> np.uint64(32), keys[k] & _PLACE
         i = start + np.int64(place)
         code = codes[rows[i]]
-        part = np.uint64(first_part[z] + ((np.int64(code) - first_codes[z]) >> shifts[z]))
+        part_of_key = np.uint64(first_part[z] + ((np.int64(code) - first_codes[z]) >> shifts[z]))
         keys[k] = np.uint64(code) << np.uint64(32) | place
-        scratch.spare[k] = part
-        element = parts[part]
+        scratch.spare[k] = part_of_key
+        element = parts[part_of_key]
         element.a += a[i]
         element.size += abs(a[i])
         element.b += b[i] if weighted else 1

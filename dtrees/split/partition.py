@@ -159,6 +159,7 @@ def mark_many(queue, pieces, columns, places, thresholds, missing_left, rows, st
         start, stop = starts[i] + 8 * first, min(starts[i] + 8 * last, stops[i])
         used = bits[offsets[i] + first : offsets[i] + last]
         mark_left(columns.codes[j], cut, missing, missing_left[i], rows, start, stop, used)
+        finish(queue)
 
 
 @kernel
@@ -220,6 +221,70 @@ def _spread(bits, partition, start, mid, first, last, left, right, spare):
                 spare.b[place] = b[i]
         left += goes_left
         right += 1 - goes_left
+
+
+@kernel
+def count_left(bits, offsets, starts, mids, stops):
+    """Count the rows going left, in sample and in all, by the bits of :func:`mark_many`; int64 of shape (n, 2)."""
+    counts = np.zeros((starts.shape[0], 2), np.int64)
+    for i in range(starts.shape[0]):
+        mine = bits[offsets[i] : offsets[i + 1]]
+        whole, rest = (mids[i] - starts[i]) >> 3, (mids[i] - starts[i]) & 7
+        inside = _count_ones(mine[:whole])
+        counts[i, 1] = inside + _count_ones(mine[whole:])
+        if rest > 0:
+            inside += _ones(mine[whole] & np.uint8((1 << rest) - 1))
+        counts[i, 0] = inside
+    return counts
+
+
+@inner_kernel
+def _count_ones(bytes):
+    n = ZERO()
+    for i in range(bytes.shape[0]):
+        n += _ones(bytes[i])
+    return n
+
+
+@inner_kernel
+def _ones(byte):
+    """Count the ones of a byte."""
+    x = np.uint32(byte)
+    x -= (x >> np.uint32(1)) & np.uint32(0x55)
+    x = (x & np.uint32(0x33)) + ((x >> np.uint32(2)) & np.uint32(0x33))
+    return np.int64((x + (x >> np.uint32(4))) & np.uint32(0x0F))
+
+
+@kernel
+def add_by_leaf(queue, n_pieces, total, rows, starts, values):
+    """Add to ``total``, by row, the value of its leaf; several threads may (:mod:`dtrees.split.queue`).
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    n_pieces : int
+        Tasks to make of all rows.
+    total : ndarray of float64, shape (n_rows,)
+    rows : ndarray of uint32
+        Leaf i has the places from ``starts[i]`` to the start of the next.
+    starts : ndarray of int64, shape (n_leaves,)
+        Ascending.
+    values : ndarray of float64, shape (n_leaves,)
+    """
+    n = rows.shape[0]
+    while True:
+        k = claim(queue)
+        if k >= n_pieces:
+            return
+        first, last = n * k // n_pieces, n * (k + 1) // n_pieces
+        leaf = np.searchsorted(starts, first, side="right") - 1
+        for i in range(first, last):
+            while leaf + 1 < starts.shape[0] and i >= starts[leaf + 1]:
+                leaf += 1
+            if i + AHEAD < last:
+                prefetch(total, np.int64(rows[i + AHEAD]))
+            total[rows[i]] += values[leaf]
+        finish(queue)
 
 
 @kernel

@@ -1,9 +1,10 @@
 """Work that the threads inside a kernel share out among themselves.
 
-A level of a tree is tens of microseconds of work for a thread: less than it costs to start it from Python. So a kernel is called once by each
-thread, and the threads claim tasks from a common counter until none is left. Tasks are numbered in an order in which each comes after those it
-has to wait for; a thread that has claimed one waits until enough are finished. Every claimed task is under way in some thread, so
-nothing waits for a thread that has not come; the work is done also if only one comes.
+Many steps of a level of a tree are tens of microseconds of work for a thread: less than it costs to start one from Python. So a kernel is
+called once by each thread, and the threads claim tasks from a common counter until none is left. Tasks are numbered in an order in which
+each comes after those it has to wait for; a thread that has claimed one waits until enough are finished. Every claimed task is under way in
+some thread, so nothing waits for a thread that has not come; the work is done also if only one comes. The caller waits for the tasks, not
+for the threads.
 
 The counters are read and written atomically, with the memory order that makes what one task wrote visible to those after it.
 """
@@ -19,7 +20,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import inner_kernel
+from dtrees.split.kernel import inner_kernel, kernel
 
 _SPINS = 2000
 
@@ -86,3 +87,9 @@ def wait_for(queue, n_tasks):
 def finish(queue):
     """Note that a claimed task is finished."""
     _add(queue, 8, 1)
+
+
+@kernel
+def wait_for_all(queue, n_tasks):
+    """Wait until all tasks are finished."""
+    wait_for(queue, n_tasks)

@@ -220,7 +220,9 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     m = pick_rows(codes, n_distinct, shift, partition.rows, start, mid, zones, scratch.keys)
     keys = scratch.keys[:m]
     last_zone = last_present(zones, n_zones)
-    score = scan_picked(codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar_inside, keys, scratch)
+    score = scan_picked(
+        codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar_inside, keys, scratch
+    )
     if score < 0.0:
         if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False
