@@ -13,6 +13,7 @@ Of the package only ``Rules`` and the random draws of ``hashing`` are used.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -78,13 +79,11 @@ def subtract(total: Sequence[int], left: Sequence[int]) -> tuple[int, ...]:
 
 
 def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> int:
-    """The sum of weighted absolute deviations from the weighted median: the least there is about any of the targets."""
+    """The sum of weighted absolute deviations from the weighted median."""
     pairs = sorted((levels[a[i]], 1 if b is None else b[i]) for i in rows)
-    half, below = Fraction(sum(w for _, w in pairs), 2), 0
-    for median, w in pairs:
-        below += w
-        if below >= half:
-            break
+    upto = itertools.accumulate(w for _, w in pairs)
+    half = Fraction(sum(w for _, w in pairs), 2)
+    median = next((level for (level, _), below in zip(pairs, upto, strict=True) if below >= half), 0)
     return sum(w * abs(level - median) for level, w in pairs)
 
 

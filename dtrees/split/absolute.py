@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.deviation import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, note
+from dtrees.split.absolute_random import search_absolute_random
+from dtrees.split.deviation import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, is_allowed, note
 from dtrees.split.group import sort_keys
 from dtrees.split.kernel import inner_kernel, kernel
-from dtrees.split.random_split import draw_threshold
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 
 #: Steps that the pointer may take in a pass, for each row.
@@ -57,8 +57,8 @@ class Absolute(NamedTuple):
     left, right : ndarray of DEVIATION
         Of the first i rows and of all but the first i rows, in the order of the column.
     node : ndarray of int64, shape (7,)
-        The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin` says
-        of all its rows.
+        The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
+        says of all its rows.
     """
 
     levels: NDArray[np.int64]
@@ -145,8 +145,8 @@ def _begin(line, links):
 def _remove_equal(line, links, items, end, forward, begin, out):
     """Remove ``items[:end]``, where every weight is 1: as :func:`_remove`, without a branch.
 
-    Taking one of an even number of rows leaves one of the two middle rows as the median, and the deviation less that row's distance from it;
-    of an odd number, the row's distance from the median that was.
+    Taking one of an even number of rows leaves one of the two middle rows as the median, and the deviation shrinks by the row's distance
+    from it; of an odd number, by the row's distance from the median that was.
     """
     total, median, _, high, low = begin
     for k in range(end):
@@ -257,23 +257,14 @@ def deviations(line, links, items, whole, n, end, last, forward, weighted, max_s
 
 
 @inner_kernel
-def _is_allowed(limits, n_left, n, left, right):
-    if n_left < limits.min_samples or n - n_left < limits.min_samples:
-        return False
-    return min(left.weight, right.weight) >= max(limits.min_weight, 1)
-
-
-@inner_kernel
 def _sum_left(line, items, end, last, cut, missing_left, best):
     """Write the sums of the rows before ``cut``, with the missing ones if they go left."""
-    number = weight = 0
+    best[3] = best[4] = 0
     for i in range(last):
         if i < cut or (missing_left and i >= end):
             element = line[items[i].element]
-            number += np.int64(element.number)
-            weight += element.weight
-    best[3] = number
-    best[4] = weight
+            best[3] += np.int64(element.number)
+            best[4] += element.weight
     best[5] = cut + last - end if missing_left else cut
 
 
@@ -284,7 +275,7 @@ def search_absolute(codes, values, partition, start, mid, limits, threshold_bits
     n = mid - start
     n_distinct = values.shape[0]
     if limits.random:
-        return _search_random(codes, values, n, limits, threshold_bits, bar, scratch)
+        return search_absolute_random(codes, values, n, limits, threshold_bits, bar, scratch)
     line, links, items = scratch.absolute.line, scratch.absolute.links, scratch.absolute.items
     left, right, best = scratch.absolute.left, scratch.absolute.right, scratch.best
     keys = scratch.keys
@@ -318,7 +309,7 @@ def search_absolute(codes, values, partition, start, mid, limits, threshold_bits
         for k in range(1, end + (side == 1 and end < n)):
             if k < end and keys[k - 1] >> _SHIFT == keys[k] >> _SHIFT:
                 continue
-            if not _is_allowed(limits, k + n_left_missing, n, left[k], right[k]):
+            if not is_allowed(limits, k + n_left_missing, n, left[k], right[k]):
                 continue
             gain = gain_of(whole, left[k], right[k])
             # Lower thresholds first, then missing left.
@@ -333,85 +324,3 @@ def search_absolute(codes, values, partition, start, mid, limits, threshold_bits
     best[2] = 1 if missing_left else 0
     _sum_left(line, items, end, n, cut, missing_left, best)
     return SPLIT, top, end < n
-
-
-@inner_kernel
-def _deviation_of(line, keys, n, cut, missing, which, out):
-    """Write the deviation of some of a node's rows.
-
-    ``which`` tells whether to take the rows with codes up to the cut, above it, and missing; ``keys[i]`` is the code of element i + 1.
-    """
-    total = 0
-    for i in range(n):
-        if which[2 if keys[i] == missing else keys[i] > cut]:
-            total += line[i + 1].weight
-    below = high = low = 0
-    level = line[0].level
-    found = False
-    for i in range(n):
-        if not which[2 if keys[i] == missing else keys[i] > cut]:
-            continue
-        element = line[i + 1]
-        if not found and 2 * (below + element.weight) >= total:
-            # All before are below the median: the sums are so far those of the levels, taken with a minus sign.
-            level = element.level
-            high += below * (level >> LOW_BITS)
-            low += below * (level & LOW_MASK)
-            found = True
-        if found:
-            high += element.weight * ((element.level >> LOW_BITS) - (level >> LOW_BITS))
-            low += element.weight * ((element.level & LOW_MASK) - (level & LOW_MASK))
-        else:
-            below += element.weight
-            high -= element.weight * (element.level >> LOW_BITS)
-            low -= element.weight * (element.level & LOW_MASK)
-    note(out, high, low, total)
-
-
-@inner_kernel
-def _search_random(codes, values, n, limits, bits, bar, scratch):
-    """Try the one threshold of Extra-Trees."""
-    line, left, right, best = scratch.absolute.line, scratch.absolute.left, scratch.absolute.right, scratch.best
-    keys = scratch.keys
-    n_distinct = values.shape[0]
-    missing = np.uint64(n_distinct)
-    low, high = missing, np.uint64(0)
-    n_missing = 0
-    for i in range(n):
-        code = np.uint64(codes[line[i + 1].row])
-        keys[i] = code
-        if code == missing:
-            n_missing += 1
-        else:
-            low = min(low, code)
-            high = max(high, code)
-    if n_missing == n or (low == high and n_missing == 0):
-        return CONSTANT, 0.0, False
-    threshold, cut = np.inf, np.int64(n_distinct - 1)
-    if low < high:
-        threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), bits)
-    n_below = 0
-    for i in range(n):
-        n_below += keys[i] <= np.uint64(cut)
-    whole = left[1]
-    _deviation_of(line, keys, n, np.uint64(cut), missing, (True, True, True), whole)
-    top = bar
-    for side in range(2):
-        if side == 0 and (n_missing == 0 or low == high):
-            continue
-        count = n_below + n_missing if side == 0 else n_below
-        _deviation_of(line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
-        _deviation_of(line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
-        if not _is_allowed(limits, count, n, left[0], right[0]):
-            continue
-        gain = gain_of(whole, left[0], right[0])
-        if gain > top:
-            top = gain
-            best[0], best[1], best[2], best[3], best[4], best[5] = cut, -1, 1 - side, 0, left[0].weight, count
-            scratch.threshold[0] = threshold
-    if top == bar:
-        return NO_SPLIT, -1.0, n_missing > 0
-    for i in range(n):
-        if (best[2] == 1) if keys[i] == missing else keys[i] <= np.uint64(cut):
-            best[3] += np.int64(line[i + 1].number)
-    return SPLIT, top, n_missing > 0

@@ -5,7 +5,8 @@ Terms
 sums
     what is known of a set of rows, as int64. In the *moment* layout ``(G, H)``: for squared error the sum of weighted (centred)
     targets and of weights, for Newton boosting the sum of gradients and of hessians, for two classes the weight of class 1 and of
-    both, for absolute error the sum of the numbers of the targets, which nothing is made of, and of weights. In the *class* layout (three classes and more) the weight of each class.
+    both. In the *class* layout (three classes and more) the weight of each class. Absolute error has the moment layout, but no sums
+    tell its gain (:mod:`dtrees.split.absolute`): G is the sum of the numbers of the targets.
 gain
     the decrease of the weighted impurity (of the loss, for Newton) by a split, in fixed-point units; never negative but for the
     penalty term below.

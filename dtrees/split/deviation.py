@@ -90,6 +90,14 @@ def gain_of(node, left, right):
 
 
 @inner_kernel
+def is_allowed(limits, n_left, n, left, right):
+    """Tell whether a split of ``n`` rows is, from the deviations of both sides."""
+    if n_left < limits.min_samples or n - n_left < limits.min_samples:
+        return False
+    return min(left.weight, right.weight) >= max(limits.min_weight, 1)
+
+
+@inner_kernel
 def _add(weights, highs, lows, i, weight, level):
     n = weights.shape[0]
     high, low = weight * (level >> LOW_BITS), weight * (level & LOW_MASK)

@@ -73,7 +73,9 @@ def test_leaves_predict_medians() -> None:
     total = tree.impurity * tree.weighted_n_node_samples
     lost = total - np.where(leaf, total, total[tree.children_left] + total[tree.children_right])
     assert_allclose(tree.gain, lost, atol=1e-9 * total[0])
-    assert (np.sort(y)[N // 2 - 1 : N // 2 + 1].mean(), np.abs(y - np.median(y)).mean()) == pytest.approx((tree.value[0, 0], tree.impurity[0]))
+    assert (np.sort(y)[N // 2 - 1 : N // 2 + 1].mean(), np.abs(y - np.median(y)).mean()) == pytest.approx(
+        (tree.value[0, 0], tree.impurity[0])
+    )
 
 
 def test_a_weight_is_a_repetition() -> None:

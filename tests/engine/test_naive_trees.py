@@ -74,7 +74,6 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
             assert tree.value[i, 0] == pytest.approx(mean, abs=1e-12 * size)
             assert tree.impurity[i] == pytest.approx(np.average((target[rows] - mean) ** 2, weights=w), abs=1e-11 * size**2)
 
-
         elif criterion == Criterion.ABSOLUTE_ERROR:
             median = median_of(target[rows].tolist(), [1 if sample.b is None else sample.b[row] for row in rows])
             assert tree.value[i, 0] == median
@@ -143,7 +142,14 @@ def plans(draw: st.DrawFn, criterion: Criterion, n_classes: int, n_rows: int, n_
     )
 
 
-CASES = [(Criterion.SQUARED_ERROR, 0), (Criterion.ABSOLUTE_ERROR, 0), (Criterion.GINI, 2), (Criterion.GINI, 4), (Criterion.ENTROPY, 2), (Criterion.ENTROPY, 3)]
+CASES = [
+    (Criterion.SQUARED_ERROR, 0),
+    (Criterion.ABSOLUTE_ERROR, 0),
+    (Criterion.GINI, 2),
+    (Criterion.GINI, 4),
+    (Criterion.ENTROPY, 2),
+    (Criterion.ENTROPY, 3),
+]
 
 
 @pytest.mark.parametrize(("criterion", "n_classes"), CASES)

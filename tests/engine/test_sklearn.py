@@ -20,7 +20,14 @@ CRITERIA = {
     Criterion.GINI: "gini",
     Criterion.ENTROPY: "entropy",
 }
-CASES = [(Criterion.SQUARED_ERROR, 0), (Criterion.ABSOLUTE_ERROR, 0), (Criterion.GINI, 2), (Criterion.GINI, 3), (Criterion.ENTROPY, 2), (Criterion.ENTROPY, 4)]
+CASES = [
+    (Criterion.SQUARED_ERROR, 0),
+    (Criterion.ABSOLUTE_ERROR, 0),
+    (Criterion.GINI, 2),
+    (Criterion.GINI, 3),
+    (Criterion.ENTROPY, 2),
+    (Criterion.ENTROPY, 4),
+]
 
 
 def continuous(seed: int, n_columns: int = 5, n: int = N) -> NDArray[np.float32]:

@@ -64,7 +64,9 @@ def _by_tree(line, items, n, end, last, forward, out):
     deviations_by_tree(line, items, n, end, last, forward, out)
 
 
-def by_the_book(level: NDArray[Any], weight: NDArray[Any], order: NDArray[Any], end: int, last: int, forward: bool) -> list[tuple[int, int]]:
+def by_the_book(
+    level: NDArray[Any], weight: NDArray[Any], order: NDArray[Any], end: int, last: int, forward: bool
+) -> list[tuple[int, int]]:
     """(deviation, weight) of every set, each sorted anew; where there are many sets, of a hundred of them."""
     n = end + 1
     out = []
