@@ -102,9 +102,8 @@ def test_levels_are_the_targets_but_for_rounding(y: NDArray[np.float64], total_w
     assert np.all(np.diff(levels) >= 0)
     width = distinct[-1] / 2 - distinct[0] / 2
     if width:
-        half = exponent // 2
-        found = (levels - levels[0]).astype(float) * 2.0**-half * 2.0 ** -(exponent - half)
-        assert_allclose(found / 2, distinct / 2 - distinct[0] / 2, atol=width * 2.0 ** (5 - bits) + 1e-323, rtol=1e-15)
+        found = np.ldexp((levels - levels[0]).astype(float), -exponent - 1)
+        assert_allclose(found, distinct / 2 - distinct[0] / 2, atol=width * 2.0 ** (5 - bits) + 1e-323, rtol=1e-15)
 
 
 @given(arrays(np.float64, st.integers(1, 20), elements=st.floats(0, allow_infinity=False)))
