@@ -20,7 +20,7 @@ from dtrees.split.absolute import Absolute, make_absolute, search_absolute
 from dtrees.split.criteria import NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, group_by_bins, prefers_bins, sort_keys, sorted_places
 from dtrees.split.hashing import draw
-from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
+from dtrees.split.kernel import NONE, ZERO, kernel
 from dtrees.split.random_split import search_random
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
@@ -158,11 +158,13 @@ def bar_for(column, best_column, best_score):
 
 
 @kernel
-def search_column(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
+def search_column(absolute, codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
     """Find the best split of one node in one column.
 
     Parameters
     ----------
+    absolute : Absolute or None
+        That of ``scratch``.
     codes : ndarray of uint32, shape (n_rows,)
     values : ndarray of float32 or float64, shape (n_distinct,)
     partition : RowPartition
@@ -186,20 +188,8 @@ def search_column(codes, values, partition, start, mid, sums, limits, threshold_
     has_missing : bool
         Whether the column has missing values in this node.
     """
-    return _search_by(scratch.absolute, codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
-
-
-@inner_kernel
-def _search_by(absolute, codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
-    # Decided by type: what absolute error needs is compiled only where it is wanted.
-    if absolute is None:
-        return search_by_sums(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
-    return search_absolute(codes, values, partition, start, mid, limits, threshold_bits, bar, scratch)
-
-
-@kernel
-def search_by_sums(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
-    """Do the same by criteria that are made of sums."""
+    if absolute is not None:  # decided by type: what absolute error needs is compiled only where it is wanted
+        return search_absolute(codes, values, partition, start, mid, limits, threshold_bits, bar, scratch)
     n_distinct = values.shape[0]
     if limits.random:
         return search_random(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
@@ -238,7 +228,9 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     m = pick_rows(codes, n_distinct, shift, partition.rows, start, mid, zones, scratch.keys)
     keys = scratch.keys[:m]
     last_zone = last_present(zones, n_zones)
-    score = scan_picked(codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar_inside, keys, scratch)
+    score = scan_picked(
+        codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar_inside, keys, scratch
+    )
     if score < 0.0:
         if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False
@@ -336,7 +328,9 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, mids
         values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
         start, mid = starts[node], mids[node]
         bits = draw(np.uint64(key) ^ paths[node], column)
-        status, score, has_missing = search_column(columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch)
+        status, score, has_missing = search_column(
+            scratch.absolute, columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch
+        )
         out.records[t].column = column
         out.records[t].status = status
         if status == SPLIT:
