@@ -23,6 +23,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import make_block
 from dtrees.split.columns import Columns
+from dtrees.split.deviation import node_medians
 from dtrees.split.level import SCAN, search_level
 
 T = TypeVar("T")
@@ -112,6 +113,8 @@ class Shard:
                 return self._grow(message.nodes)
             case m.MeasureLeaves():
                 return self._measure(message)
+            case m.MeasureNodes():
+                return self._measure_nodes(message)
             case m.Finish():
                 return self._finish(message)
         raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
@@ -151,7 +154,9 @@ class Shard:
         n = rows.shape[0]
         self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
         partition.gather(self._rows, n_in, prepared.a, prepared.b)
-        self._pure_by = prepared.pure_by
+        self._pure_by, self._levels = prepared.pure_by, prepared.levels
+        if self._levels.shape[0]:
+            self._scratch = []  # it holds the levels, which weights drawn anew change
         sums = self._root_sums(n_in)
         rules = self._plan.rules
         slope = partition.steepest(self._rows, n_in) if self._n_classes <= 2 else 0.0
@@ -205,7 +210,7 @@ class Shard:
         if self._scratch and self._scratch[0].keys.shape[0] <= n_in:
             self._scratch = []
         while len(self._scratch) <= thread:
-            self._scratch.append(search.make_scratch(n_in, self._max_distinct, self._limits.n_classes))
+            self._scratch.append(search.make_scratch(n_in, self._max_distinct, self._limits.n_classes, self._levels))
         return self._scratch[thread]
 
     def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
@@ -389,11 +394,11 @@ class Shard:
                 stops=self._stops,
                 keys=self._keys,
                 pool=self._pool.copy(),
-                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes),
+                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes, self._levels),
                 best=search.empty_candidates(1, n_sums),
                 bits=np.empty((stop - start + 7) // 8, np.uint8),
                 block=make_block(mid - start, stop - mid, self._rows.b.shape[0] > 0, self._pool, self._n_columns_total),
-                use_blocks=not self._limits.random,
+                use_blocks=not self._limits.random and not self._levels.shape[0],
             )
             depth, path, sums = int(table.depth[node]), table.path[node], table.sums[node]
             count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)
@@ -411,7 +416,7 @@ class Shard:
             leaves = min(leaves, 2 ** max(levels, 0))
         return 2 * leaves - 1
 
-    def _measure(self, message: m.MeasureLeaves) -> m.Leaves:
+    def _measure(self, message: m.MeasureLeaves) -> m.Measured:
         n = message.start.shape[0]
         mean, spread = np.empty(n), np.empty(n)
         target = self._table[0]
@@ -422,7 +427,13 @@ class Shard:
             subtree.leaf_means(self._rows.rows, self._rows.b, target, message.start[s], message.mid[s], mean[s], spread[s])
 
         self._threads.map(measure, range(bounds.shape[0] - 1))
-        return m.Leaves(mean, spread)
+        return m.Measured(mean, spread)
+
+    def _measure_nodes(self, message: m.MeasureNodes) -> m.Measured:
+        n = message.start.shape[0]
+        median, spread = np.empty(n), np.empty(n)
+        node_medians(self._rows, self._table[0], message.left, message.right, message.start, message.mid, median, spread)
+        return m.Measured(median, spread)
 
     def _finish(self, message: m.Finish) -> m.Scores:
         self._target.finish(message.output, self._rows.rows, message)

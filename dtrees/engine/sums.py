@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plans import Rules
+from dtrees.engine.plans import Criterion, Rules
 from dtrees.engine.threads import Threads
 from dtrees.split.columns import Columns
 from dtrees.split.level import ADD, BAR, MAX_PACKED_ROWS, SCAN, SUBTRACT, SUM, Sums, map_zones
@@ -28,7 +28,8 @@ Operation = tuple[int, int, int, int]
 
 def inherits_sums(rules: Rules, n_classes: int) -> bool:
     """Tell whether every node is searched exactly in all columns of the tree, by two sums."""
-    return not rules.random_splits and n_classes <= 2 and rules.max_features >= rules.columns_per_tree
+    by_sums = rules.criterion != Criterion.ABSOLUTE_ERROR
+    return by_sums and not rules.random_splits and n_classes <= 2 and rules.max_features >= rules.columns_per_tree
 
 
 def smallest_node(n_rows: int, n_columns: int) -> int:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split.absolute import Absolute, make_absolute, search_absolute
 from dtrees.split.criteria import NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, group_by_bins, prefers_bins, sort_keys, sorted_places
 from dtrees.split.hashing import draw
@@ -44,6 +45,7 @@ from dtrees.split.zones import (
 PICKS = 32
 #: Parts that flagged zones are cut into.
 MAX_PARTS = 2048
+_NO_LEVELS = np.empty(0, np.int64)
 #: One candidate, all but its sums.
 CANDIDATE = np.dtype(
     [
@@ -109,13 +111,14 @@ class Scratch(NamedTuple):
     best: NDArray[np.int64]
     threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
+    absolute: Absolute | None
 
 
-def make_scratch(n_rows: int, max_distinct: int, n_classes: int) -> Scratch:
+def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
     Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins never number more than a
-    few times the rows.
+    few times the rows. ``levels`` are the targets of absolute error.
     """
     n_groups = min(max_distinct, 4 * n_rows) + 1
     n_keys = n_rows + 1
@@ -135,6 +138,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int) -> Scratch:
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),
+        make_absolute(n_rows, levels) if levels.shape[0] else None,
     )
 
 
@@ -154,11 +158,13 @@ def bar_for(column, best_column, best_score):
 
 
 @kernel
-def search_column(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
+def search_column(absolute, codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
     """Find the best split of one node in one column.
 
     Parameters
     ----------
+    absolute : Absolute or None
+        That of ``scratch``.
     codes : ndarray of uint32, shape (n_rows,)
     values : ndarray of float32 or float64, shape (n_distinct,)
     partition : RowPartition
@@ -182,6 +188,8 @@ def search_column(codes, values, partition, start, mid, sums, limits, threshold_
     has_missing : bool
         Whether the column has missing values in this node.
     """
+    if absolute is not None:  # decided by type: what absolute error needs is compiled only where it is wanted
+        return search_absolute(codes, values, partition, start, mid, limits, threshold_bits, bar, scratch)
     n_distinct = values.shape[0]
     if limits.random:
         return search_random(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
@@ -320,7 +328,9 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, mids
         values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
         start, mid = starts[node], mids[node]
         bits = draw(np.uint64(key) ^ paths[node], column)
-        status, score, has_missing = search_column(columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch)
+        status, score, has_missing = search_column(
+            scratch.absolute, columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch
+        )
         out.records[t].column = column
         out.records[t].status = status
         if status == SPLIT:
