@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from dtrees.engine.plans import Criterion, Rules
 from dtrees.engine.threads import Threads
 from dtrees.split.columns import Columns
-from dtrees.split.level import ADD, BAR, MAX_PACKED_ROWS, SCAN, SUBTRACT, SUM, Sums, map_zones
+from dtrees.split.level import ADD, BAR, MAX_PACKED_ROWS, SCAN, SUBTRACT, SUM, Sums
+from dtrees.split.zone_map import map_zones
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.

@@ -16,9 +16,10 @@ from dtrees.engine.threads import Threads
 from dtrees.split import level
 from dtrees.split.columns import presort
 from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from dtrees.split.level import map_zones, search_level
+from dtrees.split.level import search_level
 from dtrees.split.partition import RowPartition
 from dtrees.split.search import Candidates, empty_candidates, make_scratch
+from dtrees.split.zone_map import map_zones
 from tests import naive
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of
 from tests.split.strategies import Task, as_lists
