@@ -26,7 +26,7 @@ from dtrees.ensemble.schema import Schema
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.tree.predict import Packed
+    from dtrees.tree.packing import Packed
 
 Step = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -47,29 +47,30 @@ class TreeSum:
     def __init__(self, groups: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None = None) -> None:
         self.groups = tuple(tuple(group) for group in groups)
         self.initial = initial
-        self._packs: tuple[Packed, ...] | None = None
+        self._packs: dict[np.dtype[Any], tuple[Packed, ...]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packs": None}
+        return {**self.__dict__, "_packs": {}}
 
     @property
     def n_rounds(self) -> int:
         """Trees in each group."""
         return len(self.groups[0])
 
-    def packs(self) -> tuple[Packed, ...]:
-        """Return the groups, packed."""
-        if self._packs is None:
-            from dtrees.tree.predict import pack
+    def packs(self, dtype: np.dtype[Any]) -> tuple[Packed, ...]:
+        """Return the groups, packed for rows of a dtype."""
+        packs = self._packs.get(dtype)
+        if packs is None:
+            from dtrees.tree.packing import pack
 
-            self._packs = tuple(pack(group) for group in self.groups)
-        return self._packs
+            self._packs[dtype] = packs = tuple(pack(group, dtype) for group in self.groups)
+        return packs
 
     def raw(self, X: NDArray[Any], n_threads: int, n_rounds: int | None = None) -> NDArray[np.float64]:
         """Return raw predictions, shape (n, n_outputs), of the first ``n_rounds`` trees of each group (default: all)."""
         from dtrees.tree.predict import sum_values
 
-        sums = [sum_values(pack, X, n_threads, 0, n_rounds) for pack in self.packs()]
+        sums = [sum_values(pack, X, n_threads, 0, n_rounds) for pack in self.packs(X.dtype)]
         raw = sums[0] if len(sums) == 1 else np.hstack(sums)
         return raw if self.initial is None else raw + self.initial
 
@@ -77,9 +78,9 @@ class TreeSum:
         """Yield raw predictions after each round, the same as :meth:`raw` gives for so many rounds."""
         from dtrees.tree.predict import add_tree
 
-        sums = [np.zeros((X.shape[0], pack.value.shape[1])) for pack in self.packs()]
+        sums = [np.zeros((X.shape[0], pack.value.shape[1])) for pack in self.packs(X.dtype)]
         for round_ in range(self.n_rounds):
-            for pack, total in zip(self.packs(), sums, strict=True):
+            for pack, total in zip(self.packs(X.dtype), sums, strict=True):
                 add_tree(pack, X, round_, total, n_threads)
             raw = np.hstack(sums)
             yield raw if self.initial is None else raw + self.initial
@@ -88,7 +89,7 @@ class TreeSum:
         """Return leaf numbers, shape (n, n_rounds * n_groups): round by round, and group by group in each."""
         from dtrees.tree.predict import apply
 
-        found = [apply(pack, X, n_threads) for pack in self.packs()]
+        found = [apply(pack, X, n_threads) for pack in self.packs(X.dtype)]
         return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], len(found) * self.n_rounds)
 
 

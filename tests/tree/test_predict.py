@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.tree.predict import Packed, add_tree, apply, pack, sum_values
+from dtrees.tree.packing import Packed, pack
+from dtrees.tree.predict import add_tree, apply, sum_values
 from dtrees.tree.tree import Tree
 from tests.tree.trees import naive_leaf, random_tree
 
