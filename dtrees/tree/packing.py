@@ -6,8 +6,9 @@ to guess wrong. Its first levels stand apart, as a complete tree that vector ins
 Terms
 -----
 slot
-    a column as nodes read it: with its missing values below every threshold, or above. Predicting copies a block of rows into slots
-    first, and comparing ``x <= threshold`` then sends missing values where they belong. Slot 0 holds nothing and marks leaves.
+    a column as nodes read it: even with its missing values above every threshold, odd with them below. Predicting copies a block of rows
+    into slots first, and comparing ``x <= threshold`` then sends missing values where they belong. Where nothing is missing, an even slot
+    and the odd one after it are the same. Slots 0 and 1 hold nothing and mark leaves.
 position
     a node's place in its tree's table, the root's is 0.
 leaf number
@@ -34,15 +35,13 @@ class Packed(NamedTuple):
 
     Attributes
     ----------
-    feature : ndarray of int64, shape (n_slots,)
-        The column of each slot.
-    missing_left : ndarray of bool, shape (n_slots,)
-        Whether its missing values are below every threshold.
+    feature : ndarray of int64, shape (n_slots // 2,)
+        The column of each pair of slots; -1 for the first pair.
     nodes : structured ndarray, shape (n_nodes,)
         ``threshold``, and ``place``: shifted left by ``bits``, the position of a node's left child or the number of a leaf; in the low
         bits the slot. The right child follows the left one.
     bits : int
-    top_slot : ndarray of int64, shape (n_trees, 63)
+    top_slot : ndarray of uint64, shape (n_trees, 63)
         A storey is three levels, seven nodes by level: first the upper storey, then the eight that hang from it.
     top_threshold : ndarray, shape (n_trees, 63)
     top_end : ndarray of uint32, shape (n_trees, 64)
@@ -57,10 +56,9 @@ class Packed(NamedTuple):
     """
 
     feature: NDArray[np.int64]
-    missing_left: NDArray[np.bool_]
     nodes: NDArray[Any]
     bits: np.uint64
-    top_slot: NDArray[np.int64]
+    top_slot: NDArray[np.uint64]
     top_threshold: NDArray[Any]
     top_end: NDArray[np.uint32]
     shallow: NDArray[np.bool_]
@@ -85,26 +83,20 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
         Of the rows to be predicted. Trees packed for float32 take half the space, decide the same for every float32, and are no good for
         float64.
     """
-    n_features = 1 + max(int(tree.feature.max()) for tree in trees)
-    used = np.zeros((max(n_features, 1), 2), np.bool_)
-    for tree in trees:
-        inner = tree.feature >= 0
-        used[tree.feature[inner], tree.missing_go_to_left[inner].astype(np.int64)] = True
-    pairs = np.argwhere(used)
-    slot_of = np.zeros(used.shape, np.int64)
-    slot_of[used] = np.arange(1, pairs.shape[0] + 1)
-    bits = int(pairs.shape[0]).bit_length()
+    used = np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees])).astype(np.int64)
+    slot_of = np.zeros(used.max(initial=0) + 1, np.int64)
+    slot_of[used] = 2 * np.arange(1, used.shape[0] + 1)
+    bits = int(2 * used.shape[0] + 1).bit_length()
     sizes = np.array([tree.node_count for tree in trees])
     narrow = np.dtype(dtype) == np.float32 and int(sizes.max()) << bits <= 2**32
     record = np.dtype([("threshold", np.float32), ("place", np.uint32)] if narrow else [("threshold", np.float64), ("place", np.uint64)])
     roots, leaves = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (sizes, (sizes + 1) // 2))
     n_trees = len(trees)
     packed = Packed(
-        feature=np.concatenate([[0], pairs[:, 0]]).astype(np.int64),
-        missing_left=np.concatenate([[0], pairs[:, 1]]).astype(np.bool_),
+        feature=np.concatenate([[-1], used]),
         nodes=np.empty(roots[-1], record),
         bits=np.uint64(bits),
-        top_slot=np.zeros((n_trees, TOP_NODES), np.int64),
+        top_slot=np.zeros((n_trees, TOP_NODES), np.uint64),
         top_threshold=np.zeros((n_trees, TOP_NODES), record["threshold"]),
         top_end=np.empty((n_trees, TOP_ENDS), np.uint32),
         shallow=np.empty(n_trees, np.bool_),
@@ -152,7 +144,7 @@ def _lay_out(left, right, feature, threshold, missing_left, slot_of, bits, nodes
             number[n_leaves] = node
             n_leaves += 1
         else:
-            slot[node] = slot_of[feature[node], np.int64(missing_left[node])]
+            slot[node] = slot_of[feature[node]] + np.int64(missing_left[node])
             record.threshold = threshold[node]
             record.place = (n_placed << bits) | np.uint64(slot[node])
             position[left[node]] = n_placed

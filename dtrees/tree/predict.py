@@ -15,6 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dtrees.split.kernel import inner_kernel, kernel
@@ -30,13 +33,30 @@ _FEW_ROWS = 16
 _SERIAL_WORK = 50_000
 
 
+@intrinsic
+def _prefetch(typing_context, array, index):
+    """Ask for the cache line of an element, without waiting for it."""
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.PointerType(ir.IntType(8)))
+        number = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [address.type], ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+        )
+        builder.call(function, [address, number(0), number(3), number(1)])  # to read, keep it, data
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
 @inner_kernel
 def _sizes(packed, X):
     """Return how many rows a block has, and how many blocks a stretch of rows.
 
     A tree is fetched once for all blocks of a stretch: large trees want many.
     """
-    row_bytes = X.itemsize * packed.feature.shape[0]
+    row_bytes = X.itemsize * 2 * packed.feature.shape[0]
     n_rows = min(_BLOCK, max(_FEW_ROWS, _BLOCK_BYTES // row_bytes))
     tree_nodes = packed.nodes.shape[0] // (packed.roots.shape[0] - 1)
     return n_rows, max(1, min(tree_nodes // 4, _STRETCH, _STRETCH_BYTES // row_bytes) // n_rows)
@@ -44,25 +64,35 @@ def _sizes(packed, X):
 
 @inner_kernel
 def _fill_slots(packed, X, first, n, slots):
-    """Copy rows into slots: ``slots[k, i]`` is what nodes of slot k compare for row ``first + i``."""
-    for i in range(n):
-        slots[0, i] = 0.0
+    """Copy rows into slots, and return by how much to shift the number of a slot to find it.
+
+    Without missing values one copy of a column serves both of its slots: the less there is, the more of it stays in the cache.
+    """
+    missing = False
+    slots[0, :n] = 0.0
     for k in range(1, packed.feature.shape[0]):
         feature = packed.feature[k]
-        if packed.missing_left[k]:
-            for i in range(n):
-                x = X[first + i, feature]
-                slots[k, i] = -np.inf if x != x else x
-        else:
-            for i in range(n):
-                slots[k, i] = X[first + i, feature]
+        for i in range(n):
+            x = X[first + i, feature]
+            slots[k, i] = x
+            missing |= x != x
+    if not missing:
+        return np.uint64(1)
+    slots[1, :n] = 0.0
+    for k in range(1, packed.feature.shape[0]):
+        feature = packed.feature[k]
+        for i in range(n):
+            x = X[first + i, feature]
+            slots[2 * k, i] = x
+            slots[2 * k + 1, i] = -np.inf if x != x else x
+    return np.uint64(0)
 
 
 @inner_kernel
-def _storey(slot, threshold, slots, n, above, number, end):
+def _storey(slot, threshold, slots, shift, n, above, number, end):
     """Evaluate seven nodes, three levels, for the rows for which ``above`` is ``number``; add which of the eight ends they reach."""
-    s0, s1, s2, s3 = np.uint64(slot[0]), np.uint64(slot[1]), np.uint64(slot[2]), np.uint64(slot[3])
-    s4, s5, s6 = np.uint64(slot[4]), np.uint64(slot[5]), np.uint64(slot[6])
+    s0, s1, s2, s3 = slot[0] >> shift, slot[1] >> shift, slot[2] >> shift, slot[3] >> shift
+    s4, s5, s6 = slot[4] >> shift, slot[5] >> shift, slot[6] >> shift
     t0, t1, t2, t3, t4, t5, t6 = threshold[0], threshold[1], threshold[2], threshold[3], threshold[4], threshold[5], threshold[6]
     for i in range(n):
         # All seven are compared: no branches, so that the compiler takes many rows at once.
@@ -77,18 +107,18 @@ def _storey(slot, threshold, slots, n, above, number, end):
 
 
 @inner_kernel
-def _find_leaves(packed, slots, n, tree, leaf, space):
+def _find_leaves(packed, slots, shift, n, tree, leaf, space):
     """Write the leaf number of each row of a block."""
     above, end, row, at = space
     slot, threshold, top_end = packed.top_slot[tree], packed.top_threshold[tree], packed.top_end[tree]
     for i in range(n):
         above[i] = 0
-    _storey(slot[:7], threshold[:7], slots, n, above, np.int32(0), end)
+    _storey(slot[:7], threshold[:7], slots, shift, n, above, np.int32(0), end)
     for i in range(n):
         above[i] = end[i] = 8 * end[i]
     for s in range(8):
-        if slot[7 * s + 7] > 0:
-            _storey(slot[7 * s + 7 : 7 * s + 14], threshold[7 * s + 7 : 7 * s + 14], slots, n, above, np.int32(8 * s), end)
+        if slot[7 * s + 7] > 1:
+            _storey(slot[7 * s + 7 : 7 * s + 14], threshold[7 * s + 7 : 7 * s + 14], slots, shift, n, above, np.int32(8 * s), end)
     if packed.shallow[tree]:
         for i in range(n):
             leaf[i] = top_end[np.uint64(end[i])]
@@ -109,14 +139,16 @@ def _find_leaves(packed, slots, n, tree, leaf, space):
             place = np.uint64(node.place)
             s, target = place & mask, place >> bits
             leaf[r] = target
+            child = target + (np.uint64(0) if slots[s >> shift, r] <= node.threshold else np.uint64(1))
+            _prefetch(nodes, child)  # the other rows have their turn before it is needed
             row[n_left] = r
-            at[n_left] = target + (np.uint64(0) if slots[s, r] <= node.threshold else np.uint64(1))
-            n_left += s != 0
+            at[n_left] = child
+            n_left += s > 1
         n_walking = n_left
 
 
 @inner_kernel
-def _find_leaves_of_row(packed, slots, i, start, stop, leaf, space):
+def _find_leaves_of_row(packed, slots, shift, i, start, stop, leaf, space):
     """Write the leaf number of one row in each of the trees ``start:stop``."""
     walking, at = space[2], space[3]
     bits, nodes = packed.bits, packed.nodes
@@ -129,13 +161,16 @@ def _find_leaves_of_row(packed, slots, i, start, stop, leaf, space):
         n_left = 0
         for k in range(n_walking):
             t = np.uint64(walking[k])
-            node = nodes[np.uint64(packed.roots[np.uint64(start) + t]) + np.uint64(at[k])]
+            root = np.uint64(packed.roots[np.uint64(start) + t])
+            node = nodes[root + np.uint64(at[k])]
             place = np.uint64(node.place)
             s, target = place & mask, place >> bits
             leaf[t] = target
+            child = target + (np.uint64(0) if slots[s >> shift, i] <= node.threshold else np.uint64(1))
+            _prefetch(nodes, root + child)
             walking[n_left] = t
-            at[n_left] = target + (np.uint64(0) if slots[s, i] <= node.threshold else np.uint64(1))
-            n_left += s != 0
+            at[n_left] = child
+            n_left += s > 1
         n_walking = n_left
 
 
@@ -162,45 +197,47 @@ def _make_space(n):
 def _add_values(packed, X, first, last, start, stop, out):
     n_values = out.shape[1]
     if last - first < _FEW_ROWS:
-        slots = np.empty((packed.feature.shape[0], last - first), X.dtype)
+        slots = np.empty((2 * packed.feature.shape[0], last - first), X.dtype)
         leaf, space = _make_space(stop - start)
-        _fill_slots(packed, X, first, last - first, slots)
+        shift = _fill_slots(packed, X, first, last - first, slots)
         for row in range(first, last):
-            _find_leaves_of_row(packed, slots, row - first, start, stop, leaf, space)
+            _find_leaves_of_row(packed, slots, shift, row - first, start, stop, leaf, space)
             for t in range(stop - start):
                 place = packed.leaves[start + t] + np.int64(leaf[t])
                 for k in range(n_values):
                     out[row, k] += packed.value[place, k]
         return
     n_rows, n_blocks = _sizes(packed, X)
-    slots = np.empty((n_blocks, packed.feature.shape[0], n_rows), X.dtype)
+    slots = np.empty((n_blocks, 2 * packed.feature.shape[0], n_rows), X.dtype)
+    shift = np.empty(n_blocks, np.uint64)
     leaf, space = _make_space(n_rows)
     stretch = n_rows * n_blocks
     for begin in range(first, last, stretch):
         end = min(begin + stretch, last)
         for block, row in enumerate(range(begin, end, n_rows)):
-            _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
+            shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
         for tree in range(start, stop):
             for block, row in enumerate(range(begin, end, n_rows)):
                 n = min(n_rows, end - row)
-                _find_leaves(packed, slots[block], n, tree, leaf, space)
+                _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
                 _add(packed, tree, leaf[:n], out[row : row + n])
 
 
 @kernel
 def _leaf_numbers(packed, X, first, last, out):
     n_rows, n_blocks = _sizes(packed, X)
-    slots = np.empty((n_blocks, packed.feature.shape[0], n_rows), X.dtype)
+    slots = np.empty((n_blocks, 2 * packed.feature.shape[0], n_rows), X.dtype)
+    shift = np.empty(n_blocks, np.uint64)
     leaf, space = _make_space(n_rows)
     stretch = n_rows * n_blocks
     for begin in range(first, last, stretch):
         end = min(begin + stretch, last)
         for block, row in enumerate(range(begin, end, n_rows)):
-            _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
+            shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
         for tree in range(packed.roots.shape[0] - 1):
             for block, row in enumerate(range(begin, end, n_rows)):
                 n = min(n_rows, end - row)
-                _find_leaves(packed, slots[block], n, tree, leaf, space)
+                _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
                 for i in range(n):
                     out[row + i, tree] = packed.number[packed.leaves[tree] + np.int64(leaf[i])]
 
