@@ -12,7 +12,7 @@ slot
 position
     a node's place in its tree's table, the root's is 0.
 leaf number
-    a leaf's place among the leaves of its tree, from left to right.
+    a leaf's place among the leaves of its tree, in the order of the table.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
     for t, tree in enumerate(trees):
         threshold = _rounded_down(tree.threshold, record["threshold"])
         packed.shallow[t] = _lay_out(
-            tree.children_left, tree.children_right, tree.feature, threshold, tree.missing_go_to_left, slot_of, packed.bits,
-            packed.nodes[roots[t] : roots[t + 1]], packed.top_slot[t], packed.top_threshold[t], packed.top_end[t],
+            tree.children_left, tree.children_right, tree.feature, threshold, tree.missing_go_to_left, tree.n_node_samples,
+            slot_of, packed.bits, packed.nodes[roots[t] : roots[t + 1]], packed.top_slot[t], packed.top_threshold[t], packed.top_end[t],
             packed.number[leaves[t] : leaves[t + 1]],
         )  # fmt: skip
         packed.value[leaves[t] : leaves[t + 1]] = tree.value[packed.number[leaves[t] : leaves[t + 1]]]
@@ -126,16 +126,19 @@ def _rounded_down(threshold: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArr
 
 
 @kernel
-def _lay_out(left, right, feature, threshold, missing_left, slot_of, bits, nodes, top_slot, top_threshold, top_end, number):  # type: ignore[no-untyped-def]
+def _lay_out(left, right, feature, threshold, missing_left, n_rows, slot_of, bits, nodes, top_slot, top_threshold, top_end, number):  # type: ignore[no-untyped-def]
     """Fill one tree's part of the arrays; return whether the first levels are all of it."""
     n = left.shape[0]
-    position = np.empty(n, np.uint64)
+    position = np.zeros(n, np.uint64)
     leaf_number = np.empty(n, np.uint64)
-    slot = np.zeros(n, np.int64)
-    position[0] = 0
+    slot = np.zeros(n, np.uint64)
     n_placed = np.uint64(1)
     n_leaves = 0
-    for node in range(n):  # in preorder
+    stack = np.zeros(n, np.int64)
+    n_stack = 1
+    while n_stack > 0:
+        n_stack -= 1
+        node = stack[n_stack]
         record = nodes[position[node]]
         if feature[node] < 0:
             leaf_number[node] = n_leaves
@@ -146,10 +149,15 @@ def _lay_out(left, right, feature, threshold, missing_left, slot_of, bits, nodes
         else:
             slot[node] = slot_of[feature[node]] + np.int64(missing_left[node])
             record.threshold = threshold[node]
-            record.place = (n_placed << bits) | np.uint64(slot[node])
-            position[left[node]] = n_placed
-            position[right[node]] = n_placed + np.uint64(1)
+            record.place = (n_placed << bits) | slot[node]
+            # The larger child's own children come next, likely in the same cache line.
+            i, j = left[node], right[node]
+            position[i], position[j] = n_placed, n_placed + np.uint64(1)
             n_placed += np.uint64(2)
+            if n_rows[i] < n_rows[j]:
+                i, j = j, i
+            stack[n_stack], stack[n_stack + 1] = j, i
+            n_stack += 2
     end = np.zeros(64, np.int64)
     storey = np.zeros(15, np.int64)
     for s in range(9):
