@@ -26,7 +26,9 @@ from numpy.typing import NDArray
 from dtrees.split.kernel import kernel
 from dtrees.tree.tree import Tree
 
-#: Levels in the complete first part of a tree: two storeys of three.
+#: Numbers below this fit the small records.
+_SMALL_PLACES = 2**32
+#: Nodes and ends of the complete first part of a tree: two storeys of three levels.
 TOP_NODES, TOP_ENDS = 63, 64
 
 
@@ -88,7 +90,7 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
     slot_of[used] = 2 * np.arange(1, used.shape[0] + 1)
     bits = int(2 * used.shape[0] + 1).bit_length()
     sizes = np.array([tree.node_count for tree in trees])
-    narrow = np.dtype(dtype) == np.float32 and int(sizes.max()) << bits <= 2**32
+    narrow = np.dtype(dtype) == np.float32 and int(sizes.max()) << bits <= _SMALL_PLACES
     record = np.dtype([("threshold", np.float32), ("place", np.uint32)] if narrow else [("threshold", np.float64), ("place", np.uint64)])
     roots, leaves = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (sizes, (sizes + 1) // 2))
     n_trees = len(trees)

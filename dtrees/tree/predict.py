@@ -30,7 +30,7 @@ _STRETCH, _STRETCH_BYTES = 2**15, 2**24
 #: Fewer rows than this go through all trees one by one.
 _FEW_ROWS = 16
 #: Rows times trees that are worth starting threads for.
-_SERIAL_WORK = 50_000
+SERIAL_WORK = 50_000
 
 
 @intrinsic
@@ -154,9 +154,9 @@ def _find_leaves_of_row(packed, slots, shift, i, start, stop, leaf, space):
     bits, nodes = packed.bits, packed.nodes
     mask = (np.uint64(1) << bits) - np.uint64(1)
     n_walking = stop - start
-    for t in range(n_walking):
-        walking[t] = t
-        at[t] = 0
+    for k in range(n_walking):
+        walking[k] = k
+        at[k] = 0
     while n_walking > 0:
         n_left = 0
         for k in range(n_walking):
@@ -244,7 +244,7 @@ def _leaf_numbers(packed, X, first, last, out):
 
 def _over_rows(kernel: Callable[[int, int], Any], n_rows: int, work: int, n_threads: int) -> None:
     """Run ``kernel(first, last)`` over stretches of rows, in threads where there is enough to do."""
-    n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if work > _SERIAL_WORK else 1
+    n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if work > SERIAL_WORK else 1
     if n_threads == 1:
         kernel(0, n_rows)
         return
