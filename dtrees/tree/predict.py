@@ -15,12 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dtrees.split.kernel import inner_kernel, kernel
+from dtrees.split.prefetch import prefetch
 from dtrees.tree.packing import Packed
 
 #: Rows of a block, at most; fewer where they would take more bytes than this in slots.
@@ -31,23 +29,6 @@ _STRETCH, _STRETCH_BYTES = 2**15, 2**24
 _FEW_ROWS = 16
 #: Rows times trees that are worth starting threads for.
 SERIAL_WORK = 50_000
-
-
-@intrinsic
-def _prefetch(typing_context, array, index):
-    """Ask for the cache line of an element, without waiting for it."""
-
-    def generate(context, builder, signature, arguments):
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.PointerType(ir.IntType(8)))
-        number = ir.IntType(32)
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch", [address.type], ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-        )
-        builder.call(function, [address, number(0), number(3), number(1)])  # to read, keep it, data
-        return context.get_dummy_value()
-
-    return types.void(array, index), generate
 
 
 @inner_kernel
@@ -140,7 +121,7 @@ def _find_leaves(packed, slots, shift, n, tree, leaf, space):
             s, target = place & mask, place >> bits
             leaf[r] = target
             child = target + (np.uint64(0) if slots[s >> shift, r] <= node.threshold else np.uint64(1))
-            _prefetch(nodes, child)  # the other rows have their turn before it is needed
+            prefetch(nodes, np.int64(child))  # the other rows have their turn before it is needed
             row[n_left] = r
             at[n_left] = child
             n_left += s > 1
@@ -167,7 +148,7 @@ def _find_leaves_of_row(packed, slots, shift, i, start, stop, leaf, space):
             s, target = place & mask, place >> bits
             leaf[t] = target
             child = target + (np.uint64(0) if slots[s >> shift, i] <= node.threshold else np.uint64(1))
-            _prefetch(nodes, root + child)
+            prefetch(nodes, np.int64(root + child))
             walking[n_left] = t
             at[n_left] = child
             n_left += s > 1
