@@ -53,7 +53,7 @@ class ZoneSums:
         self._all = map_zones(columns, threads.map)
         self._threads = threads
         self.zone_map = self._all
-        self._slots = np.empty((0, 0, MAX_ZONES, 2), np.int64)
+        self._slots = np.empty((0, 0, 0, 2), np.int64)
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
@@ -61,7 +61,7 @@ class ZoneSums:
         """Forget all nodes: a new tree, of the columns at ``places``, with sums ``a`` of its in-sample rows."""
         if not np.array_equal(places, self.zone_map.which):
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
-        shape = (places.shape[0], MAX_ZONES, 3 if weighted else 2)
+        shape = (places.shape[0], int(self.zone_map.n_zones.max(initial=0)) + 1, 3 if weighted else 2)
         if self._slots.shape[1:] != shape:
             self._slots = np.empty((0, *shape), np.int64)
         n_rows = self._all.zone.shape[0]

@@ -53,7 +53,7 @@ class Sums(NamedTuple):
 
     Attributes
     ----------
-    slots : ndarray of int64, shape (n_slots, k, 256, 2 or 3)
+    slots : ndarray of int64, shape (n_slots, k, most zones + 1, 2 or 3)
     size_shift : int
     """
 

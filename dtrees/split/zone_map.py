@@ -21,6 +21,11 @@ from dtrees.split.kernel import ZERO, kernel
 from dtrees.split.zones import MAX_ZONES
 
 
+#: Fewer zones for tables of few rows: to bound a zone costs about as much as to scan so many.
+_ROWS_PER_ZONE = 8
+_MIN_CUTS = 32
+
+
 class ZoneMap(NamedTuple):
     """The zones of every row, for some columns.
 
@@ -54,7 +59,7 @@ def map_zones(columns: Columns, map: Any = map) -> ZoneMap:
     """Cut every column into zones; ``map`` as in :func:`~dtrees.split.columns.presort`."""
     n_rows, n_columns = columns.n_rows, columns.n_columns
     n_distinct = np.diff(columns.offsets)
-    n_cuts = MAX_ZONES - 1
+    n_cuts = max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE))
     quantiles = np.rint(n_rows * np.sin(np.pi * np.arange(1, n_cuts + 1) / (2 * n_cuts)) ** 2).astype(np.int64)
     zone_of: list[NDArray[np.uint8]] = list(
         map(lambda j: zones_of_codes(columns.codes[j], int(n_distinct[j]), quantiles), range(n_columns))
@@ -78,7 +83,7 @@ def zones_of_codes(codes, n_distinct, quantiles):
     ``quantiles`` are the numbers of rows after which a zone is to end, ascending; the last is the number of all rows.
     """
     zone_of = np.empty(n_distinct + 1, np.uint8)
-    if n_distinct <= quantiles.shape[0]:
+    if n_distinct < MAX_ZONES:
         for code in range(n_distinct + 1):
             zone_of[code] = code
         return zone_of
