@@ -16,11 +16,12 @@ import numpy as np
 from distributed import Client
 from numpy.typing import NDArray
 
+from dtrees.cluster.coordinator import fit
 from dtrees.cluster.loading import ClusterColumns, load
 from dtrees.cluster.partitions import is_array, whole_rows
 from dtrees.cluster.predict import predict
 from dtrees.cluster.tasks import Tasks, release
-from dtrees.cluster.watch import current_client, out_of_the_way
+from dtrees.cluster.watch import current_client, default_client, in_task, out_of_the_way
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.local import LOCAL
@@ -31,6 +32,13 @@ logger = logging.getLogger("dtrees.cluster")
 
 class DaskBackend:
     """Fits and predicts where Dask does."""
+
+    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
+        """Fit on the cluster and return the fitted copy; None where this is the cluster already, or there is none."""
+        if in_task():
+            return None
+        client = default_client()
+        return None if client is None else fit(estimator, X, y, sample_weight, options, client)
 
     def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one.

@@ -43,24 +43,25 @@ def current_client() -> Iterator[Client | None]:
     ClusterError
         If the client is asynchronous: then nothing here could wait.
     """
-    if _in_task():
+    if in_task():
         with worker_client() as client:
             yield client
     else:
-        yield _default_client()
+        yield default_client()
 
 
 @contextlib.contextmanager
 def out_of_the_way() -> Iterator[None]:
     """Inside a task, leave the worker's pool for as long as the block lasts: tasks that it waits for may need the thread."""
-    if _in_task():
+    if in_task():
         with worker_client():
             yield
     else:
         yield
 
 
-def _in_task() -> bool:
+def in_task() -> bool:
+    """Tell whether this is a thread of a worker."""
     try:
         get_worker()
     except ValueError:
@@ -68,14 +69,22 @@ def _in_task() -> bool:
     return True
 
 
-def _default_client() -> Client | None:
+def default_client() -> Client | None:
+    """Return the client that Dask collections are computed with by default, or None where there is none.
+
+    Raises
+    ------
+    ClusterError
+        If it is asynchronous.
+    """
     try:
         client = Client.current()
     except ValueError:
         return None
     if client.asynchronous:
         raise ClusterError(
-            "The current Dask client is asynchronous, and fitting waits for results; use a Client without asynchronous=True."
+            "The current Dask client is asynchronous, and fit waits for its result; "
+            "use model = await dtrees.submit(model, X, y), or a Client without asynchronous=True."
         )
     return client
 

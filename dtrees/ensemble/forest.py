@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble import parameters
 from dtrees.ensemble.backend import Backend, Table
-from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback
+from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback, where_the_data_is
 from dtrees.ensemble.inspection import decision_path_matrix, gains_by_column, normalised
 from dtrees.ensemble.prediction import Mean, Step, TreeSum, first_column
 from dtrees.tree.tree import Tree
@@ -57,6 +57,7 @@ class Forest(TreeEstimator):
     _votes: ForestResult | None
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @where_the_data_is
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
         """Grow the forest.
 
