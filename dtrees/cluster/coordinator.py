@@ -33,7 +33,7 @@ from sklearn.utils import check_random_state
 
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit, Settings, coordinating
-from dtrees.cluster.holding import hold, let_go
+from dtrees.cluster.holding import hold, let_go, needs
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.watch import Watch
 from dtrees.ensemble import parameters
@@ -106,7 +106,7 @@ def submit(
     parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
     pickled = {part: _pickle(part, value) for part, value in parts.items()}
     needed = [future.key for collection in (X, y, sample_weight) if is_lazy(collection) for future in futures_of(collection)]
-    hold(client, _needs(name), needed)
+    hold(client, needs(name), needed)
     future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
     if detached:
         hold(client, name, [name])
@@ -142,7 +142,9 @@ def attach(key: str, *, client: Client | None = None, detached: bool = False) ->
 async def _attach(client: Client, key: str, detached: bool) -> Future:
     state = (await client.scheduler.get_task_status(keys=[key]))[key]
     if state is None:
-        raise KeyError(f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted")
+        raise KeyError(
+            f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
+        )
     future = Future(key, client)
     hold(client, client.id, [key])
     if not detached:
@@ -159,7 +161,7 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
     except BaseException:
         if client.status == "running":
             client.cancel([future], force=True)
-            let_go(client, _needs(future.key))
+            let_go(client, needs(future.key))
         raise
     finally:
         future.release()
@@ -171,7 +173,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         secede()  # for good: the thread only waits, and what it waits for may need its place
     parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
     model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
-    running = Fit(name, settings)
+    running = Fit(name, settings, submitted=True)
     try:
         with coordinating(running):
             fitted = model.fit(X, y, **parts)
@@ -193,11 +195,7 @@ def _end(name: str, unless_running_elsewhere: bool = False) -> None:
         status = client.sync(client.scheduler.get_task_status, keys=[name])
         if status[name] is not None:
             return
-    let_go(client, _needs(name))
-
-
-def _needs(name: str) -> str:
-    return f"{name}-needs"
+    let_go(client, needs(name))
 
 
 def _default_client() -> Client:

@@ -24,6 +24,8 @@ from distributed import Worker, get_worker
 
 from dtrees.cluster.errors import FitCancelled
 
+_PLACEMENTS = ("auto", "one-worker", "sharded")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -35,10 +37,13 @@ class Settings:
         How many times a fit may replace lost workers, until it gives up.
     patience : float
         Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
+    placement : {"auto", "one-worker", "sharded"}
+        Where boosting keeps the columns: all on one worker, or spread over all.
     """
 
     max_restarts: int = 10
     patience: float = 20.0
+    placement: str = "auto"
 
     @classmethod
     def read(cls, **given: Any) -> Settings:
@@ -48,7 +53,7 @@ class Settings:
         --------
         >>> with dask.config.set({"dtrees.max-restarts": 3}):
         ...     Settings.read(patience=5.0)
-        Settings(max_restarts=3, patience=5.0)
+        Settings(max_restarts=3, patience=5.0, placement='auto')
         """
         values = {field.name: dask.config.get(f"dtrees.{field.name}", field.default) for field in fields(cls)}
         settings = cls(**values | {name: value for name, value in given.items() if value is not None})
@@ -56,6 +61,8 @@ class Settings:
             raise ValueError(f"max_restarts is {settings.max_restarts!r}; wants an integer of at least 0")
         if not settings.patience > 0:
             raise ValueError(f"patience is {settings.patience!r}; wants a number of seconds above 0")
+        if settings.placement not in _PLACEMENTS:
+            raise ValueError(f"placement is {settings.placement!r}; wants one of {', '.join(_PLACEMENTS)}")
         return settings
 
 
@@ -67,10 +74,13 @@ class Fit:
     name : str
         The key of its task, where it is one of ours.
     settings : Settings
+    submitted : bool
+        Whether it is a coordinator's, which Dask runs again if its worker is lost.
     """
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: Settings, submitted: bool = False) -> None:
         self.name = name
+        self.submitted = submitted
         self.settings = settings
         self._worker: Worker | None = None
         with contextlib.suppress(ValueError, KeyError):  # not on a worker, not in a task

@@ -23,3 +23,8 @@ def let_go(client: Client, holder: str) -> None:
     """Give up all tasks kept in the name of ``holder``."""
     with contextlib.suppress(Exception):  # without a connection there is nothing to give up
         client._send_to_scheduler({"op": "close-client", "client": holder})
+
+
+def needs(fit: str) -> str:
+    """Return the holder of what a fit would need again if its coordinator were lost."""
+    return f"{fit}-needs"

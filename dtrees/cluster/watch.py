@@ -34,9 +34,10 @@ from dtrees.cluster.fits import current_fit
 
 logger = logging.getLogger("dtrees.cluster")
 
-SECONDS_BETWEEN_LOOKS = 2.0
-
 _SLICE = 0.5
+_SECONDS_BETWEEN_LOOKS = 2.0
+#: Silence is established by several looks at least.
+_LOOKS = 5
 #: Patience is at least so many times the longest silence that a worker broke.
 _TIMES_THE_LONGEST = 4.0
 _RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
@@ -112,15 +113,21 @@ class Heartbeats:
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
+        self.n_departed = 0  # workers that were there once
         self._last_seen: dict[str, float] = {}  # by the scheduler's clock
         self._silence: dict[str, float] = {}
         self._without_workers = 0.0
         self._last_note = time.monotonic()
 
+    @property
+    def seconds_between_looks(self) -> float:
+        """How often to listen."""
+        return min(_SECONDS_BETWEEN_LOOKS, self.patience / _LOOKS)
+
     def note(self, workers: dict[str, dict[str, Any]]) -> None:
         """Take in what the scheduler knows of its workers (``identity()["workers"]``)."""
         now = time.monotonic()
-        listened = min(now - self._last_note, 2 * SECONDS_BETWEEN_LOOKS)
+        listened = min(now - self._last_note, 1.5 * self.seconds_between_looks)
         self._last_note = now
         self._without_workers = 0.0 if workers else self._without_workers + listened
         silence = {}
@@ -130,6 +137,7 @@ class Heartbeats:
             else:
                 silence[worker] = 0.0
                 self.patience = max(self.patience, _TIMES_THE_LONGEST * self._silence.get(worker, 0.0))
+        self.n_departed += len(self._last_seen.keys() - workers.keys())
         self._silence = silence
         self._last_seen = {worker: facts["last_seen"] for worker, facts in workers.items()}
 
@@ -228,16 +236,24 @@ class Watch:
             yield from zip(ready, self._fetch([futures[i] for i in ready]), strict=True)
 
     def _fetch(self, futures: list[Future]) -> list[Any]:
-        """Return the results of finished futures. Their workers may be lost even now; Dask then waits for them to be computed again."""
-        coroutine = self._client.gather(futures, asynchronous=True)
-        fetching = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
-        try:
-            while not wait([fetching], timeout=_SLICE).done:
-                self.look()
-            with _explained():
-                return list(fetching.result())
-        finally:
-            fetching.cancel()
+        """Return the results of finished futures. Their workers may be lost even now; Dask then computes them again.
+
+        What was on its way from a worker that stands still stays on its way; so when any worker goes, all is asked for again.
+        """
+        while True:
+            n_departed = self._lookout.heartbeats.n_departed
+            coroutine = self._client.gather(futures, asynchronous=True)
+            fetching = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+            try:
+                while not wait([fetching], timeout=_SLICE).done:
+                    self.look()
+                    if self._lookout.heartbeats.n_departed != n_departed:
+                        break
+                else:
+                    with _explained():
+                        return list(fetching.result())
+            finally:
+                fetching.cancel()
 
     def _finished(self, futures: Sequence[Future]) -> Iterator[list[int]]:
         """Yield the positions of futures as they finish."""
@@ -271,7 +287,7 @@ class Watch:
         if time.monotonic() < self._next_look:
             return
         self._client.sync(self._lookout.look)
-        self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+        self._next_look = time.monotonic() + self._lookout.heartbeats.seconds_between_looks
         if self._lookout.heartbeats.all_lost:
             raise WorkerLost(f"The Dask cluster has no workers left. {_RUN_AGAIN} when it has.")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.executor import Executor
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Progress
-from dtrees.engine.recovery import LastingFit
+from dtrees.engine.recovery import LastingFit, TreeLog
 from dtrees.tree.tree import Tree
 
 
@@ -20,6 +20,7 @@ def boost(
     previous: Sequence[Sequence[Tree]] = (),
     initial: NDArray[np.float64] | None = None,
     callback: Callback | None = None,
+    log: TreeLog | None = None,
 ) -> BoostingResult:
     """Boost until there are ``plan.n_rounds`` rounds, or the held-out loss no longer improves.
 
@@ -34,13 +35,15 @@ def boost(
         The raw prediction that they started from.
     callback : callable, optional
         Called after every round; returning True ends the fit.
+    log : TreeLog, optional
+        Keeps trees, should the fit have to be run again.
 
     Returns
     -------
     BoostingResult
         All rounds, those of ``previous`` included; scores of the new ones only.
     """
-    fit = LastingFit(executor, plan, initial)
+    fit = LastingFit(executor, plan, initial, log)
     initial = fit.initial
     n_outputs = plan.loss.n_outputs
     rounds = [list(trees) for trees in previous]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,21 @@ T = TypeVar("T")
 _PIECE = 64_000_000
 
 
+class TreeLog(Protocol):
+    """Keeps finished trees where they outlast the coordinator."""
+
+    def recall(self) -> list[tuple[Tree, m.Scores]]:
+        """Return the trees that an earlier run of this very fit has kept, from the first one on."""
+
+    def keep(self, tree: Tree, scores: m.Scores) -> None:
+        """Keep the next tree."""
+
+
 class LastingFit:
     """Grows trees one after the other, whatever becomes of shards.
+
+    If the coordinator itself is lost and the fit is run again, the trees that its log has kept are not grown again but replayed; for the
+    rest it is the same fit.
 
     Parameters
     ----------
@@ -41,18 +54,28 @@ class LastingFit:
     plan : ForestPlan or BoostingPlan
     initial : ndarray of float64, shape (K,), optional
         The raw prediction to start from (boosting).
+    log : TreeLog, optional
 
     Attributes
     ----------
     initial : ndarray of float64, shape (K,)
     """
 
-    def __init__(self, executor: Executor, plan: ForestPlan | BoostingPlan, initial: NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        plan: ForestPlan | BoostingPlan,
+        initial: NDArray[np.float64] | None = None,
+        log: TreeLog | None = None,
+    ) -> None:
         self._executor = executor
         self._session = Session(executor, plan, fit=uuid.uuid4().hex)
         self._finished: list[tuple[Tree, int]] = []
-        self.initial = initial
-        self.initial = self._lasting(lambda: self._session.begin(initial))
+        self._log = log
+        self._recalled = [] if log is None else log.recall()[::-1]
+        self._given = initial
+        self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial))
+        self._given = self.initial
 
     def replay_tree(self, tree: Tree, output: int = 0) -> None:
         """Take over a tree grown earlier; see :func:`dtrees.engine.replay.replay_tree`."""
@@ -61,10 +84,16 @@ class LastingFit:
 
     def grow_tree(self, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> tuple[Tree, m.Scores]:
         """Grow a tree; see :func:`dtrees.engine.grow.grow_tree`."""
+        if self._recalled:
+            grown, scores = self._recalled.pop()
+            self.replay_tree(grown, output)
+            return grown, scores
         if self._executor.wants_repair():
             self._recover()
         grown, scores = self._lasting(lambda: grow_tree(self._session, tree, output, learning_rate, score))
         self._finished.append((grown, output))
+        if self._log is not None:
+            self._log.keep(grown, scores)
         return grown, scores
 
     def _lasting(self, act: Callable[[], T]) -> T:
@@ -92,7 +121,7 @@ class LastingFit:
         behind = [shard for shard, n_finished in enumerate(standing) if n_finished != wanted]
         if not behind:
             return
-        begin = m.Begin(session.fit, session.epoch, session.plan, self.initial)
+        begin = m.Begin(session.fit, session.epoch, session.plan, self._given)
         self._executor.send(dict.fromkeys(behind, begin))
         if not wanted:
             return

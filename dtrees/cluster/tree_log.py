@@ -1,0 +1,69 @@
+"""The finished trees of a boosting fit, kept by the scheduler: each as a task that does nothing but return its tree.
+
+A task outlasts the worker that holds its result, since it can be run again: its argument is part of the task. So if the coordinator is
+lost, the one that takes over finds the trees by their keys. On the dashboard, these tasks mark the progress of the fit.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from distributed import Client, Future
+
+from dtrees.cluster.holding import hold, needs
+from dtrees.cluster.tasks import release
+from dtrees.cluster.watch import Watch
+from dtrees.engine.messages import Scores
+from dtrees.tree.tree import Tree
+
+#: Before whatever waits for a thread: they are over in no time.
+_PRIORITY = 100
+
+
+class ClusterTreeLog:
+    """See :class:`dtrees.engine.recovery.TreeLog`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    fit : str
+        Its name, the same however often the fit is run.
+    n_trees : int
+        Trees that there will be at most.
+    """
+
+    def __init__(self, client: Client, fit: str, n_trees: int) -> None:
+        self._client = client
+        self._fit = fit
+        token = fit.rpartition("-")[2]
+        self._keys = [f"dtrees-tree-0{token}-{i}" for i in range(n_trees)]  # the digit keeps Dask from taking the token for a word
+        self._n_kept = 0
+
+    def recall(self) -> list[tuple[Tree, Scores]]:
+        """Return the trees kept by an earlier run."""
+        status = self._client.sync(self._client.scheduler.get_task_status, keys=self._keys)
+        kept = [key for key in self._keys if status[key] is not None]
+        kept = kept[: next((i for i, key in enumerate(kept) if key != self._keys[i]), len(kept))]
+        self._n_kept = len(kept)
+        if not kept:
+            return []
+        hold(self._client, self._client.id, kept)
+        futures = [Future(key, self._client) for key in kept]
+        try:
+            return Watch(self._client).gather(futures)
+        finally:
+            release(futures)
+
+    def keep(self, tree: Tree, scores: Scores) -> None:
+        """Keep the next tree."""
+        key = self._keys[self._n_kept]
+        self._n_kept += 1
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            future = self._client.submit(_kept, (tree, scores), key=key, priority=_PRIORITY)
+        hold(self._client, needs(self._fit), [key])
+        future.release()
+
+
+def _kept(tree: tuple[Tree, Scores]) -> tuple[Tree, Scores]:
+    return tree
