@@ -20,11 +20,12 @@ need again if its worker died (the user's persisted partitions, the finished tre
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
+import warnings
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 import cloudpickle
 import numpy as np
@@ -32,13 +33,19 @@ from distributed import Client, Future, futures_of, get_client, secede
 from sklearn.utils import check_random_state
 
 from dtrees.cluster.errors import FitCancelled
-from dtrees.cluster.fits import Fit, Settings, coordinating
+from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
 from dtrees.cluster.holding import hold, let_go, needs
 from dtrees.cluster.partitions import is_lazy
+from dtrees.cluster.relay import here
 from dtrees.cluster.watch import Watch
 from dtrees.ensemble import parameters
+from dtrees.ensemble.base import progress_callback
+from dtrees.ensemble.warning import collected_warnings
 
 logger = logging.getLogger("dtrees.cluster")
+
+#: An attribute of the fitted model on its way back to ``fit``: what the user should be warned of.
+_WARNINGS = "_warnings"
 
 
 def submit(
@@ -102,7 +109,7 @@ def submit(
     client = client or _default_client()
     model._validate_params()
     settings = Settings.read(max_restarts=max_restarts)
-    name = f"dtrees-fit-{uuid4().hex[:10]}"
+    name = new_name()
     parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
     pickled = {part: _pickle(part, value) for part, value in parts.items()}
     needed = [future.key for collection in (X, y, sample_weight) if is_lazy(collection) for future in futures_of(collection)]
@@ -154,17 +161,24 @@ async def _attach(client: Client, key: str, detached: bool) -> Future:
 
 def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Client) -> Any:
     """Submit a fit, and wait for the fitted model; see :func:`submit`. If the wait ends otherwise, so does the fit."""
-    future = submit(model, X, y, sample_weight, client=client, **options)
-    watch = Watch(client, Settings.read().patience)
-    try:
-        return watch.gather([future])[0]
-    except BaseException:
-        if client.status == "running":
-            client.cancel([future], force=True)
-            let_go(client, needs(future.key))
-        raise
-    finally:
-        future.release()
+    with contextlib.ExitStack() as stack:
+        if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere
+            log = progress_callback((), model.verbose, "round" if model._GROUP_PER_OUTPUT else "tree")
+            assert log is not None
+            options = options | {"callbacks": [*options.get("callbacks", ()), stack.enter_context(here(log, client))]}
+        future = submit(model, X, y, sample_weight, client=client, **options)
+        try:
+            (fitted,) = Watch(client).gather([future])
+        except BaseException:
+            if client.status == "running":
+                client.cancel([future], force=True)
+                let_go(client, needs(future.key))
+            raise
+        finally:
+            future.release()
+    for message in fitted.__dict__.pop(_WARNINGS, ()):
+        warnings.warn(message, stacklevel=5)
+    return fitted
 
 
 def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: bool) -> Any:
@@ -175,7 +189,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
     running = Fit(name, settings, submitted=True)
     try:
-        with coordinating(running):
+        with coordinating(running), collected_warnings() as messages:
             fitted = model.fit(X, y, **parts)
     except FitCancelled:
         _end(name, unless_running_elsewhere=True)
@@ -184,6 +198,9 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         _end(name)
         raise
     _end(name)
+    for message in messages:
+        logger.warning("%s: %s", name, message)
+    setattr(fitted, _WARNINGS, messages)
     return fitted
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 import dask
-from distributed import Worker, get_worker
+from distributed import Future, Worker, get_worker
 
 from dtrees.cluster.errors import FitCancelled
 
@@ -82,11 +82,23 @@ class Fit:
         self.name = name
         self.submitted = submitted
         self.settings = settings
+        self._futures: list[Future | None] = []
         self._worker: Worker | None = None
         with contextlib.suppress(ValueError, KeyError):  # not on a worker, not in a task
             worker = get_worker()
             self._task = worker.get_current_task()
             self._worker = worker
+
+    def own(self, *futures: Future | None) -> None:
+        """Have futures released when the fit ends."""
+        self._futures += futures
+
+    def release(self) -> None:
+        """Release what the fit owns, whatever still refers to it: tracebacks do, those of losses overcome too."""
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if future is not None:
+                future.release()
 
     def check(self) -> None:
         """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread: it has to ask.
@@ -109,16 +121,27 @@ class _Current(threading.local):
 _current = _Current()
 
 
+def is_coordinating() -> bool:
+    """Tell whether this thread coordinates a fit."""
+    return _current.fit is not None
+
+
 def current_fit() -> Fit:
-    """Return the fit that this thread coordinates; a new one where that is not known."""
-    return _current.fit or Fit(f"dtrees-fit-{uuid4().hex[:10]}", Settings.read())
+    """Return the fit that this thread coordinates; a new one where there is none."""
+    return _current.fit or Fit(new_name(), Settings.read())
+
+
+def new_name() -> str:
+    """Return a name for a fit, which is also a key that Dask's dashboard shows as ``dtrees-fit``."""
+    return f"dtrees-fit-{uuid4().hex[:10]}"
 
 
 @contextlib.contextmanager
 def coordinating(fit: Fit) -> Iterator[None]:
-    """Have this thread coordinate a fit for as long as the block lasts."""
+    """Have this thread coordinate a fit for as long as the block lasts; at its end, what the fit owns is released."""
     before, _current.fit = _current.fit, fit
     try:
         yield
     finally:
         _current.fit = before
+        fit.release()

@@ -16,11 +16,11 @@ from typing import Any
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from dtrees.cluster.one_worker import boost_on
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.executor import DaskExecutor
-from dtrees.cluster.one_worker import boost_on
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.watch import Watch
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, table, targets, wait_until
