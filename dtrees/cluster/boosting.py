@@ -6,6 +6,7 @@ lost, Dask runs the task elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -65,9 +66,8 @@ def boost(
             )  # fmt: skip
             (result,) = tasks.watch.gather([future])
             return result
-    with DaskExecutor(columns, target, weight) as executor:
+    with DaskExecutor(columns, target, weight) as executor, _log(fit, columns.client, plan) as log:
         callback = _Watched(fit, callback, executor.timings)
-        log = _log(fit, columns.client, plan)
         return boosting.boost(executor, plan, previous=previous, initial=initial, callback=callback, log=log)
 
 
@@ -87,15 +87,18 @@ def _boost_here(
     tell(name, "placed", workers=[get_worker().address])
     executor = LocalExecutor(join_blocks(blocks), target, weight, get_worker().state.nthreads)
     try:
-        log = _log(fit, get_client(), plan)
         watched = _Watched(fit, callback, None)
-        return boosting.boost(executor, plan, previous=previous, initial=initial, callback=watched, log=log)
+        with _log(fit, get_client(), plan) as log:
+            return boosting.boost(executor, plan, previous=previous, initial=initial, callback=watched, log=log)
     finally:
         executor.close()
 
 
-def _log(fit: Fit, client: Client, plan: BoostingPlan) -> ClusterTreeLog | None:
-    return ClusterTreeLog(client, fit.name, plan.n_rounds * plan.loss.n_outputs) if fit.submitted else None
+def _log(fit: Fit, client: Client, plan: BoostingPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
+    """Return the log of trees; there is none where Dask does not know the fit, and cannot run it again."""
+    if not fit.submitted:
+        return contextlib.nullcontext()
+    return ClusterTreeLog(client, fit.name, plan.n_rounds * plan.loss.n_outputs)
 
 
 class _Watched:

@@ -34,7 +34,7 @@ from sklearn.utils import check_random_state
 
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
-from dtrees.cluster.holding import hold, let_go, needs
+from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, needs
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.relay import here
 from dtrees.cluster.watch import Watch
@@ -192,27 +192,16 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         with coordinating(running), collected_warnings() as messages:
             fitted = model.fit(X, y, **parts)
     except FitCancelled:
-        _end(name, unless_running_elsewhere=True)
+        let_go_if_cancelled(get_client(), name)
         raise
     except BaseException:
-        _end(name)
+        let_go(get_client(), needs(name))
         raise
-    _end(name)
+    let_go(get_client(), needs(name))
     for message in messages:
         logger.warning("%s: %s", name, message)
     setattr(fitted, _WARNINGS, messages)
     return fitted
-
-
-def _end(name: str, unless_running_elsewhere: bool = False) -> None:
-    """Give up what a coordinator would need again."""
-    client = get_client()
-    if unless_running_elsewhere:
-        # A worker that was given up, and woke up again, finds its tasks cancelled while they run somewhere else.
-        status = client.sync(client.scheduler.get_task_status, keys=[name])
-        if status[name] is not None:
-            return
-    let_go(client, needs(name))
 
 
 def _default_client() -> Client:

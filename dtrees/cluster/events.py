@@ -1,7 +1,7 @@
 """What a fit tells of itself while it runs: events on Dask's topic ``dtrees``.
 
 ``client.get_events("dtrees")`` returns those so far, ``client.subscribe_topic("dtrees", handler)`` calls a handler for each. An event is a
-dict with the ``fit`` (the key of its task), ``what`` happened, and more by what that is:
+dict with the ``fit`` (the key of its task), the ``worker`` that tells, ``what`` happened, and more by what that is:
 
 ``exchange``
     a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
@@ -12,7 +12,7 @@ dict with the ``fit`` (the key of its task), ``what`` happened, and more by what
 ``placed``
     where the trees grow: ``workers``.
 ``shards lost``, ``shard moved``
-    recovery: ``shards`` and ``workers``; ``shard`` and ``worker``.
+    recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class DaskExecutor:
             worker = self._place_for(shard)
             self._actors.replace(shard, worker, self._arguments[shard])
             logger.info("shard %d is made anew on %s", shard, worker)
-            tell(self._fit.name, "shard moved", shard=shard, worker=worker)
+            tell(self._fit.name, "shard moved", shard=shard, to=worker)
         try:
             self._actors.wait_until_made()
         except ActorsLost as error:

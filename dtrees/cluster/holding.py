@@ -25,6 +25,23 @@ def let_go(client: Client, holder: str) -> None:
         client._send_to_scheduler({"op": "close-client", "client": holder})
 
 
+def let_go_if_cancelled(client: Client, fit: str) -> None:
+    """Give up all that is kept in the name of a fit, unless it is running elsewhere.
+
+    That is so on a worker that was given up, and woke up again: it finds its tasks cancelled, but the fit goes on without it.
+    """
+    status = client.sync(client.scheduler.get_task_status, keys=[fit])
+    if status[fit] is None:
+        let_go(client, fit)
+        let_go(client, needs(fit))
+        let_go(client, trees(fit))
+
+
 def needs(fit: str) -> str:
-    """Return the holder of what a fit would need again if its coordinator were lost."""
+    """Return the holder of the user's data that a fit would need again if its coordinator were lost."""
     return f"{fit}-needs"
+
+
+def trees(fit: str) -> str:
+    """Return the holder of a fit's finished trees; whoever keeps them lets go of them, since messages of clients may overtake each other."""
+    return f"{fit}-trees"

@@ -10,7 +10,8 @@ import warnings
 
 from distributed import Client, Future
 
-from dtrees.cluster.holding import hold, needs
+from dtrees.cluster.errors import FitCancelled
+from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, trees
 from dtrees.cluster.tasks import release
 from dtrees.cluster.watch import Watch
 from dtrees.engine.messages import Scores
@@ -21,7 +22,7 @@ _PRIORITY = 100
 
 
 class ClusterTreeLog:
-    """See :class:`dtrees.engine.recovery.TreeLog`.
+    """See :class:`dtrees.engine.recovery.TreeLog`. Trees are kept until the end of the block, unless the block is cut short.
 
     Parameters
     ----------
@@ -38,6 +39,15 @@ class ClusterTreeLog:
         token = fit.rpartition("-")[2]
         self._keys = [f"dtrees-tree-0{token}-{i}" for i in range(n_trees)]  # the digit keeps Dask from taking the token for a word
         self._n_kept = 0
+
+    def __enter__(self) -> ClusterTreeLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None and issubclass(kind, FitCancelled):
+            let_go_if_cancelled(self._client, self._fit)
+        else:
+            let_go(self._client, trees(self._fit))
 
     def recall(self) -> list[tuple[Tree, Scores]]:
         """Return the trees kept by an earlier run."""
@@ -61,7 +71,7 @@ class ClusterTreeLog:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             future = self._client.submit(_kept, (tree, scores), key=key, priority=_PRIORITY)
-        hold(self._client, needs(self._fit), [key])
+        hold(self._client, trees(self._fit), [key])
         future.release()
 
 

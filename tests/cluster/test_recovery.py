@@ -43,15 +43,18 @@ def training_set(task: str = "regression") -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """Three workers that their nannies start again."""
-    with LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster:
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
+        LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+    ):
         yield cluster
 
 
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[Client]:
-    cluster.scale(3)  # a worker that wakes up after it was given up ends, and so does its nanny
     with Client(cluster, set_as_default=False) as client, client.as_current():
-        wait_until(lambda: len(client.nthreads()) == 3, 60)
+        # A worker that wakes up after it was given up ends, and so does its nanny: then it is for the cluster to start another.
+        wait_until(lambda: cluster.scale(3) or len(client.nthreads()) == 3, 60)
         try:
             yield client
         finally:
