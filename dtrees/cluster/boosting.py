@@ -66,7 +66,7 @@ def boost(
             )  # fmt: skip
             (result,) = tasks.watch.gather([future])
             return result
-    with DaskExecutor(columns, target, weight) as executor, _log(fit, columns.client, plan) as log:
+    with DaskExecutor(columns, target, weight) as executor, _log(fit, columns.client) as log:
         callback = _Watched(fit, callback, executor.timings)
         return boosting.boost(executor, plan, previous=previous, initial=initial, callback=callback, log=log)
 
@@ -88,17 +88,17 @@ def _boost_here(
     executor = LocalExecutor(join_blocks(blocks), target, weight, get_worker().state.nthreads)
     try:
         watched = _Watched(fit, callback, None)
-        with _log(fit, get_client(), plan) as log:
+        with _log(fit, get_client()) as log:
             return boosting.boost(executor, plan, previous=previous, initial=initial, callback=watched, log=log)
     finally:
         executor.close()
 
 
-def _log(fit: Fit, client: Client, plan: BoostingPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
+def _log(fit: Fit, client: Client) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
     """Return the log of trees; there is none where Dask does not know the fit, and cannot run it again."""
     if not fit.submitted:
         return contextlib.nullcontext()
-    return ClusterTreeLog(client, fit.name, plan.n_rounds * plan.loss.n_outputs)
+    return ClusterTreeLog(client, fit.name)
 
 
 class _Watched:

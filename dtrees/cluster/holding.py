@@ -43,5 +43,5 @@ def needs(fit: str) -> str:
 
 
 def trees(fit: str) -> str:
-    """Return the holder of a fit's finished trees; whoever keeps them lets go of them, since messages of clients may overtake each other."""
+    """Return the holder of a fit's finished trees. Who keeps them lets go of them: messages of two clients may overtake each other."""
     return f"{fit}-trees"

@@ -6,6 +6,7 @@ lost, the one that takes over finds the trees by their keys. On the dashboard, t
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 from distributed import Client, Future
@@ -19,6 +20,7 @@ from dtrees.tree.tree import Tree
 
 #: Before whatever waits for a thread: they are over in no time.
 _PRIORITY = 100
+_ASKED_AT_ONCE = 1000
 
 
 class ClusterTreeLog:
@@ -29,15 +31,11 @@ class ClusterTreeLog:
     client : distributed.Client
     fit : str
         Its name, the same however often the fit is run.
-    n_trees : int
-        Trees that there will be at most.
     """
 
-    def __init__(self, client: Client, fit: str, n_trees: int) -> None:
+    def __init__(self, client: Client, fit: str) -> None:
         self._client = client
         self._fit = fit
-        token = fit.rpartition("-")[2]
-        self._keys = [f"dtrees-tree-0{token}-{i}" for i in range(n_trees)]  # the digit keeps Dask from taking the token for a word
         self._n_kept = 0
 
     def __enter__(self) -> ClusterTreeLog:
@@ -49,11 +47,19 @@ class ClusterTreeLog:
         else:
             let_go(self._client, trees(self._fit))
 
+    def _key(self, number: int) -> str:
+        return f"dtrees-tree-0{self._fit.rpartition('-')[2]}-{number}"  # the digit keeps Dask from taking the token for a word
+
     def recall(self) -> list[tuple[Tree, Scores]]:
         """Return the trees kept by an earlier run."""
-        status = self._client.sync(self._client.scheduler.get_task_status, keys=self._keys)
-        kept = [key for key in self._keys if status[key] is not None]
-        kept = kept[: next((i for i, key in enumerate(kept) if key != self._keys[i]), len(kept))]
+        kept: list[str] = []
+        for first in itertools.count(0, _ASKED_AT_ONCE):
+            keys = [self._key(i) for i in range(first, first + _ASKED_AT_ONCE)]
+            status = self._client.sync(self._client.scheduler.get_task_status, keys=keys)
+            known = list(itertools.takewhile(lambda key: status[key] is not None, keys))  # noqa: B023 - used at once
+            kept += known
+            if len(known) < len(keys):
+                break
         self._n_kept = len(kept)
         if not kept:
             return []
@@ -66,7 +72,7 @@ class ClusterTreeLog:
 
     def keep(self, tree: Tree, scores: Scores) -> None:
         """Keep the next tree."""
-        key = self._keys[self._n_kept]
+        key = self._key(self._n_kept)
         self._n_kept += 1
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")

@@ -131,7 +131,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 def events(client: Client, what: str, fit: str | None = None) -> list[dict[str, Any]]:
     """What fits told of themselves, of a kind: the given fit, or the last."""
-    told = [event for _, event in client.get_events("dtrees")]
+    told = [event for _, event in client.get_events("dtrees-exchange" if what == "exchange" else "dtrees")]
     fit = fit or told[-1]["fit"]
     return [event for event in told if event["fit"] == fit and event["what"] == what]
 
