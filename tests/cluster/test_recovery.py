@@ -54,7 +54,7 @@ def cluster() -> Iterator[LocalCluster]:
 def client(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster, set_as_default=False) as client, client.as_current():
         # A worker that wakes up after it was given up ends, and so does its nanny: then it is for the cluster to start another.
-        wait_until(lambda: cluster.scale(3) or len(client.nthreads()) == 3, 60)
+        wait_until(lambda: cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
         try:
             yield client
         finally:
