@@ -1,45 +1,70 @@
-"""Time fits beside those of other libraries and print a Markdown table.
-
-Contenders take turns, after one fit each that is not counted; the table has medians and the ratio of each peer's to dtrees'.
-"""
+"""The command ``python -m benchmarks``."""
 
 from __future__ import annotations
 
-import os
-import platform
-import statistics
-import time
+from pathlib import Path
 
 import click
 
-from benchmarks.fits import N_COLUMNS, N_ROWS, synthetic, works
+from benchmarks import plots, report
+from benchmarks.data import DATA_VARIABLE, data_folder
+from benchmarks.machine import describe, load_average, n_cores
+from benchmarks.registry import Row, Yielded, benchmarks
+from benchmarks.run import Run
+
+#: Processes waiting for a core on a machine that is idle enough.
+_IDLE = 0.7
 
 
 @click.command()
-@click.option("--rows", default=N_ROWS, show_default=True, help="Rows of the synthetic table.")
-@click.option("--repeats", default=3, show_default=True, help="Timed fits of each contender.")
-@click.option("--only", default="", help="Run only comparisons whose name contains this.")
-def main(rows: int, repeats: int, only: str) -> None:
-    """Compare the time of fits."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    click.echo(f"{rows:,} x {N_COLUMNS} float32, {cores} cores, {platform.machine()}, Python {platform.python_version()}\n")
-    click.echo("| fit | threads | library | seconds | its time / dtrees' |\n|---|---|---|---|---|")
-    for work in works():
-        if only not in work.name:
-            continue
-        X, y = synthetic(rows, work.classify)
-        threads = work.threads or cores
-        seconds: dict[str, list[float]] = {name: [] for name in work.contenders}
-        for repeat in range(repeats + 1):
-            for name, make in work.contenders.items():
-                began = time.perf_counter()
-                make(threads).fit(X, y)
-                if repeat:
-                    seconds[name].append(time.perf_counter() - began)
-        ours = statistics.median(seconds["dtrees"])
-        for name, times in seconds.items():
-            median = statistics.median(times)
-            click.echo(f"| {work.name} | {threads} | {name} | {median:.2f} | {median / ours:.2f} |")
+@click.argument("names", nargs=-1)
+@click.option("--only", multiple=True, metavar="NAME", help="Run this benchmark (as often as you like); names may also just be listed.")
+@click.option("--list", "listing", is_flag=True, help="List the names and stop.")
+@click.option("--scale", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Sizes of the tables.")
+@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="Timed turns of each contender.")
+@click.option("--threads", type=click.IntRange(1), default=None, help="Threads of dtrees and of peers; all cores by default.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write table.md, results.json and plots to this folder.")
+@click.option("--data", envvar=DATA_VARIABLE, help=f"Folder of real tables [env: {DATA_VARIABLE}; default: ../shared/data].")
+def main(
+    names: tuple[str, ...],
+    only: tuple[str, ...],
+    listing: bool,
+    scale: str,
+    repeats: int,
+    threads: int | None,
+    out: Path | None,
+    data: str | None,
+) -> None:
+    """Measure dtrees beside other libraries: all benchmarks, or those named."""
+    known = benchmarks()
+    if listing:
+        width = max(map(len, known))
+        for name, one in known.items():
+            click.echo(f"{name:{width}}  {one.text}")
+        return
+    wanted = [*names, *only]
+    if unknown := sorted(set(wanted) - set(known)):
+        raise click.UsageError(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(known)}")
+    threads = threads or n_cores()
+    run = Run(scale, repeats, threads, data_folder(data), lambda text: click.echo(text, err=True))
+    if scale == "full" and (load := load_average()) > _IDLE:
+        click.echo(f"The machine is busy (load {load:.1f}): figures will be off, peers' with OpenMP by a lot.", err=True)
+    title = f"scale {scale}, up to {repeats} turns each"
+    machine = describe(threads)
+    click.echo(f"{title}\n\n{machine}\n\n{report.heading()}")
+    results: list[tuple[str, Yielded]] = []
+    for name in [name for name in known if name in wanted or not wanted]:
+        for result in known[name].run(run):
+            results.append((name, result))
+            if isinstance(result, Row):
+                click.echo(report.line(result))
+        if out is not None:  # after each: what is done is kept if a later one is interrupted
+            report.write(out, title, machine, results)
+    if out is not None:
+        try:
+            plots.draw(out, results)
+        except ImportError:
+            run.skip("plots, as matplotlib is not installed")
 
 
 if __name__ == "__main__":

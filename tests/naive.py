@@ -13,6 +13,7 @@ Of the package only ``Rules`` and the random draws of ``hashing`` are used.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +26,16 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plans import Rules
 from dtrees.split import hashing
-from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from dtrees.split.criteria import ABSOLUTE_ERROR, ENTROPY, GINI, NEWTON, SQUARED_ERROR
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
 
 
 class Limits(NamedTuple):
-    """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional."""
+    """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
+
+    ``levels`` are what the numbers ``a`` of absolute error stand for.
+    """
 
     criterion: int
     n_classes: int = 0
@@ -40,6 +44,7 @@ class Limits(NamedTuple):
     min_samples: int = 1
     min_weight: float = 0
     min_gain: float = -math.inf
+    levels: Sequence[int] = ()
 
 
 class Split(NamedTuple):
@@ -71,6 +76,21 @@ def subtract(total: Sequence[int], left: Sequence[int]) -> tuple[int, ...]:
 
 
 # --- gains ---
+
+
+def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> int:
+    """The sum of weighted absolute deviations from the weighted median."""
+    pairs = sorted((levels[a[i]], 1 if b is None else b[i]) for i in rows)
+    upto = itertools.accumulate(w for _, w in pairs)
+    half = Fraction(sum(w for _, w in pairs), 2)
+    median = next((level for (level, _), below in zip(pairs, upto, strict=True) if below >= half), 0)
+    return sum(w * abs(level - median) for level, w in pairs)
+
+
+def deviation_gain(left: Sequence[int], rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> int:
+    """The decrease of the sum of absolute deviations by a split."""
+    right = sorted(set(rows) - set(left))
+    return deviation(rows, a, b, levels) - deviation(left, a, b, levels) - deviation(right, a, b, levels)
 
 
 def _xlog2(x: float, total: float) -> float:
@@ -173,7 +193,8 @@ def every_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b:
             left = node_sums(left_rows, a, b, limits.n_classes)
             if _is_allowed(left_rows, left, rows, total, limits):
                 threshold = math.inf if is_last else midpoint(value, present[k + 1])
-                yield _scored(Split(column, value, threshold, missing_left, len(left_rows), left), total, limits)
+                split = Split(column, value, threshold, missing_left, len(left_rows), left)
+                yield _scored(split, left_rows, rows, a, b, total, limits)
 
 
 def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: Limits, u: float) -> Iterator[Split]:
@@ -193,7 +214,8 @@ def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b
         left_rows = below + missing if missing_left else below
         left = node_sums(left_rows, a, b, limits.n_classes)
         if _is_allowed(left_rows, left, rows, total, limits):
-            yield _scored(Split(column, max(x[i] for i in below), threshold, missing_left, len(left_rows), left), total, limits)
+            split = Split(column, max(x[i] for i in below), threshold, missing_left, len(left_rows), left)
+            yield _scored(split, left_rows, rows, a, b, total, limits)
 
 
 def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[int], total: Sequence[int], limits: Limits) -> bool:
@@ -206,7 +228,11 @@ def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[in
     )
 
 
-def _scored(split: Split, total: Sequence[int], limits: Limits) -> Split:
+def _scored(split: Split, left_rows: Sequence[int], rows: Sequence[int], a: Any, b: Any, total: Sequence[int], limits: Limits) -> Split:
+    if limits.criterion == ABSOLUTE_ERROR:
+        gain = deviation_gain(left_rows, rows, a, b, limits.levels)
+        rounded = float(gain >> 22) * 2.0**22 + float(gain & (2**22 - 1))
+        return split._replace(score=rounded, gain=rounded)
     score = float_score(split.left, total, limits)
     return split._replace(score=score, gain=float_gain(score, total, limits))
 
@@ -308,6 +334,7 @@ class Sample(NamedTuple):
     exponents: tuple[int, int]
     rows: list[int]
     pure_by: list[Any] | None
+    levels: list[int]
 
 
 def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tuple[int, int]) -> Limits:
@@ -315,7 +342,10 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
     in_classes = n_classes if n_classes > 2 else 0
     root = weight_of(sums, in_classes)
     a, b = exponents
-    unit = 2.0 ** (2 * a - b) if rules.criterion in (SQUARED_ERROR, NEWTON) else 2.0**b
+    if rules.criterion == ABSOLUTE_ERROR:
+        unit = 2.0 ** (a + b)
+    else:
+        unit = 2.0 ** (2 * a - b) if rules.criterion in (SQUARED_ERROR, NEWTON) else 2.0**b
     return Limits(
         criterion=int(rules.criterion),
         n_classes=in_classes,
@@ -335,7 +365,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
     threshold_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree))
     in_classes = n_classes if n_classes > 2 else 0
     root = Node(sample.rows, node_sums(sample.rows, sample.a, sample.b, in_classes), 0, hashing.ROOT)
-    limits = limits_of(rules, n_classes, root.sums, sample.exponents)
+    limits = limits_of(rules, n_classes, root.sums, sample.exponents)._replace(levels=sample.levels)
 
     def find(node: Node) -> Split | None:
         n, path = len(node.rows), np.uint64(node.path)

@@ -68,9 +68,12 @@ def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
     path.write_bytes(safetensors.numpy.save(arrays, {"dtrees": json.dumps(document)}))
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_loaded_model_is_the_saved_one(name: str, tmp_path: Path) -> None:
-    model = fitted(name)
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [*((name, {}) for name in ESTIMATORS), ("DecisionTreeRegressor", {"criterion": "absolute_error"})],
+)
+def test_a_loaded_model_is_the_saved_one(name: str, parameters: dict[str, Any], tmp_path: Path) -> None:
+    model = fitted(name, **parameters)
     dtrees.save(model, tmp_path / "model")
     loaded = dtrees.load(tmp_path / "model")
     assert type(loaded) is type(model)

@@ -7,7 +7,7 @@ The loop of :func:`grow_tree` is the whole protocol of a tree::
         Evaluate -> Marks         the owners of the columns split on
         Advance  -> Divided       every shard; with it the best splits of the next level
     Grow     -> subtrees          small nodes, where one shard has all columns
-    MeasureLeaves                 mean targets (squared error)
+    MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
     Finish                        leaf values
 """
 
@@ -151,12 +151,20 @@ def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_
     a_exponent, b_exponent = root.exponents
     if rules.criterion == Criterion.SQUARED_ERROR:
         reply = executor.send({0: m.MeasureLeaves(session.fit, session.epoch, start, mid)})[0]
-        mean, spread = cast(m.Leaves, reply)
+        mean, spread = cast(m.Measured, reply)
         weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)
         value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
         value[leaf, 0], impurity[leaf] = mean, scaled(spread, -b_exponent)
         gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
         _from_leaves(left, right, weight, gain, value[:, 0], impurity)
+    elif rules.criterion == Criterion.ABSOLUTE_ERROR:
+        places = records["start"].copy(), records["mid"].copy()
+        reply = executor.send({0: m.MeasureNodes(session.fit, session.epoch, left, right, *places)})[0]
+        median, spread = cast(m.Measured, reply)
+        weight = nodes.sums[:, 1].astype(np.float64)
+        value, impurity = median[:, None], spread / weight
+        weight = scaled(weight, -b_exponent)
+        gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
     elif rules.criterion == Criterion.NEWTON:
         g = scaled(nodes.sums[:, 0].astype(np.float64), -a_exponent)
         weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)

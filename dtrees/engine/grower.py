@@ -74,13 +74,12 @@ class Grower:
 
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
-        search: list[int] = []
-        records = self._nodes.records
-        for node in nodes.tolist():
-            n_rows = int(records["mid"][node] - records["start"][node])
-            if may_be_split(self._stops, n_rows, self._depth[node], node_weight(self._limits, self._nodes.sums[node])):
-                (self.to_grow if n_rows <= self._subtree_rows else search).append(node)
-        return np.array(search, np.int64)
+        records = self._nodes.records[nodes]
+        n_rows = records["mid"] - records["start"]
+        inner = _may_be_split(self._stops, self._limits, n_rows, self._depth[nodes], self._nodes.sums[nodes])
+        small = n_rows <= self._subtree_rows
+        self.to_grow.extend(nodes[inner & small].tolist())
+        return nodes[inner & ~small]
 
     def accept(self, nodes: NDArray[np.int64], found: Candidates) -> NDArray[np.int64]:
         """Take the best candidates of nodes; return those nodes whose remaining columns must be searched too.
@@ -196,6 +195,15 @@ def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
     larger = np.zeros((n, *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
+
+
+@kernel
+def _may_be_split(stops, limits, n_rows, depth, sums):  # type: ignore[no-untyped-def]
+    """Tell which nodes are to be searched at all."""
+    inner = np.empty(n_rows.shape[0], np.bool_)
+    for i in range(n_rows.shape[0]):
+        inner[i] = may_be_split(stops, n_rows[i], depth[i], node_weight(limits, sums[i]))
+    return inner
 
 
 @kernel

@@ -18,6 +18,8 @@ _NO_LIMIT = 2**31
 def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
     """Return the power of two that gains are multiplied by, given those of the sums."""
     a, b = exponents
+    if criterion == Criterion.ABSOLUTE_ERROR:
+        return a + b
     return 2 * a - b if criterion in (Criterion.SQUARED_ERROR, Criterion.NEWTON) else b
 
 

@@ -146,8 +146,21 @@ class Grow(Message):
 
 @dataclass(frozen=True)
 class MeasureLeaves(Message):
-    """Ask for the mean target of leaves and the spread about it. Reply: :class:`Leaves`."""
+    """Ask for the mean target of leaves and the spread about it. Reply: :class:`Measured`."""
 
+    start: NDArray[np.int64]
+    mid: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MeasureNodes(Message):
+    """Ask for the median target of all nodes of a tree in preorder, and the spread about it. Reply: :class:`Measured`.
+
+    ``left`` and ``right`` are the numbers of the children, -1 for leaves; only leaves need ``start`` and ``mid``.
+    """
+
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
     start: NDArray[np.int64]
     mid: NDArray[np.int64]
 
@@ -222,10 +235,10 @@ class Divided(NamedTuple):
     found: Found | None
 
 
-class Leaves(NamedTuple):
-    """Mean target and weighted sum of squares about it (in units of the weights), shape (n_leaves,)."""
+class Measured(NamedTuple):
+    """Mean target and weighted sum of squares about it, or median and sum of absolute deviations; in units of the weights, shape (n,)."""
 
-    mean: NDArray[np.float64]
+    center: NDArray[np.float64]
     spread: NDArray[np.float64]
 
 
@@ -237,4 +250,4 @@ class Scores(NamedTuple):
 
 
 Subtrees = list[Nodes]
-Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Leaves | Scores | Subtrees
+Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Measured | Scores | Subtrees

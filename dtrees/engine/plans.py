@@ -35,6 +35,7 @@ class Criterion(enum.IntEnum):
     GINI = 1
     ENTROPY = 2
     NEWTON = 3
+    ABSOLUTE_ERROR = 4
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,27 @@ columns; on a cluster each worker has a shard of some. Work within a message is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine import messages as m
+from dtrees.engine.divide import divide_tasks
 from dtrees.engine.limits import make_limits
 from dtrees.engine.node_table import NodeTable
 from dtrees.engine.plans import BoostingPlan, ForestPlan
-from dtrees.engine.sums import ZoneSums, inherits_sums
+from dtrees.engine.sums import Level, ZoneSums, inherits_sums
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import make_block
-from dtrees.split.columns import Columns, highest_code_below
-from dtrees.split.level import Sums, search_level
+from dtrees.split.columns import Columns
+from dtrees.split.deviation import node_medians
+from dtrees.split.level import SCAN, search_level
+
+T = TypeVar("T")
 
 #: Rows a task of the search should have at least, over all its nodes and columns.
 _TASK_ROWS = 8192
@@ -64,6 +68,8 @@ class Shard:
         self._fit: tuple[str, int] | None = None
         self._zone_sums: ZoneSums | None = None
         self._scratch: list[search.Scratch] = []
+        self._rows = partition.RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
+        self._spare = self._rows.spare(0)
 
     @property
     def is_whole(self) -> bool:
@@ -114,6 +120,8 @@ class Shard:
                 return self._grow(message.nodes)
             case m.MeasureLeaves():
                 return self._measure(message)
+            case m.MeasureNodes():
+                return self._measure_nodes(message)
             case m.Finish():
                 return self._finish(message)
         raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
@@ -123,6 +131,7 @@ class Shard:
         self._plan: ForestPlan | BoostingPlan = message.plan
         self._fit = (message.fit, message.epoch)
         self._n_finished = 0
+        self._scratch = []
         if isinstance(message.plan, BoostingPlan):
             boosting = BoostingTarget(message.plan, target, weight, message.initial, self._threads)
             self._target: ForestTarget | BoostingTarget = boosting
@@ -167,12 +176,13 @@ class Shard:
         n = rows.shape[0]
         self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
         partition.gather(self._rows, n_in, prepared.a, prepared.b)
-        self._pure_by = prepared.pure_by
+        self._pure_by, self._levels = prepared.pure_by, prepared.levels
+        if self._levels.shape[0]:
+            self._scratch = []  # it holds the levels, which weights drawn anew change
         sums = self._root_sums(n_in)
         rules = self._plan.rules
         slope = partition.steepest(self._rows, n_in) if self._n_classes <= 2 else 0.0
         self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents, slope)
-        self._scratch = []
         seed = hashing.as_seed(self._plan.seed)
         self._pool = hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree)
         streams = hashing.STREAM_NODE, hashing.STREAM_THRESHOLD
@@ -184,8 +194,9 @@ class Shard:
         self._inherits = inherits_sums(rules, self._n_classes)
         if self._inherits and message.search:
             if self._zone_sums is None:
-                self._zone_sums = ZoneSums(self._columns, self._threads.map)
-            self._zone_sums.start(self._rows.a[:n_in], self._rows.b.shape[0] > 0)
+                self._zone_sums = ZoneSums(self._columns, self._threads)
+            places = np.sort(self._place_of[self._pool])
+            self._zone_sums.start(places[places >= 0], self._rows.a[:n_in], self._rows.b.shape[0] > 0)
         nothing = np.empty(0, np.int64)
         found = self._search(np.zeros(1, np.int64), nothing, nothing) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
@@ -194,8 +205,11 @@ class Shard:
     def _lay_out(self, rows: NDArray[np.uint32], weighted: bool) -> None:
         """Make the row partition of a new tree."""
         n = rows.shape[0]
-        self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
-        self._spare = self._rows.spare(n)
+        if self._rows.a.shape[0] == n and self._rows.b.shape[0] == (n if weighted else 0):
+            self._rows = self._rows._replace(rows=rows)  # memory that is in use already costs no page faults
+        else:
+            self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
+            self._spare = self._rows.spare(n)
 
     def _route(self, output: int) -> None:
         if isinstance(self._target, BoostingTarget) and output == 0:
@@ -216,8 +230,11 @@ class Shard:
     # --- searching ---
 
     def _scratch_for(self, thread: int) -> search.Scratch:
+        n_in = int(self._nodes.mid[0])
+        if self._scratch and self._scratch[0].keys.shape[0] <= n_in:
+            self._scratch = []
         while len(self._scratch) <= thread:
-            self._scratch.append(search.make_scratch(int(self._nodes.mid[0]), self._max_distinct, self._limits.n_classes))
+            self._scratch.append(search.make_scratch(n_in, self._max_distinct, self._limits.n_classes, self._levels))
         return self._scratch[thread]
 
     def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
@@ -226,37 +243,36 @@ class Shard:
         best = search.empty_candidates(nodes.shape[0], table.sums.shape[1])
         pure = self._mark_pure(nodes, best)
         impure = np.flatnonzero(~pure)
-        sums = None
+        level = None
         if self._inherits and self._zone_sums is not None:
-            sums = self._zone_sums.plan(parents, left, nodes[impure], table.start, table.mid)
+            level = self._zone_sums.plan(parents, left, nodes[impure], table.start, table.mid)
         if impure.shape[0]:
-            if sums is not None:
-                which, found = self._search_level(nodes[impure], sums)
+            if level is not None:
+                which, found = self._search_level(nodes[impure], level)
             else:
                 which, found = self._search_each(nodes[impure])
             search.best_by_node(found, impure[which], best)
         return m.Found(best, np.zeros(nodes.shape[0], np.int64))
 
-    def _search_level(self, nodes: NDArray[np.int64], sums: Sums) -> tuple[NDArray[np.int64], search.Candidates]:
+    def _search_level(self, nodes: NDArray[np.int64], level: Level) -> tuple[NDArray[np.int64], search.Candidates]:
         """Search all columns by zone sums; return candidates, and the index of the node that each belongs to."""
         assert self._zone_sums is not None
-        table, n_columns, zone_map = self._nodes, self._ids.shape[0], self._zone_sums.zone_map
-        places = np.stack([table.start[nodes], table.mid[nodes], self._zone_sums.slots_of(nodes)], axis=1)
-        found = search.empty_candidates(nodes.shape[0] * n_columns, table.sums.shape[1])
+        node_sums = self._nodes.sums[nodes]
+        zone_map, operations = self._zone_sums.zone_map, level.operations
+        found = search.empty_candidates(operations.shape[0], node_sums.shape[1])
         bars = np.full(nodes.shape[0], -1.0)
-        which = self._place_of[self._pool]
-        which = which[which >= 0]
-        n_cells = int((places[:, 1] - places[:, 0]).sum()) * which.shape[0]
-        n_pieces = 1 if self.n_threads == 1 else max(1, min(which.shape[0], 2 * self.n_threads, n_cells // _TASK_ROWS))
-        self._in_pieces(
-            n_pieces,
-            lambda piece, scratch: search_level(
-                self._columns, self._ids, zone_map, which[piece::n_pieces].copy(), self._rows, sums, places,
-                table.sums[nodes], self._limits, bars, scratch, found,
+
+        n_tasks = level.tasks.shape[0]
+        scratch = [self._scratch_for(thread) for thread in range(min(self.n_threads, n_tasks))]
+        self._threads.share(
+            n_tasks,
+            lambda queue, thread: search_level(
+                queue, level.tasks, operations, self._columns, self._ids, zone_map, self._rows, level.sums, level.nodes, node_sums,
+                self._limits, bars, scratch[thread], found,
             ),
         )  # fmt: skip
-        node = np.repeat(np.arange(nodes.shape[0]), which.shape[0])
-        return node, found.take((np.arange(nodes.shape[0])[:, None] * n_columns + which).ravel())
+        scans = operations[:, 0] == SCAN
+        return operations[scans, 1], found.take(scans)
 
     def _search_each(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], search.Candidates]:
         """Search each node in the columns drawn for it; return as :meth:`_search_level`."""
@@ -271,7 +287,7 @@ class Shard:
         bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_pieces + 1)[1:-1])
         bounds = np.concatenate([[0], bounds, [tasks.shape[0]]]).astype(np.int64)
         self._in_pieces(
-            n_pieces,
+            range(n_pieces),
             lambda piece, scratch: search.search_many(
                 self._columns, self._ids, tasks, bounds[piece], bounds[piece + 1], self._rows,
                 starts, mids, sums, self._limits, self._keys[1], paths, scratch, found,
@@ -279,16 +295,16 @@ class Shard:
         )  # fmt: skip
         return tasks[:, 0], found
 
-    def _in_pieces(self, n_pieces: int, run: Callable[[int, search.Scratch], None]) -> None:
+    def _in_pieces(self, pieces: Sequence[T], run: Callable[[T, search.Scratch], None]) -> None:
         """Run pieces of work on the threads, each with scratch space of its own."""
-        free = [self._scratch_for(thread) for thread in range(min(self.n_threads, n_pieces))]
+        free = [self._scratch_for(thread) for thread in range(min(self.n_threads, len(pieces)))]
 
-        def take_turns(piece: int) -> None:
+        def take_turns(piece: T) -> None:
             scratch = free.pop()  # list.pop and append are atomic
             run(piece, scratch)
             free.append(scratch)
 
-        self._threads.map(take_turns, range(n_pieces))
+        self._threads.map(take_turns, pieces)
 
     def _mark_pure(self, nodes: NDArray[np.int64], best: search.Candidates) -> NDArray[np.bool_]:
         table = self._nodes
@@ -345,25 +361,19 @@ class Shard:
     def _evaluate(self, splits: m.Splits) -> m.Marks:
         table = self._nodes
         n_bytes = (table.stop[splits.node] - table.start[splits.node] + 7) // 8
-        offsets = np.concatenate([[0], np.cumsum(n_bytes)])
+        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
         bits = np.empty(offsets[-1], np.uint8)
 
-        def mark(i: int, first_byte: int, last_byte: int) -> None:
-            node, j = splits.node[i], self._place_of[splits.column[i]]
-            codes = self._columns.codes[j]
-            values = self._columns.distinct(j)
-            missing = values.shape[0]
-            start = table.start[node]
-            cut = highest_code_below(values, -1, missing - 1, splits.threshold[i])
-            partition.mark_left(
-                codes, cut, missing, splits.missing_left[i], self._rows.rows,
-                start + 8 * first_byte, min(start + 8 * last_byte, table.stop[node]),
-                bits[offsets[i] + first_byte : offsets[i] + last_byte],
-            )  # fmt: skip
-
-        step = _TASK_ROWS // 8
-        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
-        self._threads.map(lambda piece: mark(*piece), pieces)
+        step = max(_TASK_ROWS // 8, int(offsets[-1]) // (2 * self.n_threads) + 1)
+        pieces = np.array([(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)], np.int64)
+        places = self._place_of[splits.column]
+        start, stop = table.start[splits.node], table.stop[splits.node]
+        self._threads.share(
+            pieces.shape[0],
+            lambda queue, _: partition.mark_many(
+                queue, pieces, self._columns, places, splits.threshold, splits.missing_left, self._rows.rows, start, stop, bits, offsets
+            ),
+        )
         return m.Marks(bits, offsets)
 
     def _advance(self, message: m.Advance) -> m.Divided:
@@ -371,15 +381,11 @@ class Shard:
         table = self._nodes
         n = splits.node.shape[0]
         start, mid, stop = table.start[splits.node], table.mid[splits.node], table.stop[splits.node]
-        left_mid, left_stop = np.empty(n, np.int64), np.empty(n, np.int64)
-
-        def divide(i: int) -> None:
-            spare = self._spare.part(start[i], stop[i])
-            inside, outside = partition.divide(bits[offsets[i] : offsets[i + 1]], self._rows, start[i], mid[i], stop[i], spare)
-            left_mid[i] = start[i] + inside
-            left_stop[i] = left_mid[i] + outside
-
-        self._threads.map(divide, np.argsort(start - stop, kind="stable"))
+        left_mid, left_stop, tasks = divide_tasks(start, mid, stop, bits, offsets, self.n_threads)
+        self._threads.share(
+            tasks.shape[0],
+            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, mid, stop, self._spare),
+        )
         if not np.array_equal(left_mid - start, splits.n_left):
             raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
         left, right = splits.left, splits.left + 1
@@ -412,11 +418,11 @@ class Shard:
                 stops=self._stops,
                 keys=self._keys,
                 pool=self._pool.copy(),
-                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes),
+                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes, self._levels),
                 best=search.empty_candidates(1, n_sums),
                 bits=np.empty((stop - start + 7) // 8, np.uint8),
                 block=make_block(mid - start, stop - mid, self._rows.b.shape[0] > 0, self._pool, self._n_columns_total),
-                use_blocks=not self._limits.random,
+                use_blocks=not self._limits.random and not self._levels.shape[0],
             )
             depth, path, sums = int(table.depth[node]), table.path[node], table.sums[node]
             count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)
@@ -434,7 +440,7 @@ class Shard:
             leaves = min(leaves, 2 ** max(levels, 0))
         return 2 * leaves - 1
 
-    def _measure(self, message: m.MeasureLeaves) -> m.Leaves:
+    def _measure(self, message: m.MeasureLeaves) -> m.Measured:
         n = message.start.shape[0]
         mean, spread = np.empty(n), np.empty(n)
         target = self._table[0]
@@ -445,7 +451,13 @@ class Shard:
             subtree.leaf_means(self._rows.rows, self._rows.b, target, message.start[s], message.mid[s], mean[s], spread[s])
 
         self._threads.map(measure, range(bounds.shape[0] - 1))
-        return m.Leaves(mean, spread)
+        return m.Measured(mean, spread)
+
+    def _measure_nodes(self, message: m.MeasureNodes) -> m.Measured:
+        n = message.start.shape[0]
+        median, spread = np.empty(n), np.empty(n)
+        node_medians(self._rows, self._table[0], message.left, message.right, message.start, message.mid, median, spread)
+        return m.Measured(median, spread)
 
     def _finish(self, message: m.Finish) -> m.Scores:
         self._target.finish(message.output, self._rows.rows, message)

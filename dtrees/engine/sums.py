@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plans import Rules
+from dtrees.engine.plans import Criterion, Rules
+from dtrees.engine.threads import Threads
 from dtrees.split.columns import Columns
-from dtrees.split.level import MAX_PACKED_ROWS, Sums, map_zones
+from dtrees.split.level import ADD, BAR, MAX_PACKED_ROWS, SCAN, SUBTRACT, SUM, Sums
+from dtrees.split.zone_map import map_zones
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
 _MIN_BYTES = 64 * 2**20
 _BYTES_PER_ROW = 32
 #: Below this many rows, bounding zones costs more than it saves.
-_MIN_ROWS = 512
+_MIN_ROWS = 128
+#: Fewest rows of a task of summing.
+_PIECE_ROWS = 4096
+#: To bound the zones of a node costs as much as to look at so many rows.
+_BOUNDS_ROWS = 2000
+
+Operation = tuple[int, int, int, int]
 
 
 def inherits_sums(rules: Rules, n_classes: int) -> bool:
     """Tell whether every node is searched exactly in all columns of the tree, by two sums."""
-    return not rules.random_splits and n_classes <= 2 and rules.max_features >= rules.columns_per_tree
+    by_sums = rules.criterion != Criterion.ABSOLUTE_ERROR
+    return by_sums and not rules.random_splits and n_classes <= 2 and rules.max_features >= rules.columns_per_tree
 
 
 def smallest_node(n_rows: int, n_columns: int) -> int:
@@ -37,23 +46,26 @@ class ZoneSums:
     Parameters
     ----------
     columns : Columns
-    map : callable
-        A thread pool's.
+    threads : Threads
     """
 
-    def __init__(self, columns: Columns, map: Any) -> None:
-        self.zone_map = map_zones(columns, map)
-        self._n_columns = columns.n_columns
-        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * columns.n_rows) // max(1, columns.n_columns * MAX_ZONES * 24)
-        self._slots = np.empty((0, columns.n_columns, MAX_ZONES, 2), np.int64)
+    def __init__(self, columns: Columns, threads: Threads) -> None:
+        self._all = map_zones(columns, threads.map)
+        self._threads = threads
+        self.zone_map = self._all
+        self._slots = np.empty((0, 0, MAX_ZONES, 2), np.int64)
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
-    def start(self, a: NDArray[np.int64], weighted: bool) -> None:
-        """Forget all nodes: a new tree, with sums ``a`` of its in-sample rows."""
-        width = 3 if weighted else 2
-        if self._slots.shape[3] != width:
-            self._slots = np.empty((0, self._n_columns, MAX_ZONES, width), np.int64)
+    def start(self, places: NDArray[np.int64], a: NDArray[np.int64], weighted: bool) -> None:
+        """Forget all nodes: a new tree, of the columns at ``places``, with sums ``a`` of its in-sample rows."""
+        if not np.array_equal(places, self.zone_map.which):
+            self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
+        shape = (places.shape[0], MAX_ZONES, 3 if weighted else 2)
+        if self._slots.shape[1:] != shape:
+            self._slots = np.empty((0, *shape), np.int64)
+        n_rows = self._all.zone.shape[0]
+        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * n_rows) // max(1, math.prod(shape) * 8)
         self._free = list(range(self._slots.shape[0]))
         self._slot_of = {}
         total = int(np.abs(a).sum())
@@ -69,10 +81,6 @@ class ZoneSums:
             self._free = list(range(n, larger.shape[0]))
         return self._free.pop()
 
-    def slots_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the slots of nodes."""
-        return np.array([self._slot_of[node] for node in nodes.tolist()], np.int64)
-
     def plan(
         self,
         parents: NDArray[np.int64],
@@ -80,8 +88,8 @@ class ZoneSums:
         search: NDArray[np.int64],
         start: NDArray[np.int64],
         mid: NDArray[np.int64],
-    ) -> Sums | None:
-        """Say how nodes get their sums, and give them slots.
+    ) -> Level | None:
+        """Say how nodes are to be searched, and give them slots.
 
         Parameters
         ----------
@@ -94,7 +102,7 @@ class ZoneSums:
 
         Returns
         -------
-        Sums or None
+        Level or None
             None if there is no room.
         """
         inherited = {}
@@ -102,39 +110,88 @@ class ZoneSums:
             slot = self._slot_of.pop(parent, None)
             if slot is not None:
                 inherited[child] = slot
-        if not self._usable or len(self._slot_of) + 2 * search.shape[0] > self._max_slots:
+        n_threads = self._threads.n_threads
+        if not self._usable or len(self._slot_of) + 2 * search.shape[0] + 2 * n_threads > self._max_slots:
             self._free.extend(inherited.values())
             return None
+        wanted = {node: i for i, node in enumerate(search.tolist())}
         summed: list[tuple[int, int]] = []
-        subtracted: list[tuple[int, int]] = []
+        settle: list[list[Operation]] = []
         temporary: list[int] = []
-        wanted = set(search.tolist())
         for child, slot in inherited.items():
             n_left, n_right = (int(mid[node] - start[node]) for node in (child, child + 1))
             smaller, larger = (child, child + 1) if n_left <= n_right else (child + 1, child)
             if larger in wanted:
                 other = self._take()
                 summed.append((smaller, other))
-                subtracted.append((slot, other))
+                settle.append([(SUBTRACT, slot, other, 0), (BAR, wanted.pop(larger), 0, 0)])
                 self._slot_of[larger] = slot
-                if smaller in wanted:
-                    self._slot_of[smaller] = other
-                else:
-                    temporary.append(other)
             elif smaller in wanted:
+                other = slot
                 summed.append((smaller, slot))
-                self._slot_of[smaller] = slot
+                settle.append([])
             else:
                 self._free.append(slot)
-            wanted -= {smaller, larger}
-        for node in sorted(wanted):
+                continue
+            if smaller in wanted:
+                settle[-1].append((BAR, wanted.pop(smaller), 0, 0))
+                self._slot_of[smaller] = other
+            else:
+                temporary.append(other)
+        for node, i in wanted.items():
             self._slot_of[node] = slot = self._take()
             summed.append((node, slot))
+            settle.append([(BAR, i, 0, 0)])
+        sizes = [int(mid[node] - start[node]) for node, _ in summed]
+        piece = max(_PIECE_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.zone.shape[0]
+        sums: list[list[Operation]] = []
+        for (node, slot), size, after in zip(summed, sizes, settle, strict=True):
+            n_pieces = -(-size // piece)
+            bounds = [int(start[node]) + size * k // n_pieces for k in range(n_pieces + 1)]
+            slots = [slot] + [self._take() for _ in range(n_pieces - 1)]
+            sums.extend([(SUM, bounds[k], bounds[k + 1], slots[k])] for k in range(n_pieces))
+            after[:0] = [(ADD, slot, other, 0) for other in slots[1:]]
+            temporary.extend(slots[1:])
         self._free.extend(temporary)
-        places = [(int(start[node]), int(mid[node]), slot) for node, slot in summed]
-        return Sums(
-            self._slots,
-            self._size_shift,
-            np.array(places, np.int64).reshape(-1, 3),
-            np.array(subtracted, np.int64).reshape(-1, 2),
-        )
+        n_columns = self.zone_map.which.shape[0]
+        costs = (mid[search] - start[search] + _BOUNDS_ROWS).tolist()
+        share = sum(costs) / (6 * n_threads) if n_threads > 1 else math.inf
+        scans: list[list[Operation]] = []
+        filled = math.inf
+        for i in sorted(range(len(costs)), key=lambda i: -costs[i]):
+            n_pieces = min(-(-n_columns // 2), 1 + int(costs[i] / share))
+            for k in range(n_pieces):
+                if filled >= share:
+                    scans.append([])
+                    filled = 0.0
+                scans[-1].append((SCAN, i, n_columns * k // n_pieces, n_columns * (k + 1) // n_pieces))
+                filled += costs[i] / n_pieces
+        places = [(int(start[node]), int(mid[node]), self._slot_of[node]) for node in search.tolist()]
+        nodes = np.array(places, np.int64).reshape(-1, 3)
+        return Level(Sums(self._slots, self._size_shift), nodes, [sums, settle, scans])
+
+
+class Level:
+    """What is to be done on a level.
+
+    Parameters
+    ----------
+    sums : Sums
+    nodes : ndarray of int64, shape (n, 3)
+        See :func:`~dtrees.split.level.search_level`.
+    phases : list of list of list of Operation
+        Tasks of operations; those of a phase may be done in any order, when the phases before are done.
+    """
+
+    def __init__(self, sums: Sums, nodes: NDArray[np.int64], phases: list[list[list[Operation]]]) -> None:
+        self.sums = sums
+        self.nodes = nodes
+        operations: list[Operation] = []
+        tasks: list[tuple[int, int, int]] = []
+        for phase in phases:
+            before = len(tasks)
+            for task in phase:
+                tasks.append((len(operations), len(operations) + len(task), before))
+                operations.extend(task)
+        self.operations = np.array(operations, np.int64)
+        self.tasks = np.array(tasks, np.int64)

@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.messages import Finish
-from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing
+from dtrees.split.columns import presort_column
+from dtrees.split.deviation import levels_of, weights_in_bits
 from dtrees.split.fixed_point import absolute_sum, exponent_for, scale_into, to_fixed
+from dtrees.split.partition import add_by_leaf
 
 _NONE = np.empty(0, np.int64)
 _NO_TARGET = np.empty(0, np.float64)
@@ -41,6 +44,8 @@ class Prepared(NamedTuple):
         Powers of two that ``a`` and ``b`` were multiplied by.
     pure_by : ndarray of float64, shape (n_rows,) or (0,)
         Nodes in which this is constant are leaves.
+    levels : ndarray of int64, shape (n_targets,) or (0,)
+        For absolute error, where ``a`` are the numbers of targets: the targets in fixed point (:mod:`dtrees.split.deviation`).
     """
 
     in_sample: NDArray[np.bool_] | None
@@ -48,6 +53,7 @@ class Prepared(NamedTuple):
     b: NDArray[np.int64]
     exponents: tuple[int, int]
     pure_by: NDArray[np.float64]
+    levels: NDArray[np.int64] = _NONE
 
 
 class Target(Protocol):
@@ -85,10 +91,14 @@ class ForestTarget:
         self.weight = combine_weights(weight, plan.class_weight, target)
         self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
         self.keeps_out_of_sample = plan.out_of_bag
+        self._levels = _NONE
         if plan.n_classes:
             self.codes = np.ascontiguousarray(target, np.int64)
             self.target = target.astype(np.float64)
             self.exponent = 0
+        elif plan.rules.criterion == Criterion.ABSOLUTE_ERROR:
+            self.target = np.ascontiguousarray(target, np.float64)
+            self._prepare_levels()
         else:
             self.target = np.ascontiguousarray(target, np.float64)
             self.center = float(self.target.mean()) if np.isfinite(self.target.sum()) else 0.0
@@ -107,6 +117,15 @@ class ForestTarget:
         elif self.weight is not None:
             self._cumulative = np.cumsum(to_fixed(self.weight)[0])
 
+    def _prepare_levels(self) -> None:
+        """Number the distinct targets, and put them in fixed point."""
+        codes, distinct = presort_column(self.target)
+        self.codes = codes.astype(np.int64)
+        total_weight = self.plan.n_draws or self.n_rows
+        if self.plan.n_draws is None and self.weight is not None:
+            total_weight = int(weights_in_bits(self.weight)[0].sum())
+        self._levels, self.exponent = levels_of(distinct, total_weight)
+
     def start(self, tree: int, output: int) -> Prepared:
         """Draw the rows of a tree."""
         if self._fixed is not None:
@@ -122,13 +141,18 @@ class ForestTarget:
         in_sample = counts > 0
         if self.plan.n_classes > 2:
             return Prepared(in_sample, self.codes, counts, (0, 0), self.target)
+        if self._levels.shape[0]:
+            return Prepared(in_sample, self.codes, counts, (self.exponent, 0), self.target, self._levels)
         return Prepared(in_sample, self.codes * counts, counts, (self.exponent, 0), self.target)
 
     def _weighted(self, weight: NDArray[np.float64] | None) -> Prepared:
         """Prepare all rows with given weights; those of weight zero are out of sample."""
         if weight is None:
-            return Prepared(None, self.codes, _NONE, (self.exponent, 0), self.target)
+            return Prepared(None, self.codes, _NONE, (self.exponent, 0), self.target, self._levels)
         in_sample = None if weight.all() else weight > 0
+        if self._levels.shape[0]:
+            b, exponent = weights_in_bits(weight)
+            return Prepared(in_sample, self.codes, b, (self.exponent, exponent), self.target, self._levels)
         b, exponent = to_fixed(weight, integral=bool((weight == np.rint(weight)).all()))
         if self.plan.n_classes > 2:
             return Prepared(in_sample, self.codes, b, (0, exponent), self.target)
@@ -291,7 +315,9 @@ class BoostingTarget:
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the leaf values to the raw predictions."""
         # Leaves come in preorder, which is the order of their places in the partition.
-        self.raw[output, rows] += np.repeat(leaves.value[:, 0], leaves.stop - leaves.start)
+        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // 16_384)
+        value = np.ascontiguousarray(leaves.value[:, 0])
+        self.threads.share(n_pieces, lambda queue, _: add_by_leaf(queue, n_pieces, self.raw[output], rows, leaves.start, value))
 
     def scores(self) -> tuple[float, float]:
         """Return the mean loss on the rows trained on and on those held out."""

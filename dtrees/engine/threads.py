@@ -6,9 +6,14 @@ Threads belong to the engine; kernels know nothing of them.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -52,7 +57,10 @@ def effective_n_jobs(n_jobs: int | None) -> int:
 
 
 class Threads:
-    """A pool of threads, or none for a single one.
+    """The calling thread and some helpers; no helpers for a single one.
+
+    A level of a tree takes well under a millisecond, so handing out work must be cheap: half the time of ``concurrent.futures``, which
+    makes a future of each item, or less.
 
     Examples
     --------
@@ -63,22 +71,83 @@ class Threads:
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = max(1, n_threads)
-        self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="dtrees") if self.n_threads > 1 else None
+        self._queues: list[SimpleQueue[Callable[[], None] | None]] = [SimpleQueue() for _ in range(self.n_threads - 1)]
+        self._helpers = [threading.Thread(target=_help, args=(queue,), name="dtrees", daemon=True) for queue in self._queues]
+        for helper in self._helpers:
+            helper.start()
 
     def map(self, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-        """Apply a function to every item; results come in order."""
+        """Apply a function to every item; results come in order. The first error ends the work and is raised."""
         items = list(items)
-        if self._pool is None or len(items) < 2:
+        if not self._queues or len(items) < 2:
             return [function(item) for item in items]
-        return list(self._pool.map(function, items))
+        work = _Work(function, items)
+        helpers = self._queues[: len(items) - 1]
+        for queue in helpers:
+            queue.put(work.help)
+        work.run()
+        for _ in helpers:
+            work.finished.get()
+        if work.errors:
+            raise work.errors[0]
+        return work.results
+
+    def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None]) -> None:
+        """Have threads call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`).
+
+        ``function`` gets the queue and the number of its thread. The tasks are finished when this returns, also if a helper has not even
+        come: it will find nothing to do.
+        """
+        from dtrees.split.queue import make_queue, wait_for_all  # Numba, which counting cores does not need
+
+        queue = make_queue()
+        for thread, helper in enumerate(self._queues[: n_tasks - 1], 1):
+            helper.put(partial(function, queue, thread))
+        function(queue, 0)
+        wait_for_all(queue, n_tasks)
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        for queue in self._queues:
+            queue.put(None)
+        for helper in self._helpers:
+            helper.join()
+        self._queues, self._helpers = [], []
 
     def __enter__(self) -> Threads:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class _Work:
+    """Items that several threads apply one function to."""
+
+    def __init__(self, function: Callable[[Any], Any], items: list[Any]) -> None:
+        self._function = function
+        self._items = enumerate(items)  # its next is atomic
+        self.results: list[Any] = [None] * len(items)
+        self.errors: list[BaseException] = []
+        self.finished: SimpleQueue[None] = SimpleQueue()
+
+    def run(self) -> None:
+        """Work until no item is left."""
+        try:
+            for i, item in self._items:
+                self.results[i] = self._function(item)
+                if self.errors:
+                    break
+        except BaseException as error:
+            self.errors.append(error)
+
+    def help(self) -> None:
+        """Do the same, and say when it is done."""
+        self.run()
+        self.finished.put(None)
+
+
+def _help(queue: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (work := queue.get()) is not None:
+        work()
+        del work  # not to keep its arrays while waiting

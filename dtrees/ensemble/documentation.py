@@ -15,8 +15,10 @@ C = TypeVar("C", bound=type)
 
 _DESCRIPTIONS = {
     "regression_criterion": """
-        criterion : {"squared_error"}, default="squared_error"
-            What a split is to lower: the variance of the target in the children.
+        criterion : {"squared_error", "absolute_error"}, default="squared_error"
+            What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict; or
+            the mean absolute distance from the weighted median, which is less swayed by outliers and takes some times longer. Missing
+            values are allowed with both. For absolute error, weights that are not whole numbers are rounded to a 2**40th of their sum.
         """,
     "classification_criterion": """
         criterion : {"gini", "entropy", "log_loss"}, default="gini"

@@ -89,11 +89,12 @@ BOOSTING_DEFAULTS: dict[str, Any] = {
     "colsample_bytree": 1.0,
 }
 
-REGRESSION_CRITERION = {"criterion": [StrOptions({"squared_error"})]}
+REGRESSION_CRITERION = {"criterion": [StrOptions({"squared_error", "absolute_error"})]}
 CLASSIFICATION_CRITERION = {"criterion": [StrOptions({"gini", "entropy", "log_loss"})]}
 
 CRITERIA = {
     "squared_error": Criterion.SQUARED_ERROR,
+    "absolute_error": Criterion.ABSOLUTE_ERROR,
     "gini": Criterion.GINI,
     "entropy": Criterion.ENTROPY,
     "log_loss": Criterion.ENTROPY,

@@ -44,14 +44,14 @@ class Columns(NamedTuple):
     ----------
     codes : ndarray of uint32, shape (n_columns, n_rows)
         Index of each row's value among the distinct values of its column; their number if the value is missing.
-    values : ndarray of float64, shape (n_distinct,)
+    values : ndarray of float32 or float64, shape (n_distinct,)
         The distinct values of all columns, one column after the other, each ascending.
     offsets : ndarray of int64, shape (n_columns + 1,)
         Column ``j`` has the distinct values ``values[offsets[j]:offsets[j + 1]]``.
     """
 
     codes: NDArray[np.uint32]
-    values: NDArray[np.float64]
+    values: NDArray[Any]
     offsets: NDArray[np.int64]
 
     @property
@@ -204,11 +204,14 @@ def concatenate(parts: Sequence[Columns]) -> Columns:
     return Columns(np.concatenate([part.codes for part in parts]), *_join(distinct))
 
 
-def _join(distinct: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _join(distinct: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Put distinct values one after the other, in the smallest dtype that holds all; the list is emptied on the way, to save memory."""
     offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
     np.cumsum([d.shape[0] for d in distinct], out=offsets[1:])
-    # As float64 whatever the column: kernels are compiled once.
-    return np.concatenate([*distinct, np.empty(0)]).astype(np.float64, copy=False), offsets
+    values = np.empty(offsets[-1], np.result_type(np.float32, *(d.dtype for d in distinct)))
+    for j in reversed(range(len(distinct))):
+        values[offsets[j] : offsets[j + 1]] = distinct.pop()
+    return values, offsets
 
 
 @kernel

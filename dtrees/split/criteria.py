@@ -5,7 +5,8 @@ Terms
 sums
     what is known of a set of rows, as int64. In the *moment* layout ``(G, H)``: for squared error the sum of weighted (centred)
     targets and of weights, for Newton boosting the sum of gradients and of hessians, for two classes the weight of class 1 and of
-    both. In the *class* layout (three classes and more) the weight of each class.
+    both. In the *class* layout (three classes and more) the weight of each class. Absolute error has the moment layout, but no sums
+    tell its gain (:mod:`dtrees.split.absolute`): G is the sum of the numbers of the targets.
 gain
     the decrease of the weighted impurity (of the loss, for Newton) by a split, in fixed-point units; never negative but for the
     penalty term below.
@@ -30,6 +31,7 @@ SQUARED_ERROR = 0
 GINI = 1
 ENTROPY = 2
 NEWTON = 3
+ABSOLUTE_ERROR = 4
 
 _CAUTION = 1.0 - 2.0**-40
 
@@ -72,6 +74,8 @@ def _negative_entropy(one, total):
 @kernel
 def gain_moments(criterion, score, g, h, penalty):
     """Return the gain of a split of a node with sums (g, h) from its score."""
+    if criterion == ABSOLUTE_ERROR:
+        return score
     if criterion == ENTROPY:
         return score - _negative_entropy(g, h)
     gain = score / (h + 2.0 * penalty)

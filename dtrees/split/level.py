@@ -1,11 +1,12 @@
 """The best splits of all nodes of a level, with zone sums inherited from their parents.
 
-Where every node is searched in every column, the zone sums (:mod:`dtrees.split.zones`) of a node are those of its two children added up. So
-they are kept, in *slots*, and only the smaller child of each split is summed; the larger one's are its parent's minus its sibling's,
-exactly, as all sums are integers. To sum many columns in one pass, the zones of a row's columns are stored side by side.
+Where every node is searched in every column, the zone sums (:mod:`dtrees.split.zone_map`) of a node are those of its two children added
+up. So they are kept, in *slots*, and only the smaller child of each split is summed; the larger one's are its parent's minus its sibling's,
+exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side.
 
-A thread does everything for some columns: sums, then the best split at a zone's edge for each node, then the exact scans of the zones that
-may hold a better one. What threads share is only the best score known of each node; seeing it late costs time, never the result.
+The work on a level is a list of *operations* on nodes, stretches of rows and columns; the caller says which must be done before which, and
+spreads them over threads. First the sums, then the best split at a zone's edge for each node (its *bar*), then the exact scans of the zones
+that may hold a better one. What threads share is only the best score known of each node; seeing it late costs time, never the result.
 
 Packed sums
 -----------
@@ -15,163 +16,129 @@ A zone's element of a slot is (sum of g, size and count packed, sum of h): the p
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.columns import Columns
-from dtrees.split.kernel import ZERO, inner_kernel, kernel
-from dtrees.split.search import PICKS, complete, scan_picked
-from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
+from dtrees.split.prefetch import AHEAD, prefetch, prefetch_row
+from dtrees.split.queue import claim, finish, wait_for
+from dtrees.split.search import MAX_PARTS, PICKS, bar_for, complete, scan_picked
+from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.sweep import sweep_moments
-from dtrees.split.zones import MAX_ZONES, accumulate_zones, best_edge, flag_zones, is_constant
+from dtrees.split.zones import best_edge, flag_zones, last_present
 
 #: Rows beyond which sizes and counts cannot be packed.
 MAX_PACKED_ROWS = 2**30
 
+#: Flagged zones of so many rows are cut finer before rows are sorted.
+_REFINED_ROWS = 256
+_PLACE = np.uint64(0xFFFFFFFF)
 
-class ZoneMap(NamedTuple):
-    """The zones of every row, for all columns.
-
-    Attributes
-    ----------
-    zone : ndarray of uint8, shape (n_rows, n_columns)
-        Missing values have the number after the last zone.
-    shift : ndarray of int64, shape (n_columns,)
-        By how many bits a code is shifted to give its zone.
-    n_zones : ndarray of int64, shape (n_columns,)
-        At most 255.
-    """
-
-    zone: NDArray[np.uint8]
-    shift: NDArray[np.int64]
-    n_zones: NDArray[np.int64]
-
-
-def map_zones(columns: Columns, map: Any = map) -> ZoneMap:
-    """Cut every column into zones; ``map`` as in :func:`~dtrees.split.columns.presort`."""
-    n_distinct = np.diff(columns.offsets)
-    last = np.maximum(n_distinct - 1, 0)
-    shift = np.zeros(columns.n_columns, np.int64)
-    while np.any(too_many := (last >> shift) + 1 >= MAX_ZONES):
-        shift[too_many] += 1
-    zone = np.empty((columns.n_rows, columns.n_columns), np.uint8)
-    n_zones = np.where(n_distinct > 0, (last >> shift) + 1, 0)
-    step = max(4096, columns.n_rows // 64)
-    pieces = range(0, columns.n_rows, step)
-    list(map(lambda i: _write_zones(columns, shift, n_zones, i, min(i + step, columns.n_rows), zone), pieces))
-    return ZoneMap(zone, shift, n_zones)
-
-
-@kernel
-def _write_zones(columns, shift, n_zones, first, last, zone):
-    for block in range(first, last, 512):
-        end = min(block + 512, last)
-        for j in range(shift.shape[0]):
-            codes = columns.codes[j]
-            missing = columns.offsets[j + 1] - columns.offsets[j]
-            for i in range(block, end):
-                code = np.int64(codes[i])
-                zone[i, j] = n_zones[j] if code == missing else code >> shift[j]
+#: Operations, each a row (kind, x, y, z) of an int64 array. Sum the rows x..y into slot z.
+SUM = 0
+#: Add slot y to slot x.
+ADD = 1
+#: Take slot y from slot x.
+SUBTRACT = 2
+#: Find the bar of node x.
+BAR = 3
+#: Search node x in the columns y..z of the zone map.
+SCAN = 4
 
 
 class Sums(NamedTuple):
-    """How the nodes of a level get their zone sums.
+    """The zone sums of the nodes of a level.
 
     Attributes
     ----------
-    slots : ndarray of int64, shape (n_slots, n_columns, 256, 2 or 3)
+    slots : ndarray of int64, shape (n_slots, k, 256, 2 or 3)
     size_shift : int
-    summed : ndarray of int64, shape (n, 3)
-        Nodes to be summed: first and last in-sample place, slot.
-    subtracted : ndarray of int64, shape (n, 2)
-        Slots from which another is taken away: the larger child's (its parent's until then), the smaller child's.
     """
 
     slots: NDArray[np.int64]
     size_shift: int
-    summed: NDArray[np.int64]
-    subtracted: NDArray[np.int64]
 
 
 @inner_kernel
-def _sum_node(zone_map, which, partition, start, mid, slot, size_shift):
-    """Sum a node's in-sample rows by the zones of some columns."""
+def _sum_rows(zone_map, partition, start, mid, slot, size_shift):
+    """Sum in-sample rows by the zones of all columns, two rows at a time. Unsigned indices spare the test for negative ones."""
     zone, rows, a, b = zone_map.zone, partition.rows, partition.a, partition.b
-    for j in which:
-        slot[j, : zone_map.n_zones[j] + 1] = 0
-    if slot.shape[2] == 3:
-        for i in range(start, mid):
-            row = rows[i]
-            g, h = a[i], b[i]
-            packed = (((abs(g) >> size_shift) + 1) << 32) + 1
-            for j in which:
-                element = slot[j, zone[row, j]]
-                element[0] += g
-                element[1] += packed
-                element[2] += h
-    else:
-        for i in range(start, mid):
-            row = rows[i]
-            g = a[i]
-            packed = (((abs(g) >> size_shift) + 1) << 32) + 1
-            for j in which:
-                element = slot[j, zone[row, j]]
-                element[0] += g
-                element[1] += packed
+    slot[:] = 0
+    k = np.uint64(zone.shape[1])
+    weighted = slot.shape[2] == 3
+    i = start
+    while i < mid:
+        if i + AHEAD + 1 < mid:
+            prefetch_row(zone, np.int64(rows[i + AHEAD]))
+            prefetch_row(zone, np.int64(rows[i + AHEAD + 1]))
+        one = i
+        other = i + 1 if i + 1 < mid else i
+        zones_0, zones_1 = zone[np.uint64(rows[one])], zone[np.uint64(rows[other])]
+        g_0, g_1 = a[one], a[other] if other > one else np.int64(0)
+        packed_0 = (((abs(g_0) >> size_shift) + 1) << 32) + 1
+        packed_1 = (((abs(g_1) >> size_shift) + 1) << 32) + 1 if other > one else np.int64(0)
+        if weighted:
+            h_0, h_1 = b[one], b[other] if other > one else np.int64(0)
+            for j in range(k):
+                element = slot[j, np.uint64(zones_0[j])]
+                element[0] += g_0
+                element[1] += packed_0
+                element[2] += h_0
+                element = slot[j, np.uint64(zones_1[j])]
+                element[0] += g_1
+                element[1] += packed_1
+                element[2] += h_1
+        else:
+            for j in range(k):
+                element = slot[j, np.uint64(zones_0[j])]
+                element[0] += g_0
+                element[1] += packed_0
+                element = slot[j, np.uint64(zones_1[j])]
+                element[0] += g_1
+                element[1] += packed_1
+        i += 2
 
 
 @inner_kernel
-def _subtract(zone_map, which, larger, smaller):
-    for j in which:
-        for z in range(zone_map.n_zones[j] + 1):
-            for k in range(larger.shape[2]):
-                larger[j, z, k] -= smaller[j, z, k]
-
-
-@inner_kernel
-def _unpack(element, n_zones, merge, size_shift, zones):
-    """Write a column's zone sums, ``1 << merge`` zones taken together, to ``zones``; return how many zones, and the missing sums."""
-    n = ((n_zones - 1) >> merge) + 1
-    for z in range(n):
-        zones[z].a = 0
-        zones[z].size = 0
-        zones[z].b = 0
-        zones[z].n = 0
+def _unpack(element, n_zones, size_shift, zones):
+    """Write a column's zone sums, and those before each zone, to ``zones``; return the missing sums."""
     weighted = element.shape[1] == 3
+    g = h = n = 0
     for z in range(n_zones):
-        zone = zones[z >> merge]
+        zone = zones[z]
         packed = element[z, 1]
         count = packed & 0xFFFFFFFF
-        zone.a += element[z, 0]
-        zone.size += (packed >> 32) << size_shift
-        zone.b += element[z, 2] if weighted else count
-        zone.n += count
+        weight = element[z, 2] if weighted else count
+        zone.a = element[z, 0]
+        zone.size = (packed >> 32) << size_shift
+        zone.b = weight
+        zone.n = count
+        zone.a_before = g
+        zone.b_before = h
+        zone.n_before = n
+        g += element[z, 0]
+        h += weight
+        n += count
     n_miss = element[n_zones, 1] & 0xFFFFFFFF
-    return n, (element[n_zones, 0], element[n_zones, 2] if weighted else n_miss, n_miss)
-
-
-@inner_kernel
-def _merge_of(n_rows, n_zones):
-    """Return by how many bits zones are merged: a node of few rows does well with few."""
-    merge = 0
-    while merge < 3 and (n_zones >> merge) > 32 and (n_zones >> merge) * 4 > n_rows:
-        merge += 1
-    return merge
+    return element[n_zones, 0], element[n_zones, 2] if weighted else n_miss, n_miss
 
 
 @kernel
-def search_level(columns, column_ids, zone_map, which, partition, sums, nodes, node_sums, limits, bars, scratch, out):
-    """Find the best splits of nodes in some columns.
+def search_level(queue, tasks, operations, columns, column_ids, zone_map, partition, sums, nodes, node_sums, limits, bars, scratch, out):
+    """Carry out the operations of those tasks that other threads do not claim.
 
     Parameters
     ----------
+    queue : ndarray of int64
+        See :mod:`dtrees.split.queue`.
+    tasks : ndarray of int64, shape (n_tasks, 3)
+        Task k is the operations ``tasks[k, 0]:tasks[k, 1]``, to begin when the first ``tasks[k, 2]`` tasks are finished.
+    operations : ndarray of int64, shape (n, 4)
     columns : Columns
     column_ids : ndarray of int32, shape (n_columns,)
     zone_map : ZoneMap
-    which : ndarray of int64
-        The columns to search.
     partition : RowPartition
     sums : Sums
     nodes : ndarray of int64, shape (n_nodes, 3)
@@ -182,118 +149,234 @@ def search_level(columns, column_ids, zone_map, which, partition, sums, nodes, n
         The best score known of each node, -1.0 at first; shared by all threads.
     scratch : Scratch
     out : Candidates
-        Candidate of node i and column j at ``i * n_columns + j``.
+        For each operation of kind SCAN, the best split that it found.
     """
     slots = sums.slots
-    for i in range(sums.summed.shape[0]):
-        start, mid, slot = sums.summed[i]
-        _sum_node(zone_map, which, partition, start, mid, slots[slot], sums.size_shift)
-    for i in range(sums.subtracted.shape[0]):
-        larger, smaller = sums.subtracted[i]
-        _subtract(zone_map, which, slots[larger], slots[smaller])
-    n_columns = zone_map.shift.shape[0]
-    zones = scratch.zones
-    for i in range(nodes.shape[0]):
-        start, mid, slot = nodes[i]
-        node = (node_sums[i, 0], node_sums[i, 1], mid - start)
-        for j in which:
-            t = i * n_columns + j
-            record = out.records[t]
-            column = np.int64(column_ids[j])
-            record.column = column
-            record.status = CONSTANT
-            if zone_map.n_zones[j] == 0:
-                continue
-            merge = _merge_of(mid - start, zone_map.n_zones[j])
-            n_zones, missing = _unpack(slots[slot, j], zone_map.n_zones[j], merge, sums.size_shift, zones)
-            present = accumulate_zones(zones, n_zones)
-            exact = zone_map.shift[j] + merge == 0
-            if present + (missing[2] > 0) < 2 and (exact or is_constant(columns.codes[j], partition.rows, start, mid)):
-                continue
-            record.status = NO_SPLIT
-            if exact:
-                score = _sweep_values(limits, zones, n_zones, missing, node, scratch)
-                if score >= 0.0:
-                    values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
-                    complete(values, column, node[2], node_sums[i], limits, score, missing[2] > 0, scratch, out, t)
-                    if record.status == SPLIT:
-                        bars[i] = max(bars[i], score)
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        wait_for(queue, tasks[k, 2])
+        for t in range(tasks[k, 0], tasks[k, 1]):
+            kind, x, y, z = operations[t]
+            if kind == SUM:
+                _sum_rows(zone_map, partition, x, y, slots[z], sums.size_shift)
+            elif kind == ADD:
+                _accumulate(slots[x].reshape(-1), slots[y].reshape(-1), 1)
+            elif kind == SUBTRACT:
+                _accumulate(slots[x].reshape(-1), slots[y].reshape(-1), -1)
+            elif kind == BAR:
+                _raise_bar(zone_map, sums, nodes[x], node_sums[x], limits, bars, x, scratch)
             else:
-                bars[i] = max(bars[i], best_edge(limits, zones, n_zones, missing, node, bars[i]))
-    for i in range(nodes.shape[0]):
-        done = ZERO()
-        while done < which.shape[0]:
-            done = _scan_columns(
-                columns, column_ids, zone_map, which, done, partition, sums, nodes[i], node_sums[i], limits, bars, i, scratch, out
-            )
+                out.records[t].status = NO_SPLIT
+                out.records[t].column = column_ids[zone_map.which[y]]
+                while y < z:
+                    y = _scan(
+                        columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t
+                    )
+        finish(queue)
 
 
 @inner_kernel
-def _scan_columns(columns, column_ids, zone_map, which, done, partition, sums, place, node_sums, limits, bars, i, scratch, out):
-    """Scan the flagged zones of one node in some columns, from ``which[done]`` on; return how many are done then.
+def _accumulate(into, other, sign):
+    for i in range(into.shape[0]):
+        into[i] += sign * other[i]
 
-    The rows to be scanned are picked for all these columns in one pass.
+
+@inner_kernel
+def _raise_bar(zone_map, sums, place, node_sums, limits, bars, i, scratch):
+    """Find the best score of a split of a node at an edge of a zone, in all columns."""
+    start, mid, slot = place
+    node = (node_sums[0], node_sums[1], mid - start)
+    bar = bars[i]
+    for j in range(zone_map.which.shape[0]):
+        n_zones = zone_map.n_zones[j]
+        missing = _unpack(sums.slots[slot, j], n_zones, sums.size_shift, scratch.zones)
+        bar = max(bar, best_edge(limits, scratch.zones, n_zones, missing, node, bar))
+    bars[i] = bar
+
+
+@inner_kernel
+def _scan(columns, column_ids, zone_map, done, last, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
+    """Search a node in columns ``done`` to ``last``; return how far that went.
+
+    Flagged zones are scanned exactly; the rows to be scanned are picked for many columns in one pass, as many as there is room for.
     """
     start, mid, slot = place
     node = (node_sums[0], node_sums[1], mid - start)
     zones, flags, picks = scratch.zones, scratch.flags, scratch.picks
-    n_columns = zone_map.shift.shape[0]
     n_picked = 0
     room = scratch.keys.shape[0]
     used = 0
-    while done < which.shape[0] and n_picked < PICKS:
-        j = which[done]
-        merge = _merge_of(mid - start, zone_map.n_zones[j])
-        if out.records[i * n_columns + j].status != CONSTANT and zone_map.shift[j] + merge > 0:
-            n_zones, missing = _unpack(sums.slots[slot, j], zone_map.n_zones[j], merge, sums.size_shift, zones)
-            accumulate_zones(zones, n_zones)
-            m = flag_zones(limits, zones, n_zones, missing, node, _below(bars[i]), scratch.bounds)
+    while done < last and n_picked < PICKS:
+        n_zones = zone_map.n_zones[done]
+        missing = _unpack(sums.slots[slot, done], n_zones, sums.size_shift, zones)
+        bar = _bar_of(column_ids[zone_map.which[done]], bars[i], out.records[t])
+        if zone_map.exact[done]:
+            score = _sweep_values(limits, zones, n_zones, missing, node, bar, scratch)
+            _keep(columns, column_ids, zone_map.which[done], node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
+        else:
+            m = flag_zones(limits, zones, n_zones, missing, node, bar, scratch.bounds)
             if m > 0:
                 if used + m + 1 > room:
                     break
-                for z in range(zone_map.n_zones[j]):
-                    flags[n_picked, z] = zones[z >> merge].flag
-                flags[n_picked, zone_map.n_zones[j]] = 0
-                picks[n_picked, 0], picks[n_picked, 1], picks[n_picked, 2] = j, used, used
+                for z in range(n_zones):
+                    flags[n_picked, z] = zones[z].flag
+                flags[n_picked, n_zones] = 0
+                picks[n_picked, 0], picks[n_picked, 1], picks[n_picked, 2] = done, used, used
                 used += m + 1  # one more, for what is written and not kept
                 n_picked += 1
         done += 1
-    if n_picked == 0:
-        return done
-    keys, rows, zone = scratch.keys, partition.rows, zone_map.zone
-    for k in range(start, mid):
-        row = rows[k]
-        for q in range(n_picked):
-            keys[picks[q, 2]] = k - start
-            picks[q, 2] += flags[q, zone[row, picks[q, 0]]]
+    _pick(zone_map.zone, partition.rows, start, mid, n_picked, picks, flags, scratch.keys)
     for q in range(n_picked):
-        j, first, last = picks[q]
-        codes = columns.codes[j]
-        values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
-        for k in range(first, last):
-            keys[k] |= np.uint64(codes[rows[start + np.int64(keys[k])]]) << np.uint64(32)
-        merge = _merge_of(mid - start, zone_map.n_zones[j])
-        n_zones, missing = _unpack(sums.slots[slot, j], zone_map.n_zones[j], merge, sums.size_shift, zones)
-        accumulate_zones(zones, n_zones)
-        shift = zone_map.shift[j] + merge
-        score = scan_picked(
-            codes, values.shape[0], shift, partition, start, mid, limits, missing, node, _below(bars[i]), keys[first:last], scratch
-        )
-        if score >= 0.0:
-            t = i * n_columns + j
-            complete(values, np.int64(column_ids[j]), node[2], node_sums, limits, score, missing[2] > 0, scratch, out, t)
-            bars[i] = max(bars[i], score)
+        j, low, high = picks[q]
+        column = zone_map.which[j]
+        codes = columns.codes[column]
+        n_zones = zone_map.n_zones[j]
+        missing = _unpack(sums.slots[slot, j], n_zones, sums.size_shift, zones)
+        for z in range(n_zones):
+            zones[z].flag = flags[q, z]
+        last_zone = last_present(zones, n_zones)
+        keys = scratch.keys[low:high]
+        bar = _bar_of(column_ids[column], bars[i], out.records[t])
+        parts = zones
+        if keys.shape[0] >= _REFINED_ROWS:
+            parts = scratch.parts
+            n_zones, last_zone = _refine(codes, zone_map.first_codes[j], n_zones, last_zone, partition, start, keys, zones, parts, scratch)
+            edge = best_edge(limits, parts, n_zones, missing, node, bar)
+            if edge > bar:
+                bars[i] = max(bars[i], edge)
+                bar = _bar_of(column_ids[column], bars[i], out.records[t])
+            flag_zones(limits, parts, n_zones, missing, node, bar, scratch.bounds)
+            keys = keys[: _keep_flagged(keys, parts, scratch.spare)]
+        else:
+            _set_codes(codes, partition.rows, start, keys)
+        if keys.shape[0] > 0:
+            n_distinct = columns.offsets[column + 1] - columns.offsets[column]
+            score = scan_picked(
+                codes, n_distinct, parts, n_zones, last_zone, partition, start, mid, limits, missing, node, bar, keys, scratch
+            )
+            _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
     return done
 
 
 @inner_kernel
-def _below(bar):
-    """Return a bar that a tie passes: it may be in a lower column."""
-    return np.nextafter(bar, -np.inf) if bar >= 0.0 else bar
+def _set_codes(codes, rows, start, keys):
+    """Put codes in place of the zones of keys."""
+    for k in range(keys.shape[0]):
+        if k + AHEAD < keys.shape[0]:
+            prefetch(codes, np.int64(rows[start + np.int64(keys[k + AHEAD] & _PLACE)]))
+        place = keys[k] & _PLACE
+        keys[k] = np.uint64(codes[rows[start + np.int64(place)]]) << np.uint64(32) | place
 
 
 @inner_kernel
-def _sweep_values(limits, zones, n_zones, missing, node, scratch):
+def _refine(codes, first_codes, n_zones, last_zone, partition, start, keys, zones, parts, scratch):
+    """Cut the flagged zones into parts and sum the rows of ``keys`` by them.
+
+    Zones of keys become codes, and ``scratch.spare`` tells the part of each key. Returns the number of parts, and the number of that with
+    the column's highest values in the node, -1 if there is none.
+    """
+    n_flagged = 0
+    for z in range(n_zones):
+        n_flagged += zones[z].flag
+    wanted = max(1, min(MAX_PARTS, keys.shape[0] // 4) // n_flagged)
+    first_part, shifts = scratch.first_part, scratch.shifts
+    n_parts = ZERO()
+    for z in range(n_zones):
+        if zones[z].flag:
+            width = first_codes[z + 1] - first_codes[z]
+            shift = 0
+            while ((width - 1) >> shift) + 1 > wanted:
+                shift += 1
+            first_part[z], shifts[z] = n_parts, shift
+            n_parts += ((width - 1) >> shift) + 1
+    for part in range(n_parts):
+        parts[part].a = 0
+        parts[part].size = 0
+        parts[part].b = 0
+        parts[part].n = 0
+    rows, a, b = partition.rows, partition.a, partition.b
+    weighted = b.shape[0] > 0
+    for k in range(keys.shape[0]):
+        if k + AHEAD < keys.shape[0]:
+            prefetch(codes, np.int64(rows[start + np.int64(keys[k + AHEAD] & _PLACE)]))
+        z, place = keys[k] >> np.uint64(32), keys[k] & _PLACE
+        i = start + np.int64(place)
+        code = codes[rows[i]]
+        part_of_key = np.uint64(first_part[z] + ((np.int64(code) - first_codes[z]) >> shifts[z]))
+        keys[k] = np.uint64(code) << np.uint64(32) | place
+        scratch.spare[k] = part_of_key
+        element = parts[part_of_key]
+        element.a += a[i]
+        element.size += abs(a[i])
+        element.b += b[i] if weighted else 1
+        element.n += 1
+    last_part = NONE()
+    for z in range(n_zones):
+        if zones[z].flag:
+            g, h, n = zones[z].a_before, zones[z].b_before, zones[z].n_before
+            for part in range(first_part[z], first_part[z] + ((first_codes[z + 1] - first_codes[z] - 1) >> shifts[z]) + 1):
+                element = parts[part]
+                element.a_before, element.b_before, element.n_before = g, h, n
+                g, h, n = g + element.a, h + element.b, n + element.n
+                if z == last_zone and element.n > 0:
+                    last_part = part
+    return n_parts, last_part
+
+
+@inner_kernel
+def _keep_flagged(keys, parts, part_of):
+    """Move the keys of flagged parts to the front; return how many there are."""
+    m = 0
+    for k in range(keys.shape[0]):
+        keys[m] = keys[k]
+        m += parts[part_of[k]].flag
+    return m
+
+
+@inner_kernel
+def _bar_of(column, bar, record):
+    """Return what the score of a split of a column must exceed. Ties with the bar pass, as it may be of a higher column."""
+    if bar >= 0.0:
+        bar = np.nextafter(bar, -np.inf)
+    return max(bar, bar_for(column, record.column, record.score)) if record.status == SPLIT else bar
+
+
+@inner_kernel
+def _keep(columns, column_ids, column, node, node_sums, limits, score, has_missing, scratch, bars, i, out, t):
+    """Make the split found, if one was, the candidate of operation ``t``."""
+    if score >= 0.0:
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        complete(values, np.int64(column_ids[column]), node[2], node_sums, limits, score, has_missing, scratch, out, t)
+        if out.records[t].status == SPLIT:
+            bars[i] = max(bars[i], score)
+
+
+@inner_kernel
+def _pick(zone, rows, start, mid, n_picked, picks, flags, keys):
+    """Write ``zone << 32 | place`` of the rows in flagged zones, places from 0, two columns at a time."""
+    q = 0
+    while q < n_picked:
+        r = q + 1 if q + 1 < n_picked else q
+        j, k = np.uint64(picks[q, 0]), np.uint64(picks[r, 0])
+        flags_j, flags_k = flags[q], flags[r]
+        at_j, at_k = np.uint64(picks[q, 2]), np.uint64(picks[r, 2])
+        for i in range(start, mid):
+            if i + AHEAD < mid:
+                prefetch_row(zone, np.int64(rows[i + AHEAD]))
+            zones = zone[np.uint64(rows[i])]
+            zone_j, zone_k = np.uint64(zones[j]), np.uint64(zones[k])
+            keys[at_j] = zone_j << np.uint64(32) | np.uint64(i - start)
+            at_j += np.uint64(flags_j[zone_j])
+            keys[at_k] = zone_k << np.uint64(32) | np.uint64(i - start)
+            at_k += np.uint64(flags_k[zone_k])
+        picks[q, 2], picks[r, 2] = at_j, at_k
+        q += 2
+
+
+@inner_kernel
+def _sweep_values(limits, zones, n_zones, missing, node, bar, scratch):
     """Sweep a column each of whose zones is one value."""
     groups = scratch.groups
     m = ZERO()
@@ -304,4 +387,4 @@ def _sweep_values(limits, zones, n_zones, missing, node, scratch):
             groups[m].n = zones[z].n
             groups[m].code = z
             m += 1
-    return sweep_moments(limits, groups, m, missing, node, -1.0, scratch.best)
+    return sweep_moments(limits, groups, m, missing, node, bar, scratch.best)

@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import inner_kernel, kernel
+from dtrees.split.columns import highest_code_below
+from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
+from dtrees.split.prefetch import AHEAD, prefetch
+from dtrees.split.queue import claim, finish, wait_for
+
+#: Kinds of tasks of :func:`divide_many`.
+DIVIDE = 0
+SPREAD = 1
+COPY = 2
 
 
 class RowPartition(NamedTuple):
@@ -67,6 +75,8 @@ def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
     for byte in range(bits.shape[0]):
         value = np.uint8(0)
         first = start + 8 * byte
+        for i in range(first + AHEAD, min(first + AHEAD + 8, stop)):
+            prefetch(codes, np.int64(rows[i]))
         for i in range(first, min(first + 8, stop)):
             code = codes[rows[i]]
             if missing_left if code == missing_code else code <= cut:
@@ -117,6 +127,164 @@ def divide(bits, partition, start, mid, stop, spare):
         if has_b:
             b[place + i] = spare_b[i]
     return n_left_in, n_left - n_left_in
+
+
+@kernel
+def mark_many(queue, pieces, columns, places, thresholds, missing_left, rows, starts, stops, bits, offsets):
+    """Do :func:`mark_left` for many splits; several threads may (:mod:`dtrees.split.queue`).
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    pieces : ndarray of int64, shape (n_pieces, 3)
+        A split, and the first and last byte of its bits to be set.
+    columns : Columns
+    places : ndarray of int64, shape (n,)
+        The column of each split.
+    thresholds, missing_left, starts, stops : ndarray, shape (n,)
+    rows : ndarray of uint32
+    bits : ndarray of uint8
+        Of split i from ``offsets[i]`` on.
+    offsets : ndarray of int64, shape (n + 1,)
+    """
+    while True:
+        k = claim(queue)
+        if k >= pieces.shape[0]:
+            return
+        i, first, last = pieces[k]
+        j = places[i]
+        values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
+        missing = np.int64(values.shape[0])
+        cut = highest_code_below(values, NONE(), missing - 1, thresholds[i])
+        start, stop = starts[i] + 8 * first, min(starts[i] + 8 * last, stops[i])
+        used = bits[offsets[i] + first : offsets[i] + last]
+        mark_left(columns.codes[j], cut, missing, missing_left[i], rows, start, stop, used)
+        finish(queue)
+
+
+@kernel
+def divide_many(queue, tasks, bits, offsets, partition, starts, mids, stops, spare):
+    """Do :func:`divide` for many nodes; several threads may. Large nodes are divided in pieces, by way of ``spare``.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    tasks : ndarray of int64, shape (n_tasks, 6)
+        Kind, node, first and last place, and two places more. DIVIDE a node at once; SPREAD a piece of a node to ``spare``, what goes left
+        and right from these two places on; COPY a piece of a node back, when all others are done: these come last.
+    bits, offsets : ndarray
+        As of :func:`mark_many`.
+    partition, spare : RowPartition
+    starts, mids, stops : ndarray of int64, shape (n,)
+    """
+    n_before = ZERO()
+    for k in range(tasks.shape[0]):
+        n_before += tasks[k, 0] != COPY
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        kind, i, first, last, left, right = tasks[k]
+        used = bits[offsets[i] : offsets[i + 1]]
+        if kind == DIVIDE:
+            _divide(used, partition, starts[i], mids[i], stops[i], spare)
+        elif kind == SPREAD:
+            _spread(used, partition, starts[i], mids[i], first, last, left, right, spare)
+        else:
+            wait_for(queue, n_before)
+            partition.rows[first:last] = spare.rows[first:last]
+            partition.a[first:last] = spare.a[first:last]
+            if partition.b.shape[0] > 0:
+                partition.b[first:last] = spare.b[first:last]
+        finish(queue)
+
+
+@inner_kernel
+def _divide(bits, partition, start, mid, stop, spare):
+    part = RowPartition(spare.rows[start:stop], spare.a[start:stop], spare.b[start : stop if spare.b.shape[0] > 0 else start])
+    divide(bits, partition, start, mid, stop, part)
+
+
+@inner_kernel
+def _spread(bits, partition, start, mid, first, last, left, right, spare):
+    """Copy the rows of a piece to where they belong in ``spare``."""
+    rows, a, b = partition.rows, partition.a, partition.b
+    has_b = b.shape[0] > 0
+    for i in range(first, last):
+        k = i - start
+        goes_left = (bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1)
+        place = left if goes_left else right
+        spare.rows[place] = rows[i]
+        if i < mid:
+            spare.a[place] = a[i]
+            if has_b:
+                spare.b[place] = b[i]
+        left += goes_left
+        right += 1 - goes_left
+
+
+@kernel
+def count_left(bits, offsets, starts, mids, stops):
+    """Count the rows going left, in sample and in all, by the bits of :func:`mark_many`; int64 of shape (n, 2)."""
+    counts = np.zeros((starts.shape[0], 2), np.int64)
+    for i in range(starts.shape[0]):
+        mine = bits[offsets[i] : offsets[i + 1]]
+        whole, rest = (mids[i] - starts[i]) >> 3, (mids[i] - starts[i]) & 7
+        inside = _count_ones(mine[:whole])
+        counts[i, 1] = inside + _count_ones(mine[whole:])
+        if rest > 0:
+            inside += _ones(mine[whole] & np.uint8((1 << rest) - 1))
+        counts[i, 0] = inside
+    return counts
+
+
+@inner_kernel
+def _count_ones(bytes):
+    n = ZERO()
+    for i in range(bytes.shape[0]):
+        n += _ones(bytes[i])
+    return n
+
+
+@inner_kernel
+def _ones(byte):
+    """Count the ones of a byte."""
+    x = np.uint32(byte)
+    x -= (x >> np.uint32(1)) & np.uint32(0x55)
+    x = (x & np.uint32(0x33)) + ((x >> np.uint32(2)) & np.uint32(0x33))
+    return np.int64((x + (x >> np.uint32(4))) & np.uint32(0x0F))
+
+
+@kernel
+def add_by_leaf(queue, n_pieces, total, rows, starts, values):
+    """Add to ``total``, by row, the value of its leaf; several threads may (:mod:`dtrees.split.queue`).
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    n_pieces : int
+        Tasks to make of all rows.
+    total : ndarray of float64, shape (n_rows,)
+    rows : ndarray of uint32
+        Leaf i has the places from ``starts[i]`` to the start of the next.
+    starts : ndarray of int64, shape (n_leaves,)
+        Ascending.
+    values : ndarray of float64, shape (n_leaves,)
+    """
+    n = rows.shape[0]
+    while True:
+        k = claim(queue)
+        if k >= n_pieces:
+            return
+        first, last = n * k // n_pieces, n * (k + 1) // n_pieces
+        leaf = np.searchsorted(starts, first, side="right") - 1
+        for i in range(first, last):
+            while leaf + 1 < starts.shape[0] and i >= starts[leaf + 1]:
+                leaf += 1
+            if i + AHEAD < last:
+                prefetch(total, np.int64(rows[i + AHEAD]))
+            total[rows[i]] += values[leaf]
+        finish(queue)
 
 
 @kernel

@@ -7,8 +7,20 @@ import numpy as np
 from dtrees.split.columns import highest_code_below
 from dtrees.split.criteria import score_classes, score_moments
 from dtrees.split.hashing import uniform
-from dtrees.split.kernel import kernel
+from dtrees.split.kernel import inner_kernel, kernel
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
+
+
+@inner_kernel
+def draw_threshold(values, low, high, bits):
+    """Draw a threshold between two codes present in a node; return it and the highest code that it sends left."""
+    v_low = np.float64(values[low])
+    v_high = np.float64(values[high])
+    u = uniform(bits)
+    threshold = v_low * (1.0 - u) + v_high * u
+    if not v_low <= threshold < v_high:
+        threshold = v_low
+    return threshold, highest_code_below(values, low, high - 1, threshold)
 
 
 @kernel
@@ -35,13 +47,7 @@ def search_random(codes, values, partition, start, mid, sums, limits, bits, bar,
     threshold = np.inf
     cut = n_distinct - 1
     if low < high:
-        v_low = np.float64(values[low])
-        v_high = np.float64(values[high])
-        u = uniform(bits)
-        threshold = v_low * (1.0 - u) + v_high * u
-        if not v_low <= threshold < v_high:
-            threshold = v_low
-        cut = highest_code_below(values, low, high - 1, threshold)
+        threshold, cut = draw_threshold(values, low, high, bits)
     n_classes = limits.n_classes
     left, missing, best_left = scratch.classes[0], scratch.classes[1], scratch.classes[3]
     left[:] = 0

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split.absolute import Absolute, make_absolute, search_absolute
 from dtrees.split.criteria import NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, group_by_bins, prefers_bins, sort_keys, sorted_places
 from dtrees.split.hashing import draw
@@ -32,6 +33,7 @@ from dtrees.split.zones import (
     code_after,
     flag_zones,
     is_constant,
+    last_present,
     pick_rows,
     prefers_zones,
     scan_zones,
@@ -41,6 +43,9 @@ from dtrees.split.zones import (
 
 #: Columns whose rows are picked in one pass.
 PICKS = 32
+#: Parts that flagged zones are cut into.
+MAX_PARTS = 2048
+_NO_LEVELS = np.empty(0, np.int64)
 #: One candidate, all but its sums.
 CANDIDATE = np.dtype(
     [
@@ -97,19 +102,23 @@ class Scratch(NamedTuple):
     keys: NDArray[np.uint64]
     spare: NDArray[np.uint64]
     zones: NDArray[Any]
+    parts: NDArray[Any]
     bounds: NDArray[np.float64]
     flags: NDArray[np.uint8]
     picks: NDArray[np.int64]
+    first_part: NDArray[np.int64]
+    shifts: NDArray[np.int64]
     best: NDArray[np.int64]
     threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
+    absolute: Absolute | None
 
 
-def make_scratch(n_rows: int, max_distinct: int, n_classes: int) -> Scratch:
+def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
     Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins never number more than a
-    few times the rows.
+    few times the rows. ``levels`` are the targets of absolute error.
     """
     n_groups = min(max_distinct, 4 * n_rows) + 1
     n_keys = n_rows + 1
@@ -120,12 +129,16 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int) -> Scratch:
         np.empty(n_keys, np.uint64),
         np.empty(n_keys, np.uint64),
         np.empty(MAX_ZONES + 1, ZONE),
-        np.empty((6, MAX_ZONES + 1)),
+        np.empty(MAX_PARTS, ZONE),
+        np.empty((6, MAX_PARTS)),
         np.empty((PICKS, MAX_ZONES + 1), np.uint8),
         np.empty((PICKS, 3), np.int64),
+        np.empty(MAX_ZONES, np.int64),
+        np.empty(MAX_ZONES, np.int64),
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),
+        make_absolute(n_rows, levels) if levels.shape[0] else None,
     )
 
 
@@ -145,11 +158,13 @@ def bar_for(column, best_column, best_score):
 
 
 @kernel
-def search_column(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
+def search_column(absolute, codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
     """Find the best split of one node in one column.
 
     Parameters
     ----------
+    absolute : Absolute or None
+        That of ``scratch``.
     codes : ndarray of uint32, shape (n_rows,)
     values : ndarray of float32 or float64, shape (n_distinct,)
     partition : RowPartition
@@ -173,6 +188,8 @@ def search_column(codes, values, partition, start, mid, sums, limits, threshold_
     has_missing : bool
         Whether the column has missing values in this node.
     """
+    if absolute is not None:  # decided by type: what absolute error needs is compiled only where it is wanted
+        return search_absolute(codes, values, partition, start, mid, limits, threshold_bits, bar, scratch)
     n_distinct = values.shape[0]
     if limits.random:
         return search_random(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
@@ -210,7 +227,10 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
         return NO_SPLIT, -1.0, missing[2] > 0
     m = pick_rows(codes, n_distinct, shift, partition.rows, start, mid, zones, scratch.keys)
     keys = scratch.keys[:m]
-    score = scan_picked(codes, n_distinct, shift, partition, start, mid, limits, missing, node, bar_inside, keys, scratch)
+    last_zone = last_present(zones, n_zones)
+    score = scan_picked(
+        codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar_inside, keys, scratch
+    )
     if score < 0.0:
         if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False
@@ -219,15 +239,14 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
 
 
 @kernel
-def scan_picked(codes, n_distinct, shift, partition, start, mid, limits, missing, node, bar, keys, scratch):
+def scan_picked(codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar, keys, scratch):
     """Scan the rows of a column's flagged zones exactly, given by ``keys``, ``code << 32 | place`` with places ascending.
 
-    The split goes to ``scratch``. Returns its score, -1.0 if none is above the bar.
+    The split goes to ``scratch``. Returns its score, -1.0 if none is above the bar. Zones are as of
+    :func:`~dtrees.split.zones.scan_zones`.
     """
-    zones = scratch.zones
-    n_zones = ((n_distinct - 1) >> shift) + 1
     ordered = sort_keys(keys, scratch.spare, keys.shape[0])
-    score = scan_zones(limits, ordered, keys.shape[0], shift, zones, n_zones, partition, start, missing, node, bar, scratch.best)
+    score = scan_zones(limits, ordered, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
     if score >= 0.0 and scratch.best[1] == UNKNOWN:
         scratch.best[1] = code_after(codes, n_distinct, partition.rows, start, mid, scratch.best[0])
     return score
@@ -309,7 +328,9 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, mids
         values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
         start, mid = starts[node], mids[node]
         bits = draw(np.uint64(key) ^ paths[node], column)
-        status, score, has_missing = search_column(columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch)
+        status, score, has_missing = search_column(
+            scratch.absolute, columns.codes[j], values, partition, start, mid, sums[node], limits, bits, -1.0, scratch
+        )
         out.records[t].column = column
         out.records[t].status = status
         if status == SPLIT:

@@ -174,7 +174,7 @@ def search_node(columns, task, first, last, sums, path, in_block):
         else:
             bits = draw(np.uint64(threshold_key) ^ path, column)
             codes, values = columns.codes[column], columns.values[offset:end]
-            found = search_column(codes, values, partition, first, last, sums, limits, bits, bar, scratch)
+            found = search_column(scratch.absolute, codes, values, partition, first, last, sums, limits, bits, bar, scratch)
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found

@@ -232,22 +232,31 @@ def pick_rows(codes, n_distinct, shift, rows, start, mid, zones, keys):
 
 
 @kernel
-def scan_zones(limits, keys, m, shift, zones, n_zones, partition, start, missing, node, bar, best):
-    """Sweep the flagged zones, whose rows are ``keys[:m]`` sorted; return the best score, -1.0 if none is above the bar."""
+def last_present(zones, n_zones):
+    """Return the number of the last zone that has rows, -1 if none has."""
+    z = n_zones - 1
+    while z >= 0 and zones[z].n == 0:
+        z -= 1
+    return z
+
+
+@kernel
+def scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, best):
+    """Sweep the flagged zones, whose rows are ``keys`` sorted; return the best score, -1.0 if none is above the bar.
+
+    ``last_zone`` is the one with the column's highest values in the node, -1 if that is not among the zones.
+    """
     top = bar
-    last_zone = n_zones - 1
-    while zones[last_zone].n == 0:
-        last_zone -= 1
     first = ZERO()
-    while first < m:
-        z = np.int64(keys[first] >> np.uint64(32)) >> shift
+    for z in range(n_zones):
         zone = zones[z]
-        last = first + zone.n
-        before = (zone.a_before, zone.b_before, zone.n_before)
-        following = NONE() if z == last_zone else np.int64(UNKNOWN)
-        score = sweep_sorted(limits, keys, first, last, partition.a, partition.b, start, before, missing, node, following, top, best)
-        top = max(top, score)
-        first = last
+        if zone.flag:
+            last = first + zone.n
+            before = (zone.a_before, zone.b_before, zone.n_before)
+            following = NONE() if z == last_zone else np.int64(UNKNOWN)
+            score = sweep_sorted(limits, keys, first, last, partition.a, partition.b, start, before, missing, node, following, top, best)
+            top = max(top, score)
+            first = last
     return top if top > bar else -1.0
 
 

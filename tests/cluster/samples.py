@@ -63,6 +63,11 @@ MODELS: list[tuple[str, str, Callable[[], Any]]] = [
     ("tree-classes", "multiclass", lambda: dtrees.DecisionTreeClassifier(criterion="entropy", random_state=2)),
     ("extra-tree", "regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
     ("extra-tree-classes", "binary", lambda: dtrees.ExtraTreeClassifier(random_state=4)),
+    (
+        "forest-absolute",
+        "regression",
+        lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_depth=5, oob_score=True, max_features=0.5, random_state=12),
+    ),
     ("forest", "regression", lambda: dtrees.RandomForestRegressor(7, oob_score=True, max_features=0.5, random_state=5)),
     (
         "forest-classes",

@@ -38,7 +38,7 @@ def sample_of(prepared: Prepared) -> naive.Sample:
     n = prepared.a.shape[0]
     rows = list(range(n)) if prepared.in_sample is None else np.flatnonzero(prepared.in_sample).tolist()
     b = prepared.b.tolist() or None
-    return naive.Sample(prepared.a.tolist(), b, prepared.exponents, rows, prepared.pure_by.tolist() or None)
+    return naive.Sample(prepared.a.tolist(), b, prepared.exponents, rows, prepared.pure_by.tolist() or None, prepared.levels.tolist())
 
 
 def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, target: NDArray[Any]) -> None:
@@ -56,7 +56,8 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
         assert tree.feature[i] == (split.column if split else -2)
         assert tree.threshold[i] == (split.threshold if split else -2.0)
         assert tree.missing_go_to_left[i] == (split.missing_left if split else False)
-        assert tree.gain[i] == (np.ldexp(split.gain, -b if by_class else b - 2 * a) if split else 0.0)
+        unit = -b if by_class else -a - b if criterion == Criterion.ABSOLUTE_ERROR else b - 2 * a
+        assert tree.gain[i] == (np.ldexp(split.gain, unit) if split else 0.0)
         assert tree.n_node_samples[i] == len(node.rows)
         weight = naive.weight_of(node.sums, n_classes if n_classes > 2 else 0)
         assert tree.weighted_n_node_samples[i] == np.ldexp(float(weight), -b)
@@ -72,6 +73,22 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
             mean = np.average(target[rows], weights=w)
             assert tree.value[i, 0] == pytest.approx(mean, abs=1e-12 * size)
             assert tree.impurity[i] == pytest.approx(np.average((target[rows] - mean) ** 2, weights=w), abs=1e-11 * size**2)
+
+        elif criterion == Criterion.ABSOLUTE_ERROR:
+            median = median_of(target[rows].tolist(), [1 if sample.b is None else sample.b[row] for row in rows])
+            assert tree.value[i, 0] == median
+            mean = np.average(np.abs(target[rows] - median), weights=w)
+            assert tree.impurity[i] == pytest.approx(mean, rel=1e-12, abs=1e-300)
+
+
+def median_of(targets: list[float], weights: list[int]) -> float:
+    """The weighted median: where it lies between two targets, halfway."""
+    ordered = sorted(zip(targets, weights, strict=True))
+    below = np.cumsum([0, *(w for _, w in ordered)])
+    # All rows that a median may be: at most half of the weight before, at most half behind.
+    total = below[-1]
+    middle = [y for (y, _), before, upto in zip(ordered, below[:-1], below[1:], strict=True) if 2 * before <= total <= 2 * upto]
+    return middle[0] if middle[0] == middle[-1] else middle[0] / 2 + middle[-1] / 2
 
 
 @st.composite
@@ -125,7 +142,14 @@ def plans(draw: st.DrawFn, criterion: Criterion, n_classes: int, n_rows: int, n_
     )
 
 
-CASES = [(Criterion.SQUARED_ERROR, 0), (Criterion.GINI, 2), (Criterion.GINI, 4), (Criterion.ENTROPY, 2), (Criterion.ENTROPY, 3)]
+CASES = [
+    (Criterion.SQUARED_ERROR, 0),
+    (Criterion.ABSOLUTE_ERROR, 0),
+    (Criterion.GINI, 2),
+    (Criterion.GINI, 4),
+    (Criterion.ENTROPY, 2),
+    (Criterion.ENTROPY, 3),
+]
 
 
 @pytest.mark.parametrize(("criterion", "n_classes"), CASES)

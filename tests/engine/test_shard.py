@@ -62,7 +62,7 @@ def test_messages_of_another_fit_or_epoch_are_refused(make: Any, fit: str, epoch
     with pytest.raises(m.StaleMessage, match=rf"fit {fit}, epoch {epoch} to a shard"):
         shard.handle(make(fit, epoch))
     # And changed nothing.
-    assert shard.handle(m.MeasureLeaves("fit", 3, NODE, NODE + 300)).mean[0] == pytest.approx(TARGET.mean())
+    assert shard.handle(m.MeasureLeaves("fit", 3, NODE, NODE + 300)).center[0] == pytest.approx(TARGET.mean())
 
 
 def test_nothing_is_done_before_a_fit_begins() -> None:

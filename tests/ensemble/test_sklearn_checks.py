@@ -32,7 +32,11 @@ def expected_failures(estimator) -> dict[str, str]:
 
 
 @parametrize_with_checks(
-    [kind() for kind in SINGLE] + [kind(n_estimators=5) for kind in FORESTS] + [kind(n_estimators=10) for kind in BOOSTING],
+    [kind() for kind in SINGLE]
+    + [kind(criterion="absolute_error") for kind in SINGLE[::2]]
+    + [kind(n_estimators=5, criterion="absolute_error") for kind in FORESTS[::2]]
+    + [kind(n_estimators=5) for kind in FORESTS]
+    + [kind(n_estimators=10) for kind in BOOSTING],
     expected_failed_checks=expected_failures,
 )
 def test_check(estimator, check):

@@ -24,7 +24,9 @@ Answer = tuple[int, naive.Split | None]
 
 def package_limits(limits: naive.Limits, slope: float = 0.0) -> Limits:
     """The same limits as the package has them; ``slope`` is the largest abs(a) / b."""
-    return Limits(**limits._replace(min_weight=math.ceil(limits.min_weight))._asdict(), slope=slope)
+    fields = limits._replace(min_weight=math.ceil(limits.min_weight))._asdict()
+    del fields["levels"]
+    return Limits(**fields, slope=slope)
 
 
 def slope_of(task: Task) -> float:
@@ -54,7 +56,8 @@ def search(task: Task, columns: Columns, seed: int = 0) -> Candidates:
     sums = sums_of(task)
     n_columns = columns.n_columns
     out = empty_candidates(n_columns, sums.shape[0])
-    scratch = make_scratch(mid - start, int(np.diff(columns.offsets).max(initial=0)), task.limits.n_classes)
+    levels = np.array(task.limits.levels, np.int64)
+    scratch = make_scratch(mid - start, int(np.diff(columns.offsets).max(initial=0)), task.limits.n_classes, levels)
     pairs = np.stack([np.zeros(n_columns, np.int64), np.arange(n_columns)], axis=1)
     search_many(
         columns, np.arange(n_columns, dtype=np.int32), pairs, 0, n_columns, partition, np.array([start]), np.array([mid]),

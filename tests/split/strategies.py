@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from dtrees.split.criteria import ABSOLUTE_ERROR, ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from tests import naive
 
 
@@ -91,7 +91,7 @@ def integers_of(draw: st.DrawFn, n: int, low: int, high: int) -> NDArray[np.int6
 
 @st.composite
 def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False) -> Task:
-    """A node for any criterion and layout."""
+    """A node for any criterion made of sums, and layout."""
     table = draw(tables(max_rows, max_columns))
     n = table[0].shape[0]
     criterion = draw(st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
@@ -120,3 +120,30 @@ def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: boo
         min_gain=draw(st.sampled_from([-float("inf"), 0.0, 1.0])),
     )
     return Task(table, a, b, inside, limits)
+
+
+@st.composite
+def absolute_tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False) -> Task:
+    """A node to be split by absolute error: weights and levels may have as many bits as there is room for."""
+    table = draw(tables(max_rows, max_columns))
+    n = table[0].shape[0]
+    weighted = draw(st.booleans())
+    largest = draw(st.sampled_from([1, 3, 2**20, 2**40 // n]))
+    b = draw(integers_of(n, 1, largest)) if weighted else np.empty(0, np.int64)
+    if weighted and draw(st.booleans()):
+        b = np.where(draw(arrays(np.bool_, n)), b, 1)  # uneven
+    bits = min(61, 84 - int(b.sum() if weighted else n).bit_length())
+    largest = draw(st.sampled_from([1, 5, 2**20, 2 ** (bits - 1) - 1]))
+    levels, a = np.unique(draw(integers_of(n, -largest, largest)), return_inverse=True)
+    inside = draw(arrays(np.bool_, n, elements=st.booleans(), fill=st.just(True)))
+    inside[draw(st.integers(0, n - 1))] = True
+    weight = int(b[inside].sum()) if weighted else int(inside.sum())
+    limits = naive.Limits(
+        criterion=ABSOLUTE_ERROR,
+        random=random,
+        min_samples=draw(st.sampled_from([1, 1, 2, n // 3 + 1])),
+        min_weight=draw(st.sampled_from([0, 0, 1, weight // 4])),
+        min_gain=draw(st.sampled_from([-float("inf"), 0.0, 1.0])),
+        levels=tuple(levels.tolist()),
+    )
+    return Task(table, a.astype(np.int64), b, inside, limits)

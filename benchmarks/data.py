@@ -1,0 +1,92 @@
+"""The tables: one synthetic, three real."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Columns of the synthetic table.
+N_COLUMNS = 28
+#: The environment variable that names the folder of real tables; without it, a folder beside the checkout is tried.
+DATA_VARIABLE = "DTREES_DATA"
+
+
+class TrainTest(NamedTuple):
+    """A table in two parts: float32 columns and float64 targets or int64 classes."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    X_test: NDArray[Any]
+    y_test: NDArray[Any]
+
+
+def synthetic(n_rows: int, classify: bool = False, n_columns: int = N_COLUMNS, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return float32 columns, of which five matter, with interactions and noise; the target is float64, or 0 and 1."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n_rows, n_columns), np.float32)
+    signal = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + X[:, 3] * (X[:, 4] > 0)
+    y = signal + 0.5 * random.standard_normal(n_rows)
+    return X, (y > 0).astype(np.int64) if classify else y
+
+
+def data_folder(given: str | None = None) -> Path | None:
+    """Return the folder of real tables: the one given, the environment's, or the one beside the checkout, if it is there."""
+    path = Path(given or os.environ.get(DATA_VARIABLE) or Path(__file__).parents[2] / "shared" / "data")
+    return path if path.is_dir() else None
+
+
+def california(folder: Path | None) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return California housing (20,640 x 9), or None if it is not at hand.
+
+    Text is replaced by numbers, and missing numbers by the column's median, so that every library takes the table.
+    """
+    frame = _read(folder, "california_housing.csv")
+    if frame is None:
+        return None
+    return _as_numbers(frame.drop(columns="median_house_value")), frame["median_house_value"].to_numpy(np.float64)
+
+
+def adult(folder: Path | None) -> TrainTest | None:
+    """Return Adult (32,561 and 16,281 x 14), with text and missing values as in :func:`california`, or None."""
+    frames = [_read(folder, f"adult_{part}.csv") for part in ("train", "test")]
+    if frames[0] is None or frames[1] is None:
+        return None
+    import pandas as pd
+
+    n_train = len(frames[0])
+    frame = pd.concat(frames, ignore_index=True)
+    X = _as_numbers(frame.drop(columns="income"))
+    y = frame["income"].str.contains(">50K").to_numpy(np.int64)
+    return TrainTest(X[:n_train], y[:n_train], X[n_train:], y[n_train:])
+
+
+def hold_out(X: NDArray[Any], y: NDArray[Any], fraction: float = 0.2) -> TrainTest:
+    """Hold out a fraction of the rows, drawn at random, the same each time."""
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    n_test = max(1, int(fraction * X.shape[0]))
+    test, train = order[:n_test], order[n_test:]
+    return TrainTest(X[train], y[train], X[test], y[test])
+
+
+def _read(folder: Path | None, name: str) -> Any:
+    import pandas as pd
+
+    if folder is None or not (folder / name).is_file():
+        return None
+    return pd.read_csv(folder / name)
+
+
+def _as_numbers(frame: Any) -> NDArray[np.float32]:
+    import pandas as pd
+
+    columns = []
+    for name in frame:
+        column = frame[name]
+        if not pd.api.types.is_numeric_dtype(column):
+            column = pd.Series(pd.factorize(column, sort=True)[0])
+        columns.append(column.fillna(column.median()).to_numpy(np.float32))
+    return np.stack(columns, axis=1)

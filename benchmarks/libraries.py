@@ -1,0 +1,171 @@
+"""The estimators that are compared, set to grow the same kind of trees, with dtrees first.
+
+Each function returns makers of unfitted estimators by the name of their library; libraries are imported when an estimator is made.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any, Self
+
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+import dtrees
+
+Makers = dict[str, Callable[[], Any]]
+
+#: The package behind the first word of a contender's name, and what pip calls it.
+PACKAGES = {
+    "dtrees": ("dtrees", "dtrees"),
+    "scikit-learn": ("sklearn", "scikit-learn"),
+    "XGBoost": ("xgboost", "xgboost"),
+    "LightGBM": ("lightgbm", "lightgbm"),
+    "YDF": ("ydf", "ydf"),
+}
+
+
+def is_installed(name: str) -> bool:
+    """Tell whether the library of a contender is installed; contenders that name no library are our own."""
+    package = PACKAGES.get(name.split()[0].rstrip(","))
+    return package is None or importlib.util.find_spec(package[0]) is not None
+
+
+def _of(module: str, regressor: str, classifier: str, classify: bool, /, **parameters: Any) -> Any:
+    """Make an estimator of a module by name."""
+    return getattr(importlib.import_module(module), classifier if classify else regressor)(**parameters)
+
+
+def our_boosting(n_trees: int, threads: int, classify: bool = False, depth: int | None = 6) -> Any:
+    """Return dtrees' boosting with the parameters that XGBoost has by default."""
+    cls = dtrees.GradientBoostingClassifier if classify else dtrees.GradientBoostingRegressor
+    return cls(
+        n_estimators=n_trees, learning_rate=0.1, max_depth=depth, reg_lambda=1.0, min_child_weight=1.0, n_jobs=threads, random_state=0
+    )
+
+
+def xgboost(n_trees: int, threads: int, method: str, classify: bool = False) -> Any:
+    """Return XGBoost's estimator with ``tree_method`` exact or hist."""
+    return _of(
+        "xgboost", "XGBRegressor", "XGBClassifier", classify,
+        n_estimators=n_trees, learning_rate=0.1, max_depth=6, tree_method=method, n_jobs=threads,
+    )  # fmt: skip
+
+
+def lightgbm(n_trees: int, threads: int, classify: bool = False, **parameters: Any) -> Any:
+    """Return LightGBM's estimator, with trees of at most 64 leaves and depth 6."""
+    settings = {"n_estimators": n_trees, "num_leaves": 64, "max_depth": 6, "learning_rate": 0.1, "n_jobs": threads, "verbose": -1}
+    return _of("lightgbm", "LGBMRegressor", "LGBMClassifier", classify, **(settings | parameters))
+
+
+def boosting(n_trees: int, threads: int, classify: bool = False) -> Makers:
+    """Boosting with trees of depth 6: dtrees, XGBoost by both methods, LightGBM."""
+    return {
+        "dtrees": lambda: our_boosting(n_trees, threads, classify),
+        "XGBoost exact": lambda: xgboost(n_trees, threads, "exact", classify),
+        "XGBoost hist": lambda: xgboost(n_trees, threads, "hist", classify),
+        "LightGBM": lambda: lightgbm(n_trees, threads, classify),
+    }
+
+
+def sklearn_boosting(n_trees: int, classify: bool = False) -> Any:
+    """Return scikit-learn's exact boosting, which uses one core."""
+    names = "GradientBoostingRegressor", "GradientBoostingClassifier"
+    return _of("sklearn.ensemble", *names, classify, n_estimators=n_trees, learning_rate=0.1, max_depth=6, random_state=0)
+
+
+def sklearn_hist_boosting(n_trees: int, threads: int, classify: bool = False) -> Any:
+    """Return scikit-learn's histogram boosting."""
+    names = "HistGradientBoostingRegressor", "HistGradientBoostingClassifier"
+    settings = {"learning_rate": 0.1, "max_depth": 6, "max_leaf_nodes": 64, "early_stopping": False, "random_state": 0}
+    return InThreads(_of("sklearn.ensemble", *names, classify, max_iter=n_trees, **settings), threads)
+
+
+class InThreads:
+    """An estimator that has no ``n_jobs`` and takes all of OpenMP's threads, held to some."""
+
+    def __init__(self, estimator: Any, threads: int) -> None:
+        self._estimator, self._threads = estimator, threads
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
+        """Fit."""
+        with threadpool_limits(self._threads, "openmp"):
+            self._estimator.fit(X, y)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Predict."""
+        with threadpool_limits(self._threads, "openmp"):
+            return self._estimator.predict(X)
+
+
+def trees(depth: int | None, **parameters: Any) -> Makers:
+    """Single regression trees on one core."""
+    settings = {"max_depth": depth, "random_state": 0, **parameters}
+    return {
+        "dtrees": lambda: dtrees.DecisionTreeRegressor(n_jobs=1, **settings),
+        "scikit-learn": lambda: _of("sklearn.tree", "DecisionTreeRegressor", "", False, **settings),
+    }
+
+
+def forests(n_trees: int, threads: int, classify: bool, max_features: Any) -> Makers:
+    """Random forests of full depth."""
+    settings = {"n_estimators": n_trees, "max_features": max_features, "n_jobs": threads, "random_state": 0}
+    names = "RandomForestRegressor", "RandomForestClassifier"
+    return {
+        "dtrees": lambda: _of("dtrees", *names, classify, **settings),
+        "scikit-learn": lambda: _of("sklearn.ensemble", *names, classify, **settings),
+        "YDF": lambda: YdfForest(n_trees, threads, classify, max_features),
+    }
+
+
+def extra_trees(n_trees: int, threads: int, classify: bool = False) -> Makers:
+    """Extra-trees of full depth, every column tried (for classification: their square root)."""
+    settings = {"n_estimators": n_trees, "n_jobs": threads, "random_state": 0}
+    names = "ExtraTreesRegressor", "ExtraTreesClassifier"
+    return {
+        "dtrees": lambda: _of("dtrees", *names, classify, **settings),
+        "scikit-learn": lambda: _of("sklearn.ensemble", *names, classify, **settings),
+    }
+
+
+def lightgbm_forest(n_trees: int, threads: int, classify: bool, n_rows: int, max_features: float) -> Any:
+    """Return LightGBM's random forest, grown as deep as it will: as many leaves as rows, and columns drawn for each node.
+
+    It keeps a histogram for each leaf, and is held to 2 GB of them.
+    """
+    return lightgbm(
+        n_trees, threads, classify, boosting_type="rf", num_leaves=min(max(n_rows, 2), 131_072), max_depth=-1, min_child_samples=1,
+        subsample=0.632, subsample_freq=1, colsample_bynode=max_features, histogram_pool_size=2048,
+    )  # fmt: skip
+
+
+class YdfForest:
+    """YDF's random forest of full depth behind scikit-learn's interface; its splits are exact."""
+
+    def __init__(self, n_trees: int, threads: int, classify: bool, max_features: Any) -> None:
+        import ydf
+
+        ydf.verbose(0)
+        self._learner = ydf.RandomForestLearner(
+            label="y",
+            task=ydf.Task.CLASSIFICATION if classify else ydf.Task.REGRESSION,
+            num_trees=n_trees,
+            max_depth=-1,
+            min_examples=1,
+            num_candidate_attributes=0 if max_features == "sqrt" else None,  # 0: the square root
+            num_candidate_attributes_ratio=None if max_features == "sqrt" else float(max_features),
+            compute_oob_performances=False,
+            winner_take_all=False,
+            num_threads=threads,
+        )
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
+        """Train."""
+        self._model = self._learner.train({"x": X, "y": y})
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Predict numbers, or the probability of the second class."""
+        return self._model.predict({"x": X})

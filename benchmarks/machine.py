@@ -1,0 +1,63 @@
+"""What the measurements were made on: nothing that names the machine or its owner."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks.libraries import PACKAGES
+
+_BENEATH = ("numpy", "numba")
+
+
+def n_cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_model() -> str:
+    """Return the name of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def load_average() -> float:
+    """Return how many processes wanted a core in the last minute; 0 where that is unknown."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def memory_bytes() -> int | None:
+    """Return the size of the main memory."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of dtrees, its peers and what it is built on, as far as they are installed."""
+    found = {}
+    for name in [*(pip_name for _, pip_name in PACKAGES.values()), *_BENEATH]:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if "dtrees" not in found:
+        import dtrees
+
+        found = {"dtrees": dtrees.__version__, **found}
+    return found
+
+
+def describe(threads: int) -> str:
+    """Return a line about the machine and one about versions."""
+    memory = memory_bytes()
+    size = f"{memory / 2**30:.0f} GiB, " if memory else ""
+    machine = f"{n_cores()} cores ({threads} used), {cpu_model()}, {size}{platform.system()} {platform.machine()}"
+    return f"{machine}, Python {platform.python_version()}\n\n" + ", ".join(f"{name} {version}" for name, version in versions().items())

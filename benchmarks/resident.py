@@ -1,0 +1,67 @@
+"""The peak of this process's resident memory during one fit, less what was resident before it, in bytes.
+
+Run by :mod:`benchmarks.works.memory` as ``python -m benchmarks.resident '["boosting", "dtrees", 1000000, 28, 4]'``: kind of fit, library,
+rows, columns and threads. Only the last word printed counts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import resource
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.data import synthetic
+from benchmarks.libraries import boosting, trees
+
+#: Rows of the fit that compiles kernels and starts threads: enough for every kernel, and few enough to leave nothing behind.
+_WARM_UP_ROWS = 6_000
+#: Trees of a boosting fit: its memory does not depend on how many there are.
+_N_TREES = 5
+
+
+def peak_of_fit(kind: str, library: str, n_rows: int, n_columns: int, threads: int) -> int:
+    """Fit, and return by how much memory grew at its largest."""
+    make = (boosting(_N_TREES, threads) if kind == "boosting" else trees(None))[library]
+    make().fit(*synthetic(_WARM_UP_ROWS, n_columns=n_columns))
+    X = np.empty((n_rows, n_columns), np.float32)
+    y = np.empty(n_rows)
+    for first in range(0, n_rows, _WARM_UP_ROWS):  # in pieces, so that making the table has no peak of its own
+        last = min(first + _WARM_UP_ROWS, n_rows)
+        X[first:last], y[first:last] = synthetic(last - first, n_columns=n_columns, seed=first)
+    _give_back()
+    before = _status("VmRSS")
+    model = make().fit(X, y)
+    peak = _status("VmHWM")
+    del model
+    return peak - before
+
+
+def _give_back() -> None:
+    """Return freed memory to the system, which would otherwise hide some of the fit's, and forget earlier peaks, where it can be done."""
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):
+        return
+    forget = Path("/proc/self/clear_refs")
+    if forget.exists():
+        forget.write_text("5")
+
+
+def _status(name: str) -> int:
+    """Return a size of Linux's /proc/self/status in bytes; elsewhere the peak so far, which is too high for what was before."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith(name + ":"):
+                return 1024 * int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    print(peak_of_fit(*json.loads(sys.argv[1])))

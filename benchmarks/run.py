@@ -1,0 +1,128 @@
+"""One run of the benchmarks: how large, how often, with how many threads, and what all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from benchmarks.libraries import is_installed
+from benchmarks.registry import Measure, Row
+from benchmarks.timing import PAUSE, interleave
+
+T = TypeVar("T")
+#: Makes an unfitted estimator.
+Maker = Callable[[], Any]
+OURS = "dtrees"
+#: Rows that peers are warmed up with: enough to start their threads.
+_WARM_UP_ROWS = 2000
+
+
+@dataclass
+class Run:
+    """See the module's text.
+
+    Attributes
+    ----------
+    scale : {"tiny", "small", "full"}
+    repeats : int
+        Turns of each contender.
+    threads : int
+        Threads of dtrees and of peers, where a benchmark does not ask for one.
+    data : Path or None
+        The folder of real tables.
+    say : callable
+        Told what is skipped, and why.
+    """
+
+    scale: str
+    repeats: int
+    threads: int
+    data: Path | None = None
+    say: Callable[[str], None] = print
+    _said: set[str] = field(default_factory=set)
+
+    def size(self, *, tiny: T, small: T, full: T) -> T:
+        """Return the value for the run's scale."""
+        return {"tiny": tiny, "small": small, "full": full}[self.scale]
+
+    def skip(self, text: str) -> None:
+        """Say what is skipped, once."""
+        if text not in self._said:
+            self._said.add(text)
+            self.say(f"skipped: {text}")
+
+    def installed(self, contenders: Mapping[str, T]) -> dict[str, T]:
+        """Return the contenders whose library is installed, and say which are not."""
+        found = {}
+        for name, contender in contenders.items():
+            if is_installed(name):
+                found[name] = contender
+            else:
+                self.skip(f"{name} is not installed")
+        return found
+
+    def measure(self, contenders: Mapping[str, Callable[[], Any]]) -> dict[str, Measure]:
+        """Time contenders in turns."""
+        if self.scale == "tiny":
+            return interleave(contenders, self.repeats, pause=0.0, shortest=0.0)
+        return interleave(contenders, self.repeats, pause=PAUSE)
+
+    def compare(
+        self,
+        work: str,
+        contenders: Mapping[str, Callable[[], Any]],
+        targets: Mapping[str, float] | None = None,
+        *,
+        fastest: float | None = None,
+    ) -> Iterator[Row]:
+        """Time contenders, one of them dtrees, and yield a row for each peer.
+
+        Parameters
+        ----------
+        work : str
+        contenders : mapping of str to callable
+            Warm, and of installed libraries.
+        targets : mapping of str to float, optional
+            For some peers, the least that their time over dtrees' should be.
+        fastest : float, optional
+            The same for whichever peer turns out to be the fastest.
+        """
+        yield from self.rows(work, self.measure(contenders), targets, fastest=fastest)
+
+    def rows(
+        self, work: str, measures: Mapping[str, Measure], targets: Mapping[str, float] | None = None, *, fastest: float | None = None
+    ) -> Iterator[Row]:
+        """Yield a row for each peer's measure beside dtrees'; see :meth:`compare`."""
+        peers = [name for name in measures if name != OURS]
+        wanted = dict(targets or {})
+        if fastest is not None and peers:
+            wanted[min(peers, key=lambda name: measures[name].median)] = fastest
+        for name in peers:
+            yield Row.of(work, name, measures[name], measures[OURS], wanted.get(name))
+        if not peers:
+            yield Row(work, "", None, measures[OURS])
+
+    def fits(
+        self,
+        work: str,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        makers: Mapping[str, Maker],
+        targets: Mapping[str, float] | None = None,
+        *,
+        fastest: float | None = None,
+    ) -> Iterator[Row]:
+        """Compare fits: everything from the user's arrays on, after one fit that is not counted."""
+        yield from self.rows(work, self.measure_fits(X, y, makers), targets, fastest=fastest)
+
+    def measure_fits(self, X: NDArray[Any], y: NDArray[Any], makers: Mapping[str, Maker]) -> dict[str, Measure]:
+        """Time fits in turns. dtrees compiles for what the whole table needs; peers only start their threads on a part."""
+        makers = self.installed(makers)
+        for name, make in makers.items():
+            n = X.shape[0] if name == OURS else _WARM_UP_ROWS
+            make().fit(X[:n], y[:n])
+        return self.measure({name: lambda make=make: make().fit(X, y) for name, make in makers.items()})

@@ -1,0 +1,70 @@
+"""Timing contenders that take turns."""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.registry import Measure
+
+#: Pools of OpenMP threads go on spinning for a while after their work (Intel's and LLVM's for 0.2 s), which would slow down the next.
+PAUSE = 0.3
+#: What takes less is timed many calls at once, so many that they take this long.
+_SHORTEST = 0.2
+#: A contender that has taken so many seconds is not timed again.
+LONG = 120.0
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], Any]],
+    repeats: int,
+    *,
+    pause: float = PAUSE,
+    shortest: float = _SHORTEST,
+    long: float = LONG,
+) -> dict[str, Measure]:
+    """Time each contender ``repeats`` times, in turns; they should have been warmed up.
+
+    Parameters
+    ----------
+    contenders : mapping of str to callable
+    repeats : int
+    pause : float
+        Seconds of rest before each turn.
+    shortest : float
+        Seconds a turn should take at least: short work is called several times, and its time divided.
+    long : float
+        Seconds after which a contender has no further turn.
+    """
+    calls = dict.fromkeys(contenders, 1)
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, contender in contenders.items():
+            taken = calls[name] * sum(seconds[name])
+            if taken > long:
+                continue
+            once = time_calls(contender, calls[name], pause)
+            if calls[name] == 1 and once < shortest / 2:  # the first turn only says how many calls make one
+                calls[name] = math.ceil(shortest / max(once, 1e-7))
+                once = time_calls(contender, calls[name], 0.0)
+            seconds[name].append(once)
+    return {name: summary(times) for name, times in seconds.items()}
+
+
+def time_calls(contender: Callable[[], Any], calls: int, pause: float) -> float:
+    """Return the seconds of one call, the mean of some."""
+    gc.collect()
+    time.sleep(pause)
+    began = time.perf_counter()
+    for _ in range(calls):
+        contender()
+    return (time.perf_counter() - began) / calls
+
+
+def summary(times: Sequence[float], unit: str = "s") -> Measure:
+    """Return the median and spread of measurements."""
+    return Measure(statistics.median(times), (max(times) - min(times)) / 2, len(times), unit)

@@ -1,0 +1,1 @@
+"""The benchmarks, one file a subject; each registers what it measures."""

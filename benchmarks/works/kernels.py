@@ -1,0 +1,231 @@
+"""What kernels cost for a row and column, for those who optimise them.
+
+Each kernel is prepared by a function of the number of rows, which returns a call and the number of cells that it goes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dtrees
+from benchmarks import libraries
+from benchmarks.data import N_COLUMNS, synthetic
+from benchmarks.registry import Measure, Row, Yielded, benchmark
+from benchmarks.run import Run
+from dtrees.split import hashing, partition
+from dtrees.split.block import BLOCK_ROWS, fill_block, make_block
+from dtrees.split.columns import Columns, presort, presort_column
+from dtrees.split.criteria import NEWTON
+from dtrees.split.fixed_point import to_fixed
+from dtrees.split.group import sorted_places
+from dtrees.split.kernel import NONE, ZERO
+from dtrees.split.partition import RowPartition
+from dtrees.split.search import empty_candidates, make_scratch, search_many
+from dtrees.split.sweep import Limits, sweep_sorted
+from dtrees.split.zones import sum_zones, zone_shift
+
+Prepared = tuple[Callable[[], Any], int]
+_KERNELS: dict[str, tuple[str, int, Callable[[int], Prepared]]] = {}
+
+
+def kernel(name: str, cell: str = "row and column", of: int = 1) -> Callable[[Callable[[int], Prepared]], Callable[[int], Prepared]]:
+    """Register a kernel; ``cell`` says what is counted, and it is given the number of rows divided by ``of``."""
+
+    def register(prepare: Callable[[int], Prepared]) -> Callable[[int], Prepared]:
+        _KERNELS[name] = (cell, of, prepare)
+        return prepare
+
+    return register
+
+
+@benchmark("kernels")
+def kernels(run: Run) -> Iterator[Yielded]:
+    """Nanoseconds a row and column of each kernel, on one core."""
+    n = run.size(tiny=3_000, small=100_000, full=1_000_000)
+    for name, (cell, of, prepare) in _KERNELS.items():
+        call, n_cells = prepare(n // of)
+        call()
+        measure = run.measure({name: call})[name]
+        scale = 1e9 / n_cells
+        yield Row(f"kernel: {name}", "", None, Measure(measure.median * scale, measure.spread * scale, measure.n, f"ns a {cell}"))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A column, and a root of all its rows with gradients to search it for.
+
+    ``partition`` has the rows in order, gradients in fixed point, and all hessians 1.
+    """
+
+    columns: Columns
+    partition: RowPartition
+    sums: NDArray[np.int64]
+    limits: Limits
+
+    @classmethod
+    def of(cls, x: NDArray[Any]) -> Node:
+        """Return the root over a column."""
+        n = x.shape[0]
+        g, _ = to_fixed(np.sin(x.astype(np.float64)) + np.random.default_rng(1).standard_normal(n))
+        rows = RowPartition(np.arange(n, dtype=np.uint32), g, np.empty(0, np.int64))
+        limits = Limits(NEWTON, 0, False, 1.0, float(partition.steepest(rows, n)), 1, 1, 0.0)
+        return cls(presort([x]), rows, np.array([g.sum(), n]), limits)
+
+    @property
+    def n_distinct(self) -> int:
+        """Number of distinct values of the column."""
+        return int(self.columns.offsets[1])
+
+    def search(self, n_nodes: int = 1) -> Prepared:
+        """Prepare the search of the column for the best split of the root, or of as many nodes of equal size."""
+        n = self.columns.n_rows
+        bounds = np.linspace(0, n, n_nodes + 1).astype(np.int64)
+        sums = np.array([[self.partition.a[i:j].sum(), j - i] for i, j in pairwise(bounds)])
+        tasks = np.stack([np.arange(n_nodes), np.zeros(n_nodes, np.int64)], axis=1)
+        scratch = make_scratch(n, self.n_distinct, 0)
+        found = empty_candidates(n_nodes, 2)
+        paths = np.full(n_nodes, hashing.ROOT)
+        ids = np.zeros(1, np.int32)
+        key = np.uint64(1)
+        arguments = (self.partition, bounds[:-1].copy(), bounds[1:].copy(), sums, self.limits, key, paths, scratch, found)
+        return lambda: search_many(self.columns, ids, tasks, 0, n_nodes, *arguments), n
+
+
+def normal(n: int, dtype: Any = np.float32) -> NDArray[Any]:
+    """Return a column of many values."""
+    return np.random.default_rng(0).standard_normal(n).astype(dtype)
+
+
+@kernel("sort, by NumPy's argsort of float32, for comparison")
+def argsort(n: int) -> Prepared:
+    """A floor for presorting."""
+    x = normal(n)
+    return lambda: np.argsort(x), n
+
+
+@kernel("presort, float32")
+def presort_float32(n: int) -> Prepared:
+    """Sorting a column and numbering its values."""
+    x, codes = normal(n), np.empty(n, np.uint32)
+    return lambda: presort_column(x, codes), n
+
+
+@kernel("presort, float64")
+def presort_float64(n: int) -> Prepared:
+    """The same with values that need all their bits."""
+    x, codes = normal(n, np.float64), np.empty(n, np.uint32)
+    return lambda: presort_column(x, codes), n
+
+
+@kernel("sort a node's rows by code")
+def sort_rows(n: int) -> Prepared:
+    """Radix sort."""
+    node = Node.of(normal(n))
+    keys, spare = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    return lambda: sorted_places(node.columns.codes[0], node.partition.rows, 0, n, keys, spare), n
+
+
+@kernel("sweep of sorted rows")
+def sweep(n: int) -> Prepared:
+    """The gain between every two neighbouring values."""
+    node = Node.of(normal(n))
+    keys = sorted_places(node.columns.codes[0], node.partition.rows, 0, n, np.empty(n, np.uint64), np.empty(n, np.uint64))
+    best, zero, none = np.zeros(6, np.int64), ZERO(), NONE()
+    nothing, root = (zero, zero, zero), (node.sums[0], node.sums[1], np.int64(n))
+    a, b = node.partition.a, node.partition.b
+    return lambda: sweep_sorted(node.limits, keys, zero, n, a, b, zero, nothing, nothing, root, none, -1.0, best), n
+
+
+@kernel("zone sums of one column")
+def zone_sums(n: int) -> Prepared:
+    """Sums of a node's rows by zone."""
+    node = Node.of(normal(n))
+    shift = zone_shift(n, node.n_distinct)
+    zones = make_scratch(n, node.n_distinct, 0).zones
+    return lambda: sum_zones(node.columns.codes[0], node.n_distinct, shift, node.partition, 0, n, zones), n
+
+
+@kernel("search of a root, many values")
+def search_root(n: int) -> Prepared:
+    """By zones."""
+    return Node.of(normal(n)).search()
+
+
+@kernel("search of a root, 50 values")
+def search_few_values(n: int) -> Prepared:
+    """By bins."""
+    return Node.of(np.round(normal(n) * 8)).search()
+
+
+@kernel("search of nodes of 500 rows, many values")
+def search_small_nodes(n: int) -> Prepared:
+    """By sorting in the node."""
+    return Node.of(normal(n)).search(max(1, n // 500))
+
+
+@kernel("partition: a bit a row, then divide")
+def divide(n: int) -> Prepared:
+    """Applying a split to a root. The second time the rows are divided already, and stay so: every call does the same."""
+    node = Node.of(normal(n))
+    codes, cut = node.columns.codes[0], node.n_distinct // 2
+    bits = np.empty((n + 7) // 8, np.uint8)
+    spare = node.partition.spare(n)
+
+    def call() -> None:
+        partition.mark_left(codes, cut, node.n_distinct, False, node.partition.rows, 0, n, bits)
+        partition.divide(bits, node.partition, 0, n, n, spare)
+
+    return call, n
+
+
+@kernel("block: copy and sort the rows of a small node")
+def block(n: int) -> Prepared:
+    """Filling a block, which every node of up to some thousand rows begins with."""
+    m = min(n, BLOCK_ROWS)
+    X, _ = synthetic(n)
+    columns = presort(list(X.T))
+    root = Node.of(X[:, 0]).partition
+    pool = np.arange(N_COLUMNS, dtype=np.int32)
+    room = make_block(m, 0, False, pool, N_COLUMNS)
+    keys, spare = np.empty(m, np.uint64), np.empty(m, np.uint64)
+    return lambda: fill_block(columns, pool, root, 0, m, m, room, keys, spare), m * N_COLUMNS
+
+
+@kernel("trees of full depth on 3,000 rows, a level", of=10)
+def subtree(n: int) -> Prepared:
+    """Trees of full depth on small tables, presorting included; a row and column of a level."""
+    m = min(n, 3_000)
+    X, y = synthetic(m)
+    tree = dtrees.DecisionTreeRegressor()
+    depth = tree.fit(X, y).get_depth()
+    return lambda: tree.fit(X, y), m * N_COLUMNS * max(1, depth)
+
+
+@kernel("boosting of 10 trees of depth 6, a level")
+def level(n: int) -> Prepared:
+    """Fits of ten rounds, presorting included, over the levels of their trees."""
+    X, y = synthetic(n)
+    n_trees, depth = 10, 6
+    return lambda: libraries.our_boosting(n_trees, 1).fit(X, y), n * N_COLUMNS * n_trees * depth
+
+
+@kernel("prediction, boosting of 100 trees of depth 6", "row and tree", of=10)
+def predict_boosting(n: int) -> Prepared:
+    """A row through a tree."""
+    X, y = synthetic(n)
+    model = libraries.our_boosting(100, 1).fit(X[:2_000], y[:2_000])
+    return lambda: model.predict(X), n * 100
+
+
+@kernel("prediction, 10 full trees of 20,000 rows", "row and tree", of=10)
+def predict_forest(n: int) -> Prepared:
+    """A row through a deep tree."""
+    X, y = synthetic(n)
+    model = dtrees.RandomForestRegressor(10, random_state=0, n_jobs=1).fit(X[:20_000], y[:20_000])
+    return lambda: model.predict(X), n * 10

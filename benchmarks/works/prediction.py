@@ -1,0 +1,57 @@
+"""Prediction: many rows, and one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from numpy.typing import NDArray
+
+from benchmarks import libraries
+from benchmarks.data import N_COLUMNS, synthetic
+from benchmarks.registry import Yielded, benchmark
+from benchmarks.run import Maker, Run
+
+_Contenders = dict[str, Callable[[], Any]]
+
+
+@benchmark("prediction-forest")
+def forest(run: Run) -> Iterator[Yielded]:
+    """Prediction by a forest of 100 full trees, 1M rows and one: the fastest of scikit-learn, LightGBM, YDF."""
+    n, n_trees = run.size(tiny=200, small=5_000, full=100_000), run.size(tiny=3, small=20, full=100)
+    makers = libraries.forests(n_trees, run.threads, classify=False, max_features=1 / 3)
+    makers["LightGBM"] = lambda: libraries.lightgbm_forest(n_trees, run.threads, False, n, 1 / 3)
+    yield from _predict(run, f"forest of {n_trees} full trees", n, makers)
+
+
+@benchmark("prediction-boosting")
+def boosting(run: Run) -> Iterator[Yielded]:
+    """Prediction by boosting of 500 trees of depth 6, 1M rows and one: the fastest of scikit-learn, XGBoost, LightGBM."""
+    n, n_trees = run.size(tiny=200, small=5_000, full=100_000), run.size(tiny=3, small=100, full=500)
+    makers = libraries.boosting(n_trees, run.threads)
+    del makers["XGBoost exact"]
+    makers["scikit-learn HistGradientBoosting"] = lambda: libraries.sklearn_hist_boosting(n_trees, run.threads)
+    yield from _predict(run, f"boosting of {n_trees}, depth 6", n, makers)
+
+
+def _predict(run: Run, model: str, n_train: int, makers: dict[str, Maker]) -> Iterator[Yielded]:
+    X, y = synthetic(n_train)
+    fitted = {name: make().fit(X, y) for name, make in run.installed(makers).items()}
+    many, _ = synthetic(run.size(tiny=1_000, small=50_000, full=1_000_000), seed=1)
+    yield from run.compare(f"prediction, {model}, {many.shape[0]:,} x {N_COLUMNS}", _calls(fitted, many), fastest=1.0)
+    one = many[:1].copy()
+    contenders = _calls(fitted, one)
+    if "scikit-learn" in fitted and run.threads > 1:
+        # Its forests hand a single row to all threads too, which takes longer than the work: it is given a chance on one.
+        alone = libraries.forests(1, 1, classify=False, max_features=1 / 3)["scikit-learn"]()
+        alone.__dict__.update({**fitted["scikit-learn"].__dict__, "n_jobs": 1})
+        contenders |= _calls({"scikit-learn, 1 thread": alone}, one)
+    yield from run.compare(f"prediction, {model}, a single row", contenders, fastest=1.0)
+
+
+def _calls(fitted: dict[str, Any], X: NDArray[Any]) -> _Contenders:
+    """Return predictions of the same rows, each made once so that it is warm."""
+    contenders = {name: lambda model=model: model.predict(X) for name, model in fitted.items()}
+    for contender in contenders.values():
+        contender()
+    return contenders

@@ -1,0 +1,53 @@
+"""Tables on which skipping work saves nothing, against the plain scan of everything, on one core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import libraries
+from benchmarks.data import N_COLUMNS
+from benchmarks.plain import PlainBoosting, PlainTree
+from benchmarks.registry import Yielded, benchmark
+from benchmarks.run import Run
+
+#: dtrees may take so many times as long as the plain scan.
+_MOST = 1.2
+_PLAIN = "plain full scan"
+
+
+def cases(n: int) -> dict[str, tuple[NDArray[Any], NDArray[np.float64]]]:
+    """Return tables of ``n * 28`` cells or a few times as many, by name."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((n, N_COLUMNS), np.float32)
+    noise = random.standard_normal(n)
+    ties = random.integers(0, 4, X.shape).astype(np.float32)
+    long = n * N_COLUMNS
+    narrow = n // 20
+    return {
+        "pure noise": (X, noise),
+        "all ties": (ties, ties[:, 0] * ties[:, 1] + noise),
+        "one huge column": (random.standard_normal((long, 1), np.float32), random.standard_normal(long)),
+        "2,000 columns": (random.standard_normal((narrow, min(2000, 70 * narrow)), np.float32), random.standard_normal(narrow)),
+        "heavy-tailed target": (X, X[:, 0] + random.standard_cauchy(n) ** 3),
+    }
+
+
+@benchmark("worst-cases")
+def worst_cases(run: Run) -> Iterator[Yielded]:
+    """Noise, ties, one huge column, 2,000 columns, heavy tails: never 1.2 times as slow as a plain full presort scan."""
+    n_trees = run.size(tiny=1, small=10, full=20)
+    for case, (X, y) in cases(run.size(tiny=200, small=10_000, full=100_000)).items():
+        shape = f"{X.shape[0]:,} x {X.shape[1]:,}"
+        for depth in (6, None):
+            makers = {
+                "dtrees": libraries.trees(depth)["dtrees"],
+                _PLAIN: lambda depth=depth: PlainTree(depth),
+            }
+            work = f"{case}, tree of {'full depth' if depth is None else f'depth {depth}'}, {shape}, 1 core"
+            yield from run.fits(work, X, y, makers, {_PLAIN: 1 / _MOST})
+        makers = {"dtrees": lambda: libraries.our_boosting(n_trees, 1), _PLAIN: lambda: PlainBoosting(n_trees)}
+        yield from run.fits(f"{case}, boosting of {n_trees}, depth 6, {shape}, 1 core", X, y, makers, {_PLAIN: 1 / _MOST})

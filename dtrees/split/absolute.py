@@ -1,0 +1,326 @@
+"""Absolute error: the best split of one node in one column, in linear time once the rows are sorted.
+
+The gain of a split is the node's sum of weighted absolute deviations from its (weighted) median less those of the two children, so a
+search needs the deviation of every prefix and of every suffix of the node's rows in the order of the column. A median is hard to follow
+while rows come, and easy while they go: put the rows in a doubly linked list in the order of the target and *remove* them in reverse column
+order. Each removal moves the pointer to the median by about a step, and the sum of deviations with it. One pass gives the prefixes, another
+the suffixes; missing values are left in the list or taken out before.
+
+Terms
+-----
+line
+    the node's in-sample rows in the order of the target, as a linked list: elements 1 to n, 0 is both ends.
+level
+    a target in fixed point. A tree's ``a`` are *numbers* of targets (0 for the lowest of the table), ``levels`` gives their values.
+deviation
+    sum of weight * abs(level - median), an exact integer in two parts (:mod:`dtrees.split.deviation`). Gains are exact too, and splits that
+    gain the same tie.
+
+Weights may be so uneven that the pointer walks far at every removal. Such a pass is given up after a while and done with a Fenwick tree, in
+log(n) a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.absolute_random import search_absolute_random
+from dtrees.split.deviation import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, is_allowed, note
+from dtrees.split.group import sort_keys
+from dtrees.split.kernel import inner_kernel, kernel
+from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
+
+#: Steps that the pointer may take in a pass, for each row.
+_MAX_STEPS = 6
+_PLACE = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+
+#: An element of the line: what is summed, the row, and the number of its target.
+LINE = np.dtype([("level", np.int64), ("weight", np.int64), ("row", np.uint32), ("number", np.uint32)])
+#: Its neighbours; apart, because they are read and written out of order and should stay in the cache.
+LINK = np.dtype([("previous", np.uint32), ("next", np.uint32)])
+#: An element again, in the order of a column.
+ITEM = np.dtype([("level", np.int64), ("weight", np.int64), ("element", np.int64)])
+
+
+class Absolute(NamedTuple):
+    """What one thread needs to search by absolute error; reused between calls.
+
+    Attributes
+    ----------
+    levels : ndarray of int64, shape (n_targets,)
+        The targets of the table in fixed point, ascending.
+    line, links, items : ndarray of LINE, LINK, ITEM
+    left, right : ndarray of DEVIATION
+        Of the first i rows and of all but the first i rows, in the order of the column.
+    node : ndarray of int64, shape (7,)
+        The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
+        says of all its rows.
+    """
+
+    levels: NDArray[np.int64]
+    line: NDArray[Any]
+    links: NDArray[Any]
+    items: NDArray[Any]
+    left: NDArray[Any]
+    right: NDArray[Any]
+    node: NDArray[np.int64]
+
+
+def make_absolute(n_rows: int, levels: NDArray[np.int64]) -> Absolute:
+    """Return scratch space for nodes of up to ``n_rows`` rows."""
+    line, links, items, left, right = (np.empty(n_rows + 1, kind) for kind in (LINE, LINK, ITEM, DEVIATION, DEVIATION))
+    return Absolute(levels, line, links, items, left, right, np.full(7, -1, np.int64))
+
+
+@kernel
+def line_up(partition, start, mid, scratch):
+    """Put a node's in-sample rows in the order of their targets, unless they are already."""
+    absolute = scratch.absolute
+    node = absolute.node
+    if node[0] == start and node[1] == mid:
+        return
+    rows, a, b = partition.rows, partition.a, partition.b
+    n = mid - start
+    keys, line, levels = scratch.keys, absolute.line, absolute.levels
+    for i in range(n):
+        keys[i] = np.uint64(a[start + i]) << _SHIFT | np.uint64(i)
+    ordered = sort_keys(keys, scratch.spare, n)
+    line[0].level = 0
+    line[0].weight = 0
+    for i in range(n):
+        place = start + np.int64(ordered[i] & _PLACE)
+        element = line[i + 1]
+        element.level = levels[a[place]]
+        element.weight = b[place] if b.shape[0] > 0 else 1
+        element.row = rows[place]
+        element.number = a[place]
+    _link(absolute.links, n, absolute.items, n, n)
+    node[0], node[1] = start, mid
+    node[2], node[3], node[4], node[5], node[6] = _begin(line, absolute.links)
+
+
+@inner_kernel
+def _link(links, n, items, first, last):
+    """Link elements 1 to n, but for those of ``items[first:last]``."""
+    for i in range(n + 1):
+        links[i].previous = i - 1
+        links[i].next = i + 1
+    links[0].previous = n
+    links[n].next = 0
+    for i in range(first, last):
+        link = links[items[i].element]
+        links[link.previous].next = link.next
+        links[link.next].previous = link.previous
+
+
+@inner_kernel
+def _begin(line, links):
+    """Return the weight of the linked elements, their lower median, the weight before that, and their deviation in two parts."""
+    total = 0
+    i = links[0].next
+    while i != 0:
+        total += line[i].weight
+        i = links[i].next
+    before = 0
+    median = np.int64(links[0].next)
+    while 2 * (before + line[median].weight) < total:
+        before += line[median].weight
+        median = np.int64(links[median].next)
+    level = line[median].level
+    high = low = 0
+    i = links[0].next
+    while i != 0:
+        signed = line[i].weight if i > median else -line[i].weight
+        high += signed * ((line[i].level >> LOW_BITS) - (level >> LOW_BITS))
+        low += signed * ((line[i].level & LOW_MASK) - (level & LOW_MASK))
+        i = links[i].next
+    return total, median, before, high, low
+
+
+@inner_kernel
+def _remove_equal(line, links, items, end, forward, begin, out):
+    """Remove ``items[:end]``, where every weight is 1: as :func:`_remove`, without a branch.
+
+    Taking one of an even number of rows leaves one of the two middle rows as the median, and the deviation shrinks by the row's distance
+    from it; of an odd number, by the row's distance from the median that was.
+    """
+    total, median, _, high, low = begin
+    for k in range(end):
+        i = k if forward else end - 1 - k
+        x = items[i].element
+        link = links[x]
+        links[link.previous].next = link.next
+        links[link.next].previous = link.previous
+        even = total & 1 == 0
+        following = np.int64(links[median].next)
+        preceding = np.int64(links[median].previous)
+        middle = (following if x <= median else median) if even else median
+        level, other = line[middle].level, items[i].level
+        sign = 1 if x > middle else -1
+        high -= sign * ((other >> LOW_BITS) - (level >> LOW_BITS))
+        low -= sign * ((other & LOW_MASK) - (level & LOW_MASK))
+        median = middle if even else (preceding if x >= median else median)
+        total -= 1
+        note(out[i + 1 if forward else i], high, low, total)
+
+
+@inner_kernel
+def _remove(line, links, items, end, forward, max_steps, begin, out):
+    """Remove ``items[:end]`` from the linked line, one after the other, and note the deviation of what is left each time.
+
+    The deviation is linear in the levels while the median stays where it is, and in the median while it moves to a neighbour. The two parts
+    of the levels are summed apart.
+
+    Parameters
+    ----------
+    forward : bool
+        Remove the first item first, and note what is left without it at ``out[1]``; else the last, and so on.
+    max_steps : int
+        How far the median may walk in all.
+    begin : tuple of int
+        See :func:`_begin`.
+
+    Returns
+    -------
+    bool
+        False if it would have walked too far; then ``out`` is not complete.
+    """
+    total, median, before, high, low = begin
+    level, own = line[median].level, line[median].weight
+    steps = 0
+    for k in range(end):
+        i = k if forward else end - 1 - k
+        x, weight, other = items[i].element, items[i].weight, items[i].level
+        link = links[x]
+        links[link.previous].next = link.next
+        links[link.next].previous = link.previous
+        signed = weight if x > median else -weight
+        high -= signed * ((other >> LOW_BITS) - (level >> LOW_BITS))
+        low -= signed * ((other & LOW_MASK) - (level & LOW_MASK))
+        total -= weight
+        before -= weight if x < median else 0
+        own = 0 if x == median else own  # the walk starts from where the median was
+        while 2 * (before + own) < total:
+            before += own
+            factor = 2 * before - total
+            median = np.int64(links[median].next)
+            new = line[median].level
+            high += ((new >> LOW_BITS) - (level >> LOW_BITS)) * factor
+            low += ((new & LOW_MASK) - (level & LOW_MASK)) * factor
+            level, own = new, line[median].weight
+            steps += 1
+        while 2 * before >= total and before > 0:
+            factor = 2 * before - total
+            median = np.int64(links[median].previous)
+            new = line[median].level
+            high += ((new >> LOW_BITS) - (level >> LOW_BITS)) * factor
+            low += ((new & LOW_MASK) - (level & LOW_MASK)) * factor
+            level, own = new, line[median].weight
+            before -= own
+            steps += 1
+        if steps > max_steps:
+            return False
+        note(out[i + 1 if forward else i], high, low, total)
+    return True
+
+
+@inner_kernel
+def deviations(line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
+    """Write the deviations of all sets of ``items[:end]`` from one end on.
+
+    Parameters
+    ----------
+    line : ndarray of LINE
+        Elements 1 to ``n`` are the node's rows in the order of the target.
+    items : ndarray of ITEM
+        The same in the order of the column.
+    whole : tuple of int
+        See :func:`_begin`, of all rows.
+    end, last : int
+        The ``items[end:last]`` (missing values) are in each set, ``items[last:n]`` in none.
+    forward : bool
+        ``out[i]`` is for all but the first i items, else for the first i; shape (end + 1,).
+    weighted : bool
+    max_steps : int
+    """
+    _link(links, n, items, last, n)
+    begin = whole if last == n else _begin(line, links)
+    note(out[0 if forward else end], begin[3], begin[4], begin[0])
+    if not weighted:
+        _remove_equal(line, links, items, end, forward, begin, out)
+    elif not _remove(line, links, items, end, forward, max_steps, begin, out):
+        deviations_by_tree(line, items, n, end, last, forward, out)
+
+
+@inner_kernel
+def _sum_left(line, items, end, last, cut, missing_left, best):
+    """Write the sums of the rows before ``cut``, with the missing ones if they go left."""
+    best[3] = best[4] = 0
+    for i in range(last):
+        if i < cut or (missing_left and i >= end):
+            element = line[items[i].element]
+            best[3] += np.int64(element.number)
+            best[4] += element.weight
+    best[5] = cut + last - end if missing_left else cut
+
+
+@kernel
+def search_absolute(codes, values, partition, start, mid, limits, threshold_bits, bar, scratch):
+    """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.search_column`."""
+    line_up(partition, start, mid, scratch)
+    n = mid - start
+    n_distinct = values.shape[0]
+    if limits.random:
+        return search_absolute_random(codes, values, n, limits, threshold_bits, bar, scratch)
+    line, links, items = scratch.absolute.line, scratch.absolute.links, scratch.absolute.items
+    left, right, best = scratch.absolute.left, scratch.absolute.right, scratch.best
+    keys = scratch.keys
+    for i in range(n):
+        keys[i] = np.uint64(codes[line[i + 1].row]) << _SHIFT | np.uint64(i + 1)
+    keys = sort_keys(keys, scratch.spare, n)
+    missing = np.uint64(n_distinct)
+    if keys[0] >> _SHIFT == keys[n - 1] >> _SHIFT:
+        return CONSTANT, 0.0, False
+    end = n
+    while keys[end - 1] >> _SHIFT == missing:
+        end -= 1
+    for i in range(n):
+        item, element = items[i], np.int64(keys[i] & _PLACE)
+        item.element = element
+        item.level = line[element].level
+        item.weight = line[element].weight
+    weighted = partition.b.shape[0] > 0
+    node = scratch.absolute.node
+    begin = node[2], node[3], node[4], node[5], node[6]
+    top = bar
+    cut = -1
+    missing_left = False
+    for side in range(2):  # missing values go left, then right
+        if side == 0 and end == n:
+            continue
+        deviations(line, links, items, begin, n, end, n if side == 0 else end, False, weighted, _MAX_STEPS * n, left)
+        deviations(line, links, items, begin, n, end, end if side == 0 else n, True, weighted, _MAX_STEPS * n, right)
+        whole = left[end] if side == 0 else right[0]
+        n_left_missing = n - end if side == 0 else 0
+        for k in range(1, end + (side == 1 and end < n)):
+            if k < end and keys[k - 1] >> _SHIFT == keys[k] >> _SHIFT:
+                continue
+            if not is_allowed(limits, k + n_left_missing, n, left[k], right[k]):
+                continue
+            gain = gain_of(whole, left[k], right[k])
+            # Lower thresholds first, then missing left.
+            if gain > top or (gain == top and cut > k):
+                top = gain
+                cut = k
+                missing_left = side == 0
+    if cut < 0:
+        return NO_SPLIT, -1.0, end < n
+    best[0] = keys[cut - 1] >> _SHIFT
+    best[1] = np.int64(keys[cut] >> _SHIFT) if cut < end else -1
+    best[2] = 1 if missing_left else 0
+    _sum_left(line, items, end, n, cut, missing_left, best)
+    return SPLIT, top, end < n
