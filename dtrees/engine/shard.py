@@ -176,6 +176,8 @@ class Shard:
         n = rows.shape[0]
         self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
         partition.gather(self._rows, n_in, prepared.a, prepared.b)
+        self._rows.a[n_in:] = 0  # not what an earlier tree left there: shards that saw other trees must agree
+        self._rows.b[n_in:] = 0
         self._pure_by, self._levels = prepared.pure_by, prepared.levels
         if self._levels.shape[0]:
             self._scratch = []  # it holds the levels, which weights drawn anew change
