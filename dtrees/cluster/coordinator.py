@@ -34,7 +34,7 @@ from sklearn.utils import check_random_state
 
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
-from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, needs
+from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, needs, trees
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.relay import here
 from dtrees.cluster.watch import Watch
@@ -173,6 +173,7 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
             if client.status == "running":
                 client.cancel([future], force=True)
                 let_go(client, needs(future.key))
+                let_go(client, trees(future.key))
             raise
         finally:
             future.release()

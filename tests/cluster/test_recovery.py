@@ -114,7 +114,8 @@ def test_one_stands_still_and_wakes_up_later(client: Client, tmp_path: Path) -> 
 def _wake(fault: Fault, at: int, progress: Any) -> None:
     if progress.done == at:
         for process in stopped(fault):
-            os.kill(process, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
 
 def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path) -> None:
@@ -169,6 +170,11 @@ def test_the_one_worker_that_boosts_is_killed(client: Client, tmp_path: Path) ->
     assert_clean(client)
 
 
+def _end(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may have woken up, and ended by itself
+        os.kill(process, signal.SIGKILL)
+
+
 def _die_once(marker: Path, at: int, progress: Any, number: signal.Signals = signal.SIGKILL) -> None:
     if progress.done == at:
         with contextlib.suppress(FileExistsError):
@@ -195,7 +201,7 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
             model = make().fit(X.map_partitions(read, meta=FRAME.iloc[:0]), y)
     finally:
         if number == signal.SIGSTOP:
-            os.kill(int(marker.read_text()), signal.SIGKILL)
+            _end(int(marker.read_text()))
     assert_same_model(model, fitted_here("regression"))
     assert_clean(client)
 
@@ -217,6 +223,6 @@ def test_a_forest_goes_on_without_a_worker(client: Client, tmp_path: Path, numbe
             forest.fit(*training_set(), callbacks=[kill_another])
     finally:
         if number == signal.SIGSTOP:
-            os.kill(int(killed.read_text()), signal.SIGKILL)
+            _end(int(killed.read_text()))
     assert_same_model(forest, dtrees.RandomForestRegressor(40, oob_score=True, random_state=0).fit(FRAME, TARGETS["regression"]))
     assert_clean(client)
