@@ -87,17 +87,25 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
 
     def _check_columns(self, X: Any) -> Backend:
         """Check the columns of ``X`` by scikit-learn's rules, and return its backend."""
-        check_is_fitted(self)
+        self._check_fitted()
         backend = backend_for(X)
-        validate_data(self, X=backend.header(X), skip_check_array=True, reset=False)
+        # An array without names, where fit saw none, can only have another width. Asking scikit-learn takes longer than predicting a row.
+        plain = type(X) is np.ndarray and X.ndim == 2 and not hasattr(self, "feature_names_in_")
+        if not plain or X.shape[1] != self.n_features_in_:
+            validate_data(self, X=backend.header(X), skip_check_array=True, reset=False)
         return backend
+
+    def _check_fitted(self) -> None:
+        """Raise NotFittedError before fit."""
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
 
     def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
         return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds)
 
     def _find_leaves(self, X: Any) -> Any:
         """Return the leaves that rows fall in, shape (n, n_trees)."""
-        check_is_fitted(self)
+        self._check_fitted()
         function = FindLeaves(self._schema, self._trees, self.n_jobs)
         n_trees = sum(len(group) for group in self._trees.groups)
         return self._map(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
@@ -150,7 +158,7 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
         ndarray of float64 of shape (n,)
             A Dask collection, not computed yet, if X is one.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         return self._map(X, self._predictor(*self._value_steps()), Output(np.dtype(np.float64)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -207,7 +215,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         ndarray of shape (n,)
             Labels as in ``classes_``. A Dask collection, not computed yet, if X is one.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         return self._map(X, self._predictor(*self._label_steps()), Output(self.classes_.dtype))
 
     def predict_proba(self, X: Any) -> Any:
@@ -222,7 +230,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         ndarray of float64 of shape (n, n_classes_)
             Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         return self._map(X, self._predictor(*self._probability_steps()), self._probability_output("predict_proba"))
 
     def predict_log_proba(self, X: Any) -> Any:
@@ -237,7 +245,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         ndarray of float64 of shape (n, n_classes_)
             Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
         """
-        check_is_fitted(self)
+        self._check_fitted()
         function = self._predictor(*self._probability_steps(), logarithm)
         return self._map(X, function, self._probability_output("predict_log_proba"))
 

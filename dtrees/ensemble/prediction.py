@@ -26,7 +26,7 @@ from dtrees.ensemble.schema import Schema
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.tree.predict import Packed
+    from dtrees.tree.packing import Packed
 
 Step = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -47,48 +47,58 @@ class TreeSum:
     def __init__(self, groups: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None = None) -> None:
         self.groups = tuple(tuple(group) for group in groups)
         self.initial = initial
-        self._packs: tuple[Packed, ...] | None = None
+        self._packs: dict[np.dtype[Any], tuple[Packed, ...]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packs": None}
+        return {**self.__dict__, "_packs": {}}
 
     @property
     def n_rounds(self) -> int:
         """Trees in each group."""
         return len(self.groups[0])
 
-    def packs(self) -> tuple[Packed, ...]:
-        """Return the groups, packed."""
-        if self._packs is None:
-            from dtrees.tree.predict import pack
+    def packs(self, dtype: np.dtype[Any]) -> tuple[Packed, ...]:
+        """Return the groups, packed for rows of a dtype."""
+        packs = self._packs.get(dtype)
+        if packs is None:
+            from dtrees.tree.packing import pack
 
-            self._packs = tuple(pack(group) for group in self.groups)
-        return self._packs
+            self._packs[dtype] = packs = tuple(pack(group, dtype) for group in self.groups)
+        return packs
 
-    def raw(self, X: NDArray[Any], n_threads: int, n_rounds: int | None = None) -> NDArray[np.float64]:
+    def _threads(self, n_rows: int, n_trees: int, n_jobs: int | None) -> int:
+        """Return how many threads to use; counting cores takes longer than predicting a few rows."""
+        from dtrees.tree.predict import SERIAL_WORK
+
+        return 1 if n_rows * n_trees <= SERIAL_WORK and n_jobs != 0 else effective_n_jobs(n_jobs)
+
+    def raw(self, X: NDArray[Any], n_jobs: int | None, n_rounds: int | None = None) -> NDArray[np.float64]:
         """Return raw predictions, shape (n, n_outputs), of the first ``n_rounds`` trees of each group (default: all)."""
         from dtrees.tree.predict import sum_values
 
-        sums = [sum_values(pack, X, n_threads, 0, n_rounds) for pack in self.packs()]
+        n_threads = self._threads(X.shape[0], self.n_rounds if n_rounds is None else n_rounds, n_jobs)
+        sums = [sum_values(pack, X, n_threads, 0, n_rounds) for pack in self.packs(X.dtype)]
         raw = sums[0] if len(sums) == 1 else np.hstack(sums)
         return raw if self.initial is None else raw + self.initial
 
-    def staged_raw(self, X: NDArray[Any], n_threads: int) -> Iterator[NDArray[np.float64]]:
+    def staged_raw(self, X: NDArray[Any], n_jobs: int | None) -> Iterator[NDArray[np.float64]]:
         """Yield raw predictions after each round, the same as :meth:`raw` gives for so many rounds."""
         from dtrees.tree.predict import add_tree
 
-        sums = [np.zeros((X.shape[0], pack.value.shape[1])) for pack in self.packs()]
+        n_threads = self._threads(X.shape[0], 1, n_jobs)
+        sums = [np.zeros((X.shape[0], pack.value.shape[1])) for pack in self.packs(X.dtype)]
         for round_ in range(self.n_rounds):
-            for pack, total in zip(self.packs(), sums, strict=True):
+            for pack, total in zip(self.packs(X.dtype), sums, strict=True):
                 add_tree(pack, X, round_, total, n_threads)
             raw = np.hstack(sums)
             yield raw if self.initial is None else raw + self.initial
 
-    def leaves(self, X: NDArray[Any], n_threads: int) -> NDArray[np.int32]:
+    def leaves(self, X: NDArray[Any], n_jobs: int | None) -> NDArray[np.int32]:
         """Return leaf numbers, shape (n, n_rounds * n_groups): round by round, and group by group in each."""
         from dtrees.tree.predict import apply
 
-        found = [apply(pack, X, n_threads) for pack in self.packs()]
+        n_threads = self._threads(X.shape[0], self.n_rounds, n_jobs)
+        found = [apply(pack, X, n_threads) for pack in self.packs(X.dtype)]
         return found[0] if len(found) == 1 else np.stack(found, axis=2).reshape(X.shape[0], len(found) * self.n_rounds)
 
 
@@ -116,11 +126,11 @@ class Predict:
 
     def __call__(self, X: Any) -> NDArray[Any]:
         """Predict a block of rows."""
-        return self.finish(self.trees.raw(self.schema.matrix(X), effective_n_jobs(self.n_jobs), self.n_rounds))
+        return self.finish(self.trees.raw(self.schema.matrix(X), self.n_jobs, self.n_rounds))
 
     def staged(self, X: Any) -> Iterator[NDArray[Any]]:
         """Yield predictions after each round."""
-        for raw in self.trees.staged_raw(self.schema.matrix(X), effective_n_jobs(self.n_jobs)):
+        for raw in self.trees.staged_raw(self.schema.matrix(X), self.n_jobs):
             yield self.finish(raw)
 
     def finish(self, raw: NDArray[Any]) -> NDArray[Any]:
@@ -140,7 +150,7 @@ class FindLeaves:
 
     def __call__(self, X: Any) -> NDArray[np.int32]:
         """Find the leaves of a block of rows."""
-        return self.trees.leaves(self.schema.matrix(X), effective_n_jobs(self.n_jobs))
+        return self.trees.leaves(self.schema.matrix(X), self.n_jobs)
 
 
 @dataclass(frozen=True)

@@ -1,109 +1,231 @@
 """Prediction: rows through trees.
 
-Trees are packed one after the other into shared arrays (:class:`Packed`), and a block of rows goes through all of them. Values are added
-tree by tree, in order, for each row by itself: predictions do not depend on blocks or threads.
+A block of rows goes through all trees of a :class:`~dtrees.tree.packing.Packed`, so that block and tree stay in the cache. The first
+levels of a tree are evaluated whole, by comparing many rows at once. What lies below is walked level by level, all rows of the block that
+have not reached their leaf side by side, so that the processor waits for many nodes at a time. Where rows are few, each walks through
+all trees side by side instead.
 
-Values are compared as float64, which holds every float32 and every integer up to 2**53 exactly.
+Values are added tree by tree, in order, for each row by itself: predictions do not depend on blocks or threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.kernel import inner_kernel, kernel
-from dtrees.tree.tree import Tree
+from dtrees.split.prefetch import prefetch
+from dtrees.tree.packing import Packed
 
-_BLOCK = 512
-
-
-class Packed(NamedTuple):
-    """Trees in shared arrays.
-
-    Attributes
-    ----------
-    right : ndarray of int32, shape (n_nodes,)
-        Node number of the right child; the left one is the next node.
-    feature : ndarray of int32, shape (n_nodes,)
-        -2 at leaves.
-    threshold : ndarray of float64, shape (n_nodes,)
-    missing_left : ndarray of bool, shape (n_nodes,)
-    value : ndarray of float64, shape (n_nodes, n_values)
-    roots : ndarray of int64, shape (n_trees + 1,)
-        Tree ``t`` has the nodes ``roots[t]:roots[t + 1]``.
-    """
-
-    right: NDArray[np.int32]
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    value: NDArray[np.float64]
-    roots: NDArray[np.int64]
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return int(self.roots.shape[0] - 1)
-
-
-def pack(trees: Sequence[Tree]) -> Packed:
-    """Pack at least one tree; all must have values of the same shape."""
-    roots = np.zeros(len(trees) + 1, np.int64)
-    np.cumsum([tree.node_count for tree in trees], out=roots[1:])
-    if roots[-1] > np.iinfo(np.int32).max:
-        raise ValueError(f"the ensemble has {roots[-1]} nodes; at most {np.iinfo(np.int32).max} can be used for prediction at once")
-    return Packed(
-        np.concatenate([tree.children_right + np.int32(root) for tree, root in zip(trees, roots, strict=False)]),
-        np.concatenate([tree.feature for tree in trees]),
-        np.concatenate([tree.threshold for tree in trees]),
-        np.concatenate([tree.missing_go_to_left for tree in trees]),
-        np.concatenate([tree.value for tree in trees]),
-        roots,
-    )
+#: Rows of a block, at most; fewer where they would take more bytes than this in slots.
+_BLOCK, _BLOCK_BYTES = 512, 2**18
+#: Rows and bytes in slots of a stretch, likewise.
+_STRETCH, _STRETCH_BYTES = 2**15, 2**24
+#: Fewer rows than this go through all trees one by one.
+_FEW_ROWS = 16
+#: Rows times trees that are worth starting threads for.
+SERIAL_WORK = 50_000
 
 
 @inner_kernel
-def _leaf(packed, X, row, tree):
-    node = packed.roots[tree]
-    feature = packed.feature[node]
-    while feature >= 0:
-        x = np.float64(X[row, feature])
-        if packed.missing_left[node] if x != x else x <= packed.threshold[node]:
-            node += 1
-        else:
-            node = np.int64(packed.right[node])
-        feature = packed.feature[node]
-    return node
+def _sizes(packed, X):
+    """Return how many rows a block has, and how many blocks a stretch of rows.
+
+    A tree is fetched once for all blocks of a stretch: large trees want many.
+    """
+    row_bytes = X.itemsize * 2 * packed.feature.shape[0]
+    n_rows = min(_BLOCK, max(_FEW_ROWS, _BLOCK_BYTES // row_bytes))
+    tree_nodes = packed.nodes.shape[0] // (packed.roots.shape[0] - 1)
+    return n_rows, max(1, min(tree_nodes // 4, _STRETCH, _STRETCH_BYTES // row_bytes) // n_rows)
+
+
+@inner_kernel
+def _fill_slots(packed, X, first, n, slots):
+    """Copy rows into slots, and return by how much to shift the number of a slot to find it.
+
+    Without missing values one copy of a column serves both of its slots: the less there is, the more of it stays in the cache.
+    """
+    missing = False
+    slots[0, :n] = 0.0
+    for k in range(1, packed.feature.shape[0]):
+        feature = packed.feature[k]
+        for i in range(n):
+            x = X[first + i, feature]
+            slots[k, i] = x
+            missing |= x != x
+    if not missing:
+        return np.uint64(1)
+    slots[1, :n] = 0.0
+    for k in range(1, packed.feature.shape[0]):
+        feature = packed.feature[k]
+        for i in range(n):
+            x = X[first + i, feature]
+            slots[2 * k, i] = x
+            slots[2 * k + 1, i] = -np.inf if x != x else x
+    return np.uint64(0)
+
+
+@inner_kernel
+def _storey(slot, threshold, slots, shift, n, above, number, end):
+    """Evaluate seven nodes, three levels, for the rows for which ``above`` is ``number``; add which of the eight ends they reach."""
+    s0, s1, s2, s3 = slot[0] >> shift, slot[1] >> shift, slot[2] >> shift, slot[3] >> shift
+    s4, s5, s6 = slot[4] >> shift, slot[5] >> shift, slot[6] >> shift
+    t0, t1, t2, t3, t4, t5, t6 = threshold[0], threshold[1], threshold[2], threshold[3], threshold[4], threshold[5], threshold[6]
+    for i in range(n):
+        # All seven are compared: no branches, so that the compiler takes many rows at once.
+        end3 = np.int32(0) if slots[s3, i] <= t3 else np.int32(1)
+        end4 = np.int32(2) if slots[s4, i] <= t4 else np.int32(3)
+        end5 = np.int32(4) if slots[s5, i] <= t5 else np.int32(5)
+        end6 = np.int32(6) if slots[s6, i] <= t6 else np.int32(7)
+        end1 = end3 if slots[s1, i] <= t1 else end4
+        end2 = end5 if slots[s2, i] <= t2 else end6
+        end0 = end1 if slots[s0, i] <= t0 else end2
+        end[i] = number + end0 if above[i] == number else end[i]
+
+
+@inner_kernel
+def _find_leaves(packed, slots, shift, n, tree, leaf, space):
+    """Write the leaf number of each row of a block."""
+    above, end, row, at = space
+    slot, threshold, top_end = packed.top_slot[tree], packed.top_threshold[tree], packed.top_end[tree]
+    for i in range(n):
+        above[i] = 0
+    _storey(slot[:7], threshold[:7], slots, shift, n, above, np.int32(0), end)
+    for i in range(n):
+        above[i] = end[i] = 8 * end[i]
+    for s in range(8):
+        if slot[7 * s + 7] > 1:
+            _storey(slot[7 * s + 7 : 7 * s + 14], threshold[7 * s + 7 : 7 * s + 14], slots, shift, n, above, np.int32(8 * s), end)
+    if packed.shallow[tree]:
+        for i in range(n):
+            leaf[i] = top_end[np.uint64(end[i])]
+        return
+    nodes = packed.nodes[packed.roots[tree] : packed.roots[tree + 1]]
+    bits = packed.bits
+    mask = (np.uint64(1) << bits) - np.uint64(1)
+    for i in range(n):
+        row[i] = i
+        at[i] = top_end[np.uint64(end[i])]
+    n_walking = n
+    while n_walking > 0:
+        # Those that have arrived write their leaf and are overwritten.
+        n_left = 0
+        for i in range(n_walking):
+            r = np.uint64(row[i])
+            node = nodes[np.uint64(at[i])]
+            place = np.uint64(node.place)
+            s, target = place & mask, place >> bits
+            leaf[r] = target
+            child = target + (np.uint64(0) if slots[s >> shift, r] <= node.threshold else np.uint64(1))
+            prefetch(nodes, np.int64(child))  # the other rows have their turn before it is needed
+            row[n_left] = r
+            at[n_left] = child
+            n_left += s > 1
+        n_walking = n_left
+
+
+@inner_kernel
+def _find_leaves_of_row(packed, slots, shift, i, start, stop, leaf, space):
+    """Write the leaf number of one row in each of the trees ``start:stop``."""
+    walking, at = space[2], space[3]
+    bits, nodes = packed.bits, packed.nodes
+    mask = (np.uint64(1) << bits) - np.uint64(1)
+    n_walking = stop - start
+    for k in range(n_walking):
+        walking[k] = k
+        at[k] = 0
+    while n_walking > 0:
+        n_left = 0
+        for k in range(n_walking):
+            t = np.uint64(walking[k])
+            root = np.uint64(packed.roots[np.uint64(start) + t])
+            node = nodes[root + np.uint64(at[k])]
+            place = np.uint64(node.place)
+            s, target = place & mask, place >> bits
+            leaf[t] = target
+            child = target + (np.uint64(0) if slots[s >> shift, i] <= node.threshold else np.uint64(1))
+            prefetch(nodes, np.int64(root + child))
+            walking[n_left] = t
+            at[n_left] = child
+            n_left += s > 1
+        n_walking = n_left
+
+
+@inner_kernel
+def _add(packed, tree, leaf, out):
+    """Add the values of the leaves that rows reached in a tree."""
+    value = packed.value[packed.leaves[tree] : packed.leaves[tree + 1]]
+    if value.shape[1] == 1:
+        for i in range(leaf.shape[0]):
+            out[i, 0] += value[np.uint64(leaf[i]), 0]
+    else:
+        for i in range(leaf.shape[0]):
+            for k in range(value.shape[1]):
+                out[i, k] += value[np.uint64(leaf[i]), k]
+
+
+@inner_kernel
+def _make_space(n):
+    """Return an array for leaf numbers and scratch arrays, for up to so many rows, or trees for a single row."""
+    return np.empty(n, np.uint32), (np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.uint32), np.empty(n, np.uint32))
 
 
 @kernel
 def _add_values(packed, X, first, last, start, stop, out):
-    n_values = packed.value.shape[1]
-    for block in range(first, last, _BLOCK):
-        end = min(block + _BLOCK, last)
-        for tree in range(start, stop):
-            for row in range(block, end):
-                node = _leaf(packed, X, row, tree)
+    n_values = out.shape[1]
+    if last - first < _FEW_ROWS:
+        slots = np.empty((2 * packed.feature.shape[0], last - first), X.dtype)
+        leaf, space = _make_space(stop - start)
+        shift = _fill_slots(packed, X, first, last - first, slots)
+        for row in range(first, last):
+            _find_leaves_of_row(packed, slots, shift, row - first, start, stop, leaf, space)
+            for t in range(stop - start):
+                place = packed.leaves[start + t] + np.int64(leaf[t])
                 for k in range(n_values):
-                    out[row, k] += packed.value[node, k]
+                    out[row, k] += packed.value[place, k]
+        return
+    n_rows, n_blocks = _sizes(packed, X)
+    slots = np.empty((n_blocks, 2 * packed.feature.shape[0], n_rows), X.dtype)
+    shift = np.empty(n_blocks, np.uint64)
+    leaf, space = _make_space(n_rows)
+    stretch = n_rows * n_blocks
+    for begin in range(first, last, stretch):
+        end = min(begin + stretch, last)
+        for block, row in enumerate(range(begin, end, n_rows)):
+            shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
+        for tree in range(start, stop):
+            for block, row in enumerate(range(begin, end, n_rows)):
+                n = min(n_rows, end - row)
+                _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
+                _add(packed, tree, leaf[:n], out[row : row + n])
 
 
 @kernel
-def _find_leaves(packed, X, first, last, out):
-    for block in range(first, last, _BLOCK):
-        end = min(block + _BLOCK, last)
+def _leaf_numbers(packed, X, first, last, out):
+    n_rows, n_blocks = _sizes(packed, X)
+    slots = np.empty((n_blocks, 2 * packed.feature.shape[0], n_rows), X.dtype)
+    shift = np.empty(n_blocks, np.uint64)
+    leaf, space = _make_space(n_rows)
+    stretch = n_rows * n_blocks
+    for begin in range(first, last, stretch):
+        end = min(begin + stretch, last)
+        for block, row in enumerate(range(begin, end, n_rows)):
+            shift[block] = _fill_slots(packed, X, row, min(n_rows, end - row), slots[block])
         for tree in range(packed.roots.shape[0] - 1):
-            for row in range(block, end):
-                out[row, tree] = _leaf(packed, X, row, tree) - packed.roots[tree]
+            for block, row in enumerate(range(begin, end, n_rows)):
+                n = min(n_rows, end - row)
+                _find_leaves(packed, slots[block], shift[block], n, tree, leaf, space)
+                for i in range(n):
+                    out[row + i, tree] = packed.number[packed.leaves[tree] + np.int64(leaf[i])]
 
 
 def _over_rows(kernel: Callable[[int, int], Any], n_rows: int, work: int, n_threads: int) -> None:
     """Run ``kernel(first, last)`` over stretches of rows, in threads where there is enough to do."""
-    n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if work > 50_000 else 1
+    n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if work > SERIAL_WORK else 1
     if n_threads == 1:
         kernel(0, n_rows)
         return
@@ -113,6 +235,11 @@ def _over_rows(kernel: Callable[[int, int], Any], n_rows: int, work: int, n_thre
         list(pool.map(lambda first: kernel(first, min(first + starts.step, n_rows)), starts))
 
 
+def _check_width(packed: Packed, X: NDArray[Any]) -> None:
+    if packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
+        raise ValueError(f"X has dtype {X.dtype}, but the trees are packed for float32; pack them for {X.dtype}")
+
+
 def sum_values(packed: Packed, X: NDArray[Any], n_threads: int = 1, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
     """Add up the values of the leaves that rows fall in.
 
@@ -120,7 +247,7 @@ def sum_values(packed: Packed, X: NDArray[Any], n_threads: int = 1, start: int =
     ----------
     packed : Packed
     X : ndarray of float32 or float64, shape (n_rows, n_features)
-        NaN is missing.
+        NaN is missing. Trees packed for float32 take no float64.
     n_threads : int, default=1
     start, stop : int, optional
         Use trees ``start:stop`` only.
@@ -128,7 +255,13 @@ def sum_values(packed: Packed, X: NDArray[Any], n_threads: int = 1, start: int =
     Returns
     -------
     ndarray of float64, shape (n_rows, n_values)
+
+    Raises
+    ------
+    ValueError
+        If X is of another dtype than the trees are packed for.
     """
+    _check_width(packed, X)
     out = np.zeros((X.shape[0], packed.value.shape[1]))
     last = packed.n_trees if stop is None else stop
     _over_rows(lambda i, j: _add_values(packed, X, i, j, start, last, out), X.shape[0], X.shape[0] * (last - start), n_threads)
@@ -136,12 +269,14 @@ def sum_values(packed: Packed, X: NDArray[Any], n_threads: int = 1, start: int =
 
 
 def add_tree(packed: Packed, X: NDArray[Any], tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
-    """Add the values of one tree to ``out``, shape (n_rows, n_values)."""
+    """Add the values of one tree to ``out``, shape (n_rows, n_values); X as for :func:`sum_values`."""
+    _check_width(packed, X)
     _over_rows(lambda i, j: _add_values(packed, X, i, j, tree, tree + 1, out), X.shape[0], X.shape[0], n_threads)
 
 
 def apply(packed: Packed, X: NDArray[Any], n_threads: int = 1) -> NDArray[np.int32]:
-    """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees)."""
+    """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
+    _check_width(packed, X)
     out = np.empty((X.shape[0], packed.n_trees), np.int32)
-    _over_rows(lambda i, j: _find_leaves(packed, X, i, j, out), X.shape[0], X.shape[0] * packed.n_trees, n_threads)
+    _over_rows(lambda i, j: _leaf_numbers(packed, X, i, j, out), X.shape[0], X.shape[0] * packed.n_trees, n_threads)
     return out

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.boosting import _has_stalled, boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
-from dtrees.tree.predict import apply, pack, sum_values
+from dtrees.tree.packing import pack
+from dtrees.tree.predict import apply, sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
 
 N = 700

@@ -13,7 +13,8 @@ from dtrees.engine.grow import Session, grow_tree
 from dtrees.engine.plans import Criterion, ForestPlan
 from dtrees.engine.targets import ForestTarget
 from dtrees.split.columns import presort
-from dtrees.tree.predict import pack, sum_values
+from dtrees.tree.packing import pack
+from dtrees.tree.predict import sum_values
 from tests.engine.shards import ShardedExecutor, all_equal, grow_here, grow_sharded, local, rules, wild_table, wild_target, wild_weight
 
 N = 900

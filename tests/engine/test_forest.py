@@ -12,7 +12,8 @@ from dtrees.engine.forest import grow_forest
 from dtrees.engine.plans import Criterion, ForestPlan, ForestResult, Progress
 from dtrees.engine.targets import ForestTarget
 from dtrees.split.columns import presort
-from dtrees.tree.predict import pack, sum_values
+from dtrees.tree.packing import pack
+from dtrees.tree.predict import sum_values
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
 
 N = 400

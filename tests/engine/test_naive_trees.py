@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
 from dtrees.engine.targets import ForestTarget, Prepared
-from dtrees.tree.predict import pack, sum_values
+from dtrees.tree.packing import pack
+from dtrees.tree.predict import sum_values
 from dtrees.tree.tree import Tree
 from tests import naive
 from tests.engine.shards import (

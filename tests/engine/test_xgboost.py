@@ -10,7 +10,8 @@ import pytest
 
 from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, Criterion
-from dtrees.tree.predict import pack, sum_values
+from dtrees.tree.packing import pack
+from dtrees.tree.predict import sum_values
 from tests.engine.shards import Logistic, Squared, local, rules
 
 xgboost = pytest.importorskip("xgboost")

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.tree.predict import Packed, add_tree, apply, pack, sum_values
+from dtrees.tree.packing import Packed, pack
+from dtrees.tree.predict import add_tree, apply, sum_values
 from dtrees.tree.tree import Tree
 from tests.tree.trees import naive_leaf, random_tree
 
 VALUES = np.array([-2.0, -1.0, np.nextafter(-1.0, 0), -0.0, 0.0, 0.25, np.nextafter(0.25, 1), 1.5, 9.0, np.nan, np.inf, -np.inf])
-THRESHOLDS = np.array([-1.0, 0.0, 0.25, 1.5, np.inf, np.float64(np.float32(0.1)), 0.1])
+THRESHOLDS = np.array([-1.0, 0.0, 0.25, 1.5, np.inf, np.float64(np.float32(0.1)), 0.1, 1e300, -1e300, 1e-320])
 
 
 def forest(rng: np.random.Generator, n_trees: int, n_features: int, n_values: int, depth: int = 5) -> list[Tree]:
@@ -24,7 +25,9 @@ def forest(rng: np.random.Generator, n_trees: int, n_features: int, n_values: in
 
 
 def matrix(rng: np.random.Generator, n: int, n_features: int, dtype: Any) -> NDArray[Any]:
-    return rng.choice(np.concatenate([VALUES, THRESHOLDS]), (n, n_features)).astype(dtype)
+    values = np.concatenate([VALUES, THRESHOLDS])
+    with np.errstate(over="ignore"):
+        return rng.choice(values[~np.isnan(values)] if rng.random() < 0.3 else values, (n, n_features)).astype(dtype)
 
 
 def naive_leaves(trees: list[Tree], X: NDArray[Any]) -> list[list[int]]:
@@ -39,11 +42,19 @@ def naive_sum(trees: list[Tree], X: NDArray[Any]) -> NDArray[np.float64]:
     return out
 
 
-@given(st.integers(0, 2**20), st.integers(1, 5), st.integers(1, 3), st.integers(0, 30), st.sampled_from([np.float32, np.float64]))
-def test_against_walking(seed: int, n_trees: int, n_values: int, n: int, dtype: Any) -> None:
+@given(
+    seed=st.integers(0, 2**20),
+    n_trees=st.integers(1, 5),
+    n_values=st.integers(1, 3),
+    depth=st.sampled_from([1, 3, 4, 6, 7, 9]),  # around the levels that are evaluated whole
+    n=st.integers(0, 30),  # around what goes row by row
+    dtypes=st.sampled_from([(np.float32, np.float32), (np.float32, np.float64), (np.float64, np.float64)]),
+)
+def test_against_walking(seed: int, n_trees: int, n_values: int, depth: int, n: int, dtypes: tuple[Any, Any]) -> None:
     rng = np.random.default_rng(seed)
-    trees, X = forest(rng, n_trees, 3, n_values), matrix(rng, n, 3, dtype)
-    packed = pack(trees)
+    dtype, packed_for = dtypes
+    trees, X = forest(rng, n_trees, 3, n_values, depth), matrix(rng, n, 3, dtype)
+    packed = pack(trees, packed_for)
     assert packed.n_trees == n_trees
     assert apply(packed, X).tolist() == naive_leaves(trees, X)
     assert sum_values(packed, X).tolist() == naive_sum(trees, X).tolist()
@@ -54,6 +65,35 @@ def test_against_walking(seed: int, n_trees: int, n_values: int, n: int, dtype: 
     for t in range(n_trees):
         add_tree(packed, X, t, staged)
         assert staged.tolist() == naive_sum(trees[: t + 1], X).tolist()
+
+
+def test_several_blocks_for_each_large_tree() -> None:
+    rng = np.random.default_rng(3)
+    trees = [random_tree(rng, 4, 18, 1, THRESHOLDS) for _ in range(2)]
+    X = matrix(rng, 5000, 4, np.float32)
+    X[1000:2000] = np.nan_to_num(X[1000:2000])  # blocks without missing values beside others
+    packed = pack(trees, np.float32)
+    assert packed.nodes.shape[0] // 2 > 4 * 3 * 512  # three blocks to a stretch at least
+    rows = rng.choice(5000, 300, replace=False)
+    assert apply(packed, X)[rows].tolist() == naive_leaves(trees, X[rows])
+    assert sum_values(packed, X)[rows].tolist() == naive_sum(trees, X[rows]).tolist()
+
+
+def test_trees_too_large_for_small_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    trees, X = forest(rng, 3, 3, 1, 8), matrix(rng, 40, 3, np.float32)
+    small = pack(trees, np.float32)
+    monkeypatch.setattr("dtrees.tree.packing._SMALL_PLACES", 2**8)
+    large = pack(trees, np.float32)
+    assert large.nodes.itemsize == 2 * small.nodes.itemsize
+    assert apply(large, X).tolist() == apply(small, X).tolist() == naive_leaves(trees, X)
+
+
+def test_trees_packed_for_float32_take_nothing_wider() -> None:
+    packed = pack(forest(np.random.default_rng(0), 2, 3, 1), np.float32)
+    for predict in (sum_values, apply):
+        with pytest.raises(ValueError, match="X has dtype float64, but the trees are packed for float32"):
+            predict(packed, np.zeros((2, 3)))
 
 
 @pytest.fixture(scope="module")

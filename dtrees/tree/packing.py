@@ -1,0 +1,186 @@
+"""Trees laid out for prediction.
+
+A tree's nodes stand in a table of small records, the two children of a node side by side, so that one addition finds the child: no branch
+to guess wrong. Its first levels stand apart, as a complete tree that vector instructions evaluate for many rows at once.
+
+Terms
+-----
+slot
+    a column as nodes read it: even with its missing values above every threshold, odd with them below. Predicting copies a block of rows
+    into slots first, and comparing ``x <= threshold`` then sends missing values where they belong. Where nothing is missing, an even slot
+    and the odd one after it are the same. Slots 0 and 1 hold nothing and mark leaves.
+position
+    a node's place in its tree's table, the root's is 0.
+leaf number
+    a leaf's place among the leaves of its tree, in the order of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.kernel import kernel
+from dtrees.tree.tree import Tree
+
+#: Numbers below this fit the small records.
+_SMALL_PLACES = 2**32
+#: Nodes and ends of the complete first part of a tree: two storeys of three levels.
+TOP_NODES, TOP_ENDS = 63, 64
+
+
+class Packed(NamedTuple):
+    """Trees in shared arrays.
+
+    Attributes
+    ----------
+    feature : ndarray of int64, shape (n_slots // 2,)
+        The column of each pair of slots; -1 for the first pair.
+    nodes : structured ndarray, shape (n_nodes,)
+        ``threshold``, and ``place``: shifted left by ``bits``, the position of a node's left child or the number of a leaf; in the low
+        bits the slot. The right child follows the left one.
+    bits : int
+    top_slot : ndarray of uint64, shape (n_trees, 63)
+        A storey is three levels, seven nodes by level: first the upper storey, then the eight that hang from it.
+    top_threshold : ndarray, shape (n_trees, 63)
+    top_end : ndarray of uint32, shape (n_trees, 64)
+        Where the first levels lead: the numbers of leaves for shallow trees, positions for others.
+    shallow : ndarray of bool, shape (n_trees,)
+        Whether the first levels are all.
+    value : ndarray of float64, shape (n_leaves, n_values)
+    number : ndarray of int32, shape (n_leaves,)
+        The numbers of leaves as nodes of their tree.
+    roots, leaves : ndarray of int64, shape (n_trees + 1,)
+        Tree ``t`` has the nodes ``roots[t]:roots[t + 1]`` and the leaves ``leaves[t]:leaves[t + 1]``.
+    """
+
+    feature: NDArray[np.int64]
+    nodes: NDArray[Any]
+    bits: np.uint64
+    top_slot: NDArray[np.uint64]
+    top_threshold: NDArray[Any]
+    top_end: NDArray[np.uint32]
+    shallow: NDArray[np.bool_]
+    value: NDArray[np.float64]
+    number: NDArray[np.int32]
+    roots: NDArray[np.int64]
+    leaves: NDArray[np.int64]
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return int(self.roots.shape[0] - 1)
+
+
+def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
+    """Pack at least one tree; all must have values of the same shape.
+
+    Parameters
+    ----------
+    trees : sequence of Tree
+    dtype : {float32, float64}, default=float64
+        Of the rows to be predicted. Trees packed for float32 take half the space, decide the same for every float32, and are no good for
+        float64.
+    """
+    used = np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees])).astype(np.int64)
+    slot_of = np.zeros(used.max(initial=0) + 1, np.int64)
+    slot_of[used] = 2 * np.arange(1, used.shape[0] + 1)
+    bits = int(2 * used.shape[0] + 1).bit_length()
+    sizes = np.array([tree.node_count for tree in trees])
+    narrow = np.dtype(dtype) == np.float32 and int(sizes.max()) << bits <= _SMALL_PLACES
+    record = np.dtype([("threshold", np.float32), ("place", np.uint32)] if narrow else [("threshold", np.float64), ("place", np.uint64)])
+    roots, leaves = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (sizes, (sizes + 1) // 2))
+    n_trees = len(trees)
+    packed = Packed(
+        feature=np.concatenate([[-1], used]),
+        nodes=np.empty(roots[-1], record),
+        bits=np.uint64(bits),
+        top_slot=np.zeros((n_trees, TOP_NODES), np.uint64),
+        top_threshold=np.zeros((n_trees, TOP_NODES), record["threshold"]),
+        top_end=np.empty((n_trees, TOP_ENDS), np.uint32),
+        shallow=np.empty(n_trees, np.bool_),
+        value=np.empty((leaves[-1], trees[0].value.shape[1])),
+        number=np.empty(leaves[-1], np.int32),
+        roots=roots,
+        leaves=leaves,
+    )
+    for t, tree in enumerate(trees):
+        threshold = _rounded_down(tree.threshold, record["threshold"])
+        packed.shallow[t] = _lay_out(
+            tree.children_left, tree.children_right, tree.feature, threshold, tree.missing_go_to_left, tree.n_node_samples,
+            slot_of, packed.bits, packed.nodes[roots[t] : roots[t + 1]], packed.top_slot[t], packed.top_threshold[t], packed.top_end[t],
+            packed.number[leaves[t] : leaves[t + 1]],
+        )  # fmt: skip
+        packed.value[leaves[t] : leaves[t + 1]] = tree.value[packed.number[leaves[t] : leaves[t + 1]]]
+    return packed
+
+
+def _rounded_down(threshold: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the largest numbers of a dtype that are not above thresholds: numbers of that dtype compare with both alike."""
+    if dtype == np.float64:
+        return threshold
+    with np.errstate(over="ignore"):
+        rounded = threshold.astype(dtype)
+    return np.where(rounded > threshold, np.nextafter(rounded, -np.inf, dtype=dtype), rounded)
+
+
+@kernel
+def _lay_out(left, right, feature, threshold, missing_left, n_rows, slot_of, bits, nodes, top_slot, top_threshold, top_end, number):  # type: ignore[no-untyped-def]
+    """Fill one tree's part of the arrays; return whether the first levels are all of it."""
+    n = left.shape[0]
+    position = np.zeros(n, np.uint64)
+    leaf_number = np.empty(n, np.uint64)
+    slot = np.zeros(n, np.uint64)
+    n_placed = np.uint64(1)
+    n_leaves = 0
+    stack = np.zeros(n, np.int64)
+    n_stack = 1
+    while n_stack > 0:
+        n_stack -= 1
+        node = stack[n_stack]
+        record = nodes[position[node]]
+        if feature[node] < 0:
+            leaf_number[node] = n_leaves
+            record.threshold = 0.0
+            record.place = np.uint64(n_leaves) << bits
+            number[n_leaves] = node
+            n_leaves += 1
+        else:
+            slot[node] = slot_of[feature[node]] + np.int64(missing_left[node])
+            record.threshold = threshold[node]
+            record.place = (n_placed << bits) | slot[node]
+            # The larger child's own children come next, likely in the same cache line.
+            i, j = left[node], right[node]
+            position[i], position[j] = n_placed, n_placed + np.uint64(1)
+            n_placed += np.uint64(2)
+            if n_rows[i] < n_rows[j]:
+                i, j = j, i
+            stack[n_stack], stack[n_stack + 1] = j, i
+            n_stack += 2
+    end = np.zeros(64, np.int64)
+    storey = np.zeros(15, np.int64)
+    for s in range(9):
+        # The upper storey hangs from the root, the others from its ends. Below a leaf, the leaf is repeated.
+        first = 7 * s
+        storey[0] = end[8 * (s - 1)] if s > 0 else 0
+        for i in range(7):
+            node = storey[i]
+            inner = feature[node] >= 0
+            storey[2 * i + 1] = left[node] if inner else node
+            storey[2 * i + 2] = right[node] if inner else node
+            top_slot[first + i] = slot[node]
+            top_threshold[first + i] = threshold[node] if inner else 0.0
+        for i in range(8):
+            if s == 0:
+                end[8 * i] = storey[7 + i]
+            else:
+                end[8 * (s - 1) + i] = storey[7 + i]
+    shallow = True
+    for i in range(64):
+        shallow = shallow and feature[end[i]] < 0
+    for i in range(64):
+        top_end[i] = leaf_number[end[i]] if shallow else position[end[i]]
+    return shallow
