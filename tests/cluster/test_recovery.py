@@ -22,7 +22,7 @@ from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, even
 FRAME = table()
 TARGETS = targets(FRAME)
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("sharded")]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
 
 MODELS: dict[str, tuple[str, Callable[[], Any]]] = {
     "regression": ("regression", lambda: dtrees.GradientBoostingRegressor(n_estimators=12, max_depth=4, subsample=0.8, random_state=1)),
