@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dtrees.backends import register_backend
 
 if TYPE_CHECKING:
+    from dtrees.cluster.coordinator import attach, submit
     from dtrees.ensemble import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -49,9 +50,19 @@ __all__ = [
     "RandomForestClassifier",
     "RandomForestRegressor",
     "__version__",
+    "attach",
     "load",
     "save",
+    "submit",
 ]
+
+
+_MODULES = {
+    "load": "dtrees.model_file",
+    "save": "dtrees.model_file",
+    "attach": "dtrees.cluster.coordinator",
+    "submit": "dtrees.cluster.coordinator",
+}
 
 
 def _is_dask(X: Any) -> bool:
@@ -70,7 +81,7 @@ register_backend(_is_dask, _dask_backend)
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "dtrees.model_file" if name in ("load", "save") else "dtrees.ensemble"
+    module = _MODULES.get(name, "dtrees.ensemble")
     value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value

@@ -159,9 +159,11 @@ def _read(
 
 def _fit(estimator: Any, X: Any, y: Any, options: FitOptions, display: Display) -> None:
     """Fit, and where a column stands in the way say how to leave it out."""
+    from dtrees.cluster.relay import here
+
     try:
-        with display.training("round" if options.model == "boosting" else "tree") as progress:
-            estimator.fit(X, y, callbacks=[progress])
+        with display.training("round" if options.model == "boosting" else "tree") as progress, here(progress) as callback:
+            estimator.fit(X, y, callbacks=[callback])
     except ValueError as error:
         if "X column" not in str(error):
             raise

@@ -13,15 +13,17 @@ watch
 
 Use
 ---
-Estimators find :class:`~dtrees.cluster.backend.DaskBackend` by themselves when ``X`` is a Dask DataFrame or Array. A forest grows by
-tasks, each of them a few trees. Boosting runs on one worker, where tables are small or there is only one, or over shards on all of
-them, which a coordinator in the fitting process talks to. The model is the same, byte for byte, as the one fitted in one process on the
-same rows in the same order.
+Estimators find :class:`~dtrees.cluster.backend.DaskBackend` by themselves when ``X`` is a Dask DataFrame or Array. The fit then runs on
+the cluster, coordinated by a task (:mod:`~dtrees.cluster.coordinator`); ``dtrees.submit`` starts one without waiting for it. A forest grows
+by tasks, each of them a few trees. Boosting runs on one worker, where tables are small or there is only one, or over shards on all of
+them, which the coordinator talks to. The model is the same, byte for byte, as the one fitted in one process on the same rows in the same
+order, whatever workers are lost on the way.
 
 Tasks carry the names of their stages, as the dashboard shows them::
 
     dtrees-count    rows of each partition           dtrees-trees   a batch of a forest's trees
     dtrees-check    schema and target of each        dtrees-oob     sums over batches for the rows out of bag
     dtrees-encode   partitions to numbers            dtrees-shard   an actor with the columns of one worker
-    dtrees-presort  partitions to presorted blocks   dtrees-boost   an actor that boosts with all columns
+    dtrees-presort  partitions to presorted blocks   dtrees-boost   boosting with all columns on one worker
+    dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of boosting
 """

@@ -1,8 +1,8 @@
-"""Actors on workers, called all at once, and watched while their replies are awaited.
+"""Actors on workers, called all at once, watched while their replies are awaited, and replaced when they are lost.
 
 An actor is an object that lives on a worker, and is called from here. (A round trip to the actors of 4 workers takes 2 to 3 ms; with tasks
-pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs, but
-a worker that dies or falls silent raises :class:`~dtrees.cluster.errors.WorkerLost`.
+pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs; if its
+worker dies, falls silent or cannot be reached any more, it is lost.
 """
 
 from __future__ import annotations
@@ -10,24 +10,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from distributed import Client, Future
 
-from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.tasks import task_keys
-from dtrees.cluster.watch import PATIENCE, Heartbeats
+from dtrees.cluster.watch import Lookout
 
-_SECONDS_BETWEEN_LOOKS = 2.0
 #: After a connection broke, the scheduler is given so long to say what it knows of the worker.
 _SECONDS_TO_EXPLAIN = 5.0
 #: Ending what an actor has under way is a courtesy; nobody waits long for it.
 _SECONDS_TO_CLOSE = 2.0
+_SLICE = 0.5
+
+
+class ActorsLost(RuntimeError):
+    """Some actors are gone; :attr:`Actors.lost` says which."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What a method returns instead of raising, so that its errors cannot be taken for those of the connection."""
+
+    error: BaseException
+
+
+class Closable(Protocol):
+    """What an actor must have; its other methods return a :class:`Failed` where they would raise."""
+
+    def close(self) -> None:
+        """End what it has under way."""
 
 
 class Actors:
-    """One actor on each of some workers.
+    """Actors on workers, numbered from 0.
 
     Parameters
     ----------
@@ -35,48 +53,56 @@ class Actors:
     stage : str
         For the names of tasks.
     make : callable
-        Makes the actor, which must have a method ``close()``.
-    arguments : mapping from str to tuple
-        For each worker, what ``make`` is given there; futures become their results.
-    patience : float
-        Seconds of silence until a worker counts as lost.
+        Makes an actor (:class:`Closable`).
 
     Attributes
     ----------
     workers : list of str
         The address of each actor's worker.
-
-    Raises
-    ------
-    WorkerLost, SchedulerLost
-        If an actor cannot be made any more.
+    lost : set of int
+        The actors that are gone.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        stage: str,
-        make: Callable[..., Any],
-        arguments: Mapping[str, Sequence[Any]],
-        patience: float = PATIENCE,
-    ) -> None:
+    def __init__(self, client: Client, stage: str, make: Callable[..., Closable]) -> None:
         self._client = client
-        self._patience = patience
-        self._actors: list[Any] = []
-        self.workers = list(arguments)
+        self._stage = stage
+        self._make = make
+        self._lookout = Lookout(client)
         self._futures: list[Future] = []
-        try:
-            for worker, key in zip(self.workers, task_keys(stage, len(self.workers)), strict=True):
-                future = client.submit(make, *arguments[worker], key=key, actor=True, workers=[worker], allow_other_workers=False)
-                self._futures.append(future)
-            client.sync(self._await_actors)
-        except BaseException:
-            self.close()
-            raise
+        self._actors: list[Any] = []
+        self.workers: list[str] = []
+        self.lost: set[int] = set()
 
     def __len__(self) -> int:
         """Return the number of actors."""
         return len(self.workers)
+
+    def add(self, worker: str, arguments: Sequence[Any]) -> None:
+        """Start making a further actor; ``arguments`` is what it is made of there; futures become their results."""
+        self._futures.append(self._submit(worker, arguments))
+        self._actors.append(None)
+        self.workers.append(worker)
+
+    def replace(self, i: int, worker: str, arguments: Sequence[Any]) -> None:
+        """Start making an actor in place of another."""
+        old = self._futures[i]
+        self._futures[i] = self._submit(worker, arguments)
+        self._actors[i] = None
+        self.workers[i] = worker
+        self.lost.discard(i)
+        self._client.cancel([old], force=True)
+
+    def wait_until_made(self) -> None:
+        """Wait until all actors are there.
+
+        Raises
+        ------
+        ActorsLost, FitCancelled, SchedulerLost
+            If some cannot be made any more.
+        Exception
+            What making one raised.
+        """
+        self._client.sync(self._await_actors)
 
     def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
         """Call a method of some actors, and wait for all replies.
@@ -89,12 +115,20 @@ class Actors:
 
         Raises
         ------
-        WorkerLost, SchedulerLost
+        ActorsLost, FitCancelled, SchedulerLost
             If a reply cannot come any more.
         Exception
             What the method raised.
         """
-        return dict(self._client.sync(self._call, method, arguments))
+        replies = dict(self._client.sync(self._call, method, arguments))
+        for reply in replies.values():
+            if isinstance(reply, Failed):
+                raise reply.error
+        return replies
+
+    def look(self) -> dict[str, dict[str, Any]]:
+        """Return what the scheduler knows of its workers, and note which actors are lost."""
+        return dict(self._client.sync(self._look))
 
     def close(self) -> None:
         """Free the actors."""
@@ -102,76 +136,75 @@ class Actors:
         futures, self._futures = self._futures, []
         if not futures or self._client.status != "running":
             return
+        here = [actor for i, actor in enumerate(actors) if actor is not None and i not in self.lost]
         with contextlib.suppress(OSError, RuntimeError):
-            self._client.sync(asyncio.wait_for, _close_all(actors), _SECONDS_TO_CLOSE)
+            self._client.sync(asyncio.wait_for, _close_all(here), _SECONDS_TO_CLOSE)
         # Not merely released: proxies of an actor, which an error's traceback may hold, count as users of it.
         self._client.cancel(futures, force=True)
 
+    def _submit(self, worker: str, arguments: Sequence[Any]) -> Future:
+        (key,) = task_keys(self._stage, 1)
+        return self._client.submit(self._make, *arguments, key=key, actor=True, workers=[worker], allow_other_workers=False)
+
     async def _await_actors(self) -> None:
-        made = await self._finish({i: asyncio.ensure_future(_result_of(future)) for i, future in enumerate(self._futures)})
-        self._actors = [made[i] for i in range(len(made))]
+        missing = [i for i, actor in enumerate(self._actors) if actor is None]
+        made = await self._finish({i: asyncio.ensure_future(_result_of(self._futures[i])) for i in missing})
+        for i, actor in made.items():
+            self._actors[i] = actor
 
     async def _call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        self._lookout.check()
         return await self._finish({i: asyncio.ensure_future(_reply_of(self._actors[i], method, given)) for i, given in arguments.items()})
 
     async def _finish(self, calls: Mapping[int, asyncio.Future[Any]]) -> dict[int, Any]:
         """Wait for calls, and look after their actors meanwhile."""
-        heartbeats = Heartbeats(self._patience)
         pending = set(calls.values())
+        between_looks = self._lookout.heartbeats.seconds_between_looks
+        next_look = time.monotonic() + between_looks
         try:
-            while True:
-                _, pending = await asyncio.wait(pending, timeout=_SECONDS_BETWEEN_LOOKS, return_when=asyncio.FIRST_EXCEPTION)
+            while pending:
+                _, pending = await asyncio.wait(pending, timeout=_SLICE, return_when=asyncio.FIRST_EXCEPTION)
                 for i, call in calls.items():
                     error = call.exception() if call.done() else None
                     if error is not None:
                         await self._raise_failure(i, error)
-                if not pending:
-                    return {i: call.result() for i, call in calls.items()}
-                await self._look(heartbeats, [i for i, call in calls.items() if not call.done()])
+                self._lookout.check()
+                if pending and time.monotonic() > next_look:
+                    await self._look()
+                    next_look = time.monotonic() + between_looks
+                    self._raise_if_lost(i for i, call in calls.items() if not call.done())
+            return {i: call.result() for i, call in calls.items()}
         finally:
             for call in calls.values():
                 call.cancel()
 
-    async def _look(self, heartbeats: Heartbeats, awaited: list[int]) -> None:
-        """Raise if the scheduler, or the worker of an actor whose reply is awaited, is lost."""
-        self._check_scheduler()
-        try:
-            known = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), self._patience)
-        except (OSError, TimeoutError) as error:
-            raise SchedulerLost(f"The Dask scheduler does not answer ({error}). Run the fit again once it is back.") from error
-        heartbeats.note(known["workers"])
-        for i in awaited:
-            fault = heartbeats.lost(self.workers[i]) or ("is gone" if self._is_lost(i) else None)
-            if fault is not None:
-                raise self._worker_lost(i, fault)
+    async def _look(self) -> dict[str, dict[str, Any]]:
+        known = await self._lookout.look()
+        self.lost.update(i for i, worker in enumerate(self.workers) if worker not in known or self._is_lost(i))
+        return known
 
-    def _check_scheduler(self) -> None:
-        if self._client.status != "running":
-            raise SchedulerLost("The connection to the Dask scheduler was lost during the fit. Run it again once the scheduler is back.")
+    def _raise_if_lost(self, actors: Iterable[int]) -> None:
+        gone = self.lost.intersection(actors)
+        if gone:
+            raise ActorsLost(f"lost {', '.join(self.workers[i] for i in sorted(gone))}")
 
     async def _raise_failure(self, i: int, error: BaseException) -> None:
-        """Raise what became of an actor: its worker's loss, where that explains the error, or the error itself."""
-        self._check_scheduler()
+        """Raise what became of an actor: the error that making it raised, or its loss."""
+        if self._actors[i] is None and self._futures[i].status == "error":
+            raise error
+        # The connection broke. The scheduler may hear of the worker's end a moment later than we do.
         deadline = time.monotonic() + _SECONDS_TO_EXPLAIN
-        disconnected = isinstance(error, OSError)
-        while disconnected and not self._is_lost(i) and time.monotonic() < deadline:
-            await asyncio.sleep(0.1)  # the scheduler may hear of it a moment later than we do
-        self._check_scheduler()
-        if disconnected or self._is_lost(i):
-            raise self._worker_lost(i, "is gone") from error
-        raise error
+        while not self._is_lost(i) and time.monotonic() < deadline:
+            self._lookout.check()
+            await asyncio.sleep(0.1)
+        await self._look()
+        self.lost.add(i)
+        raise ActorsLost(f"lost {self.workers[i]}: {error}") from error
 
     def _is_lost(self, i: int) -> bool:
         """Whether the scheduler has given up an actor for lost; making it may also have failed, which is another matter."""
         status = self._futures[i].status
-        return status in ("cancelled", "lost") or (status == "error" and bool(self._actors))
-
-    def _worker_lost(self, i: int, fault: str) -> WorkerLost:
-        held = "all columns" if len(self) == 1 else f"one of {len(self)} shards of the columns"
-        return WorkerLost(
-            f"Worker {self.workers[i]} {fault}. It held {held} for boosting, so this fit cannot go on. "
-            "Run it again, on the workers that are left or after adding some; if they run out of memory, give them more."
-        )
+        return status in ("cancelled", "lost") or (status == "error" and self._actors[i] is not None)
 
 
 async def _result_of(future: Future) -> Any:

@@ -13,14 +13,15 @@ from typing import Any
 
 import dask
 import numpy as np
-from distributed import Client
 from numpy.typing import NDArray
 
+from dtrees.cluster.coordinator import fit
+from dtrees.cluster.fits import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
 from dtrees.cluster.loading import ClusterColumns, load
 from dtrees.cluster.partitions import is_array, whole_rows
 from dtrees.cluster.predict import predict
-from dtrees.cluster.tasks import Tasks, release
-from dtrees.cluster.watch import current_client, out_of_the_way
+from dtrees.cluster.tasks import Tasks
+from dtrees.cluster.watch import current_client, default_client, in_task, out_of_the_way
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.local import LOCAL
@@ -32,6 +33,16 @@ logger = logging.getLogger("dtrees.cluster")
 class DaskBackend:
     """Fits and predicts where Dask does."""
 
+    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
+        """Fit on the cluster and return the fitted copy; None where this is the cluster already, or there is none."""
+        if in_task():
+            if is_coordinating():
+                return None
+            with coordinating(Fit(new_name(), Settings.read())):
+                return estimator.fit(X, y, sample_weight, **options)
+        client = default_client()
+        return None if client is None else fit(estimator, X, y, sample_weight, options, client)
+
     def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one.
 
@@ -39,7 +50,9 @@ class DaskBackend:
         """
         with current_client() as client:
             if client is not None:
-                return load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name)
+                table = load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name)
+                current_fit().own(*table.columns.blocks, table.target, table.weight)
+                return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         X, y, sample_weight = dask.compute(X, y, sample_weight)
         return LOCAL.load(X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs)
@@ -50,7 +63,8 @@ class DaskBackend:
             return LOCAL.grow_forest(table, plan, first, last, callback)
         from dtrees.cluster.forest import grow_forest
 
-        return _with_table(table, lambda: grow_forest(table.columns, table.target, table.weight, plan, first, last, callback))
+        with out_of_the_way():
+            return grow_forest(table.columns, table.target, table.weight, plan, first, last, callback)
 
     def boost(
         self,
@@ -65,10 +79,8 @@ class DaskBackend:
             return LOCAL.boost(table, plan, previous, initial, callback)
         from dtrees.cluster.boosting import boost
 
-        def run() -> BoostingResult:
+        with out_of_the_way():
             return boost(table.columns, table.target, table.weight, plan, previous, initial, callback)
-
-        return _with_table(table, run)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
@@ -90,18 +102,3 @@ class DaskBackend:
     def gather(self, *collections: Any) -> list[Any]:
         """Compute collections, together."""
         return list(dask.compute(*collections))
-
-
-def _with_table(table: Table, run: Callable[[], Any]) -> Any:
-    """Grow on a loaded table; give up what it holds on the cluster if that fails.
-
-    The error's traceback refers to the table, and would keep it there.
-    """
-    client: Client = table.columns.client
-    try:
-        with out_of_the_way():
-            return run()
-    except BaseException:
-        logger.info("giving up the table on %s", client.scheduler.address if client.scheduler else "a closed connection")
-        release((*table.columns.blocks, table.target, table.weight))
-        raise

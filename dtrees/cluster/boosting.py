@@ -1,20 +1,32 @@
-"""Boosting on a cluster, on one worker or over shards on all, whichever is likely to be faster. The model is the same."""
+"""Boosting on a cluster, on one worker or over shards on all, whichever is likely to be faster. The model is the same.
+
+On one worker, boosting is a single task, which uses all threads of its worker: messages to a shard would only add latency. If the worker is
+lost, Dask runs the task elsewhere.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from distributed import Future
+from distributed import Client, Future, get_client, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster import one_worker
+from dtrees.cluster.events import tell
 from dtrees.cluster.executor import DaskExecutor
-from dtrees.cluster.loading import ClusterColumns
+from dtrees.cluster.fits import Fit, current_fit
+from dtrees.cluster.loading import ClusterColumns, join_blocks
 from dtrees.cluster.placement import nthreads, worker_for_all
+from dtrees.cluster.tasks import Tasks
+from dtrees.cluster.timings import Timings
+from dtrees.cluster.tree_log import ClusterTreeLog
 from dtrees.engine import boosting
-from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback
+from dtrees.engine.executor import LocalExecutor
+from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Progress
+from dtrees.split.columns import Columns
 from dtrees.tree.tree import Tree
 
 logger = logging.getLogger("dtrees.cluster")
@@ -34,13 +46,71 @@ def boost(
     Raises
     ------
     WorkerLost
-        If a worker that holds columns is lost.
+        If workers are lost, and cannot be replaced.
     SchedulerLost
         If the scheduler is.
+    FitCancelled
+        If nobody wants the fit any more.
     """
-    worker = worker_for_all(columns.n_rows * columns.n_columns, nthreads(columns.client))
-    if worker is not None:
-        logger.info("boosting with %d columns on one worker, %s", columns.n_columns, worker)
-        return one_worker.boost_on(worker, columns, target, weight, plan, previous, initial, callback)
-    with DaskExecutor(columns, target, weight) as executor:
-        return boosting.boost(executor, plan, previous=previous, initial=initial, callback=callback)
+    fit = current_fit()
+    threads = nthreads(columns.client)
+    placement = fit.settings.placement
+    if placement == "auto":
+        placement = "sharded" if worker_for_all(columns.n_rows * columns.n_columns, threads) is None else "one-worker"
+    if placement == "one-worker":
+        workers = [worker for worker in threads if threads[worker] == max(threads.values())]
+        with Tasks(columns.client) as tasks:
+            future = tasks.submit(
+                "boost", _boost_here, columns.blocks, target, weight, plan, previous, initial, callback, fit.name, fit.submitted,
+                workers=workers, allow_other_workers=True,
+            )  # fmt: skip
+            (result,) = tasks.watch.gather([future])
+            return result
+    with DaskExecutor(columns, target, weight) as executor, _log(fit, columns.client) as log:
+        callback = _Watched(fit, callback, executor.timings)
+        return boosting.boost(executor, plan, previous=previous, initial=initial, callback=callback, log=log)
+
+
+def _boost_here(
+    blocks: list[Columns],
+    target: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+    plan: BoostingPlan,
+    previous: Sequence[Sequence[Tree]],
+    initial: NDArray[np.float64] | None,
+    callback: Callback | None,
+    name: str,
+    submitted: bool,
+) -> BoostingResult:
+    """Boost in a task."""
+    fit = Fit(name, current_fit().settings, submitted)
+    tell(name, "placed", workers=[get_worker().address])
+    executor = LocalExecutor(join_blocks(blocks), target, weight, get_worker().state.nthreads)
+    try:
+        watched = _Watched(fit, callback, None)
+        with _log(fit, get_client()) as log:
+            return boosting.boost(executor, plan, previous=previous, initial=initial, callback=watched, log=log)
+    finally:
+        executor.close()
+
+
+def _log(fit: Fit, client: Client) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
+    """Return the log of trees; there is none where Dask does not know the fit, and cannot run it again."""
+    if not fit.submitted:
+        return contextlib.nullcontext()
+    return ClusterTreeLog(client, fit.name)
+
+
+class _Watched:
+    """The callback that a fit is given: tells of rounds, and ends a fit that nobody wants."""
+
+    def __init__(self, fit: Fit, callback: Callback | None, timings: Timings | None) -> None:
+        self._fit = fit
+        self._callback = callback
+        self._timings = timings
+
+    def __call__(self, progress: Progress) -> bool:
+        self._fit.check()
+        facts = {} if self._timings is None else vars(self._timings)
+        tell(self._fit.name, "round", round=progress.done, total=progress.total, seconds=progress.seconds, **facts)
+        return self._callback is not None and bool(self._callback(progress))

@@ -16,3 +16,7 @@ class WorkerLost(ClusterError):
 
 class SchedulerLost(ClusterError):
     """The connection to the scheduler broke: nothing that is on the cluster can be reached."""
+
+
+class FitCancelled(ClusterError):
+    """Nobody wants the fit any more: its future was cancelled or released, or its client is gone."""

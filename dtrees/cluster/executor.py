@@ -1,11 +1,16 @@
 """Boosting over shards: the executor that carries the engine's messages to workers, each of which has some of the columns.
 
-The executor lives where the coordinator does: in the fitting process, or in any task that has a client.
+The executor lives where the coordinator does, in a task of the cluster. It replaces shards that are lost, and
+:mod:`dtrees.engine.recovery` brings the new ones up to date. Their columns are loaded again by the tasks that made them, on a worker that
+has no shard yet where there is one, else beside another shard. When such a worker turns up later, one of two that share a worker moves
+there between two trees.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,16 +18,25 @@ import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster.actors import Actors
+from dtrees.cluster.actors import Actors, ActorsLost, Failed
+from dtrees.cluster.errors import WorkerLost
+from dtrees.cluster.events import tell
+from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns, join_blocks
 from dtrees.cluster.placement import nthreads, spread
 from dtrees.cluster.tasks import Tasks
-from dtrees.cluster.watch import PATIENCE
+from dtrees.cluster.timings import Timings
+from dtrees.engine.executor import ShardsLost
 from dtrees.engine.messages import Message, Reply
 from dtrees.engine.shard import Shard
 from dtrees.split.columns import Columns
 
 logger = logging.getLogger("dtrees.cluster")
+
+_SECONDS_BETWEEN_CENSUSES = 5.0
+_SECONDS_BETWEEN_TRIES = 0.5
+#: What a shard keeps for each row besides its columns.
+_BYTES_A_ROW = 64
 
 
 class ShardActor:
@@ -41,9 +55,14 @@ class ShardActor:
     ) -> None:
         self._shard = Shard(join_blocks(blocks), column_ids, n_columns, target, weight, get_worker().state.nthreads)
 
-    def handle(self, message: Message) -> Reply:
-        """Carry out a message; see :meth:`dtrees.engine.shard.Shard.handle`."""
-        return self._shard.handle(message)
+    def handle(self, message: Message) -> tuple[Reply, float] | Failed:
+        """Carry out a message; see :meth:`dtrees.engine.shard.Shard.handle`. With the reply come the seconds it took."""
+        began = time.perf_counter()
+        try:
+            return self._shard.handle(message), time.perf_counter() - began
+        except Exception as error:
+            error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
+            return Failed(error)
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -60,31 +79,43 @@ class DaskExecutor:
     columns : ClusterColumns
     target : Future of ndarray, shape (n_rows,)
     weight : Future of ndarray, shape (n_rows,), or None
-    patience : float
-        Seconds of silence until a worker counts as lost.
 
     Attributes
     ----------
     n_shards, n_rows, n_columns, whole_threads : int
         See :class:`~dtrees.engine.executor.Executor`.
+    timings : Timings
     """
 
-    whole_threads = 0  # a table that one worker grows by itself is boosted there (one_worker)
+    whole_threads = 0  # a table that one worker grows by itself is boosted there (:mod:`dtrees.cluster.boosting`)
 
-    def __init__(self, columns: ClusterColumns, target: Future, weight: Future | None, patience: float = PATIENCE) -> None:
+    def __init__(self, columns: ClusterColumns, target: Future, weight: Future | None) -> None:
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
+        self.timings = Timings()
+        self._fit = current_fit()
+        self._n_restarts = 0
+        self._next_census = 0.0
         with Tasks(columns.client) as tasks:
             sizes = tasks.watch.gather(tasks.map("size", _size, columns.blocks))
         placed = spread(sizes, nthreads(columns.client))
         self.n_shards = len(placed)
         self._owner = np.zeros(self.n_columns, np.int64)
-        arguments = {}
+        self._arguments: list[tuple[Any, ...]] = []
+        self._bytes: list[int] = []
+        self._actors = Actors(columns.client, "shard", ShardActor)
         for shard, (worker, blocks) in enumerate(placed.items()):
             ids = np.concatenate([np.arange(columns.bounds[i], columns.bounds[i + 1], dtype=np.int32) for i in blocks])
             self._owner[ids] = shard
-            arguments[worker] = ([columns.blocks[i] for i in blocks], ids, self.n_columns, target, weight)
-        self._actors = Actors(columns.client, "shard", ShardActor, arguments, patience)
-        logger.info("boosting with %d columns in %d shards on %s", self.n_columns, self.n_shards, ", ".join(placed))
+            self._arguments.append(([columns.blocks[i] for i in blocks], ids, self.n_columns, target, weight))
+            self._bytes.append(sum(sizes[i] for i in blocks) + _BYTES_A_ROW * self.n_rows)
+            self._actors.add(worker, self._arguments[shard])
+        try:
+            self._make_all()
+        except BaseException:
+            self.close()
+            raise
+        logger.info("boosting with %d columns in %d shards on %s", self.n_columns, self.n_shards, ", ".join(self._actors.workers))
+        tell(self._fit.name, "placed", workers=self._actors.workers)
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -106,17 +137,120 @@ class DaskExecutor:
 
         Raises
         ------
-        WorkerLost, SchedulerLost
+        ShardsLost
             If a reply cannot come any more.
+        FitCancelled, SchedulerLost
+            If nobody waits for the fit, or the way to the cluster is lost.
         Exception
             What a shard raised.
         """
-        return self._actors.call("handle", {shard: (message,) for shard, message in messages.items()})
+        began = time.perf_counter()
+        try:
+            replies = self._actors.call("handle", {shard: (message,) for shard, message in messages.items()})
+        except ActorsLost as error:
+            raise ShardsLost(str(error)) from error
+        seconds = time.perf_counter() - began
+        self.timings.add(seconds, [(self._actors.workers[shard], spent) for shard, (_, spent) in replies.items()])
+        tell(self._fit.name, "exchange", message=type(next(iter(messages.values()))).__name__, n_shards=len(messages), seconds=seconds)
+        return {shard: reply for shard, (reply, _) in replies.items()}
+
+    def wants_repair(self) -> bool:
+        """Tell whether two shards share a worker while another has none."""
+        if time.monotonic() < self._next_census:
+            return False
+        self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
+        return bool(self._actors.lost) or self._to_move(self._actors.look()) is not None
+
+    def repair(self) -> None:
+        """Put new shards in the place of those that are lost; see :meth:`dtrees.engine.executor.Executor.repair`.
+
+        Raises
+        ------
+        ShardsLost
+            If further ones went meanwhile.
+        WorkerLost
+            If shards were lost too often, or no worker can take one.
+        """
+        workers = self._actors.look()
+        if self._actors.lost:
+            self._note_loss()
+        elif (moved := self._to_move(workers)) is not None:
+            self._actors.lost.add(moved)
+        for shard in sorted(self._actors.lost):
+            worker = self._place_for(shard)
+            self._actors.replace(shard, worker, self._arguments[shard])
+            logger.info("shard %d is made anew on %s", shard, worker)
+            tell(self._fit.name, "shard moved", shard=shard, to=worker)
+        try:
+            self._actors.wait_until_made()
+        except ActorsLost as error:
+            raise ShardsLost(str(error)) from error
 
     def close(self) -> None:
         """Free the shards."""
         self._actors.close()
 
+    def _make_all(self) -> None:
+        """Wait for the first shards, replacing those whose workers are lost meanwhile."""
+        try:
+            self._actors.wait_until_made()
+        except ActorsLost:
+            while True:
+                try:
+                    return self.repair()
+                except ShardsLost:
+                    continue
+
+    def _place_for(self, shard: int) -> str:
+        """Return the worker to make a shard on, waiting for one with the memory for it if there is none."""
+        patience = self._fit.settings.patience
+        deadline = time.monotonic() + patience
+        while True:
+            workers = {worker: facts for worker, facts in self._actors.look().items() if facts["status"] == "running" and facts["nthreads"]}
+            load = dict.fromkeys(workers, 0.0)
+            for i, worker in enumerate(self._actors.workers):
+                if i not in self._actors.lost and worker in load:
+                    load[worker] += self._bytes[i] / workers[worker]["nthreads"]
+            able = [worker for worker, facts in workers.items() if _free_memory(facts) >= self._bytes[shard]]
+            if able:
+                return min(able, key=lambda worker: (load[worker], worker))
+            if time.monotonic() > deadline:
+                raise WorkerLost(
+                    f"Lost {self._actors.workers[shard]}, which held {self._describe(shard)}, and none of the {len(workers)} workers left "
+                    f"has the memory for that (waited {patience:g} s). Add workers, or give them more memory, and run it again."
+                )
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def _to_move(self, workers: Mapping[str, Mapping[str, Any]]) -> int | None:
+        """Return a shard that had better be elsewhere: its worker is about to go, or has another shard where some worker has none."""
+        mine = self._actors.workers
+        for shard, worker in enumerate(mine):
+            if workers.get(worker, {}).get("status") == "closing_gracefully":
+                return shard
+        doubled = [shard for shard, worker in enumerate(mine) if worker in mine[:shard]]
+        spare = [facts for worker, facts in workers.items() if worker not in mine and facts["status"] == "running" and facts["nthreads"]]
+        return next((shard for shard in doubled for facts in spare if _free_memory(facts) >= self._bytes[shard]), None)
+
+    def _note_loss(self) -> None:
+        lost = [f"{self._actors.workers[shard]} (which held {self._describe(shard)})" for shard in sorted(self._actors.lost)]
+        self._n_restarts += 1
+        logger.warning("lost %s", ", ".join(lost))
+        tell(self._fit.name, "shards lost", shards=sorted(self._actors.lost), workers=[self._actors.workers[i] for i in self._actors.lost])
+        if self._n_restarts > self._fit.settings.max_restarts:
+            raise WorkerLost(
+                f"Lost {', '.join(lost)}. Workers had been replaced {self._fit.settings.max_restarts} times already in this fit, "
+                "which is max_restarts. If they run out of memory, give them more; the workers' logs say more. Then run it again."
+            )
+
+    def _describe(self, shard: int) -> str:
+        return f"{len(self._arguments[shard][1])} of {self.n_columns} columns, {self._bytes[shard] / 1e6:,.0f} MB"
+
 
 def _size(block: Columns) -> int:
     return sum(array.nbytes for array in block)
+
+
+def _free_memory(facts: Mapping[str, Any]) -> float:
+    """Return the bytes that a worker has left."""
+    limit = facts["memory_limit"]
+    return limit - facts["metrics"].get("memory", 0) if limit else float("inf")

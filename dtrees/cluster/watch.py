@@ -1,34 +1,45 @@
 """Waiting on a cluster without waiting forever.
 
 Dask itself waits for as long as it takes, also for what can no longer happen. Here every wait is cut into slices, and between slices
-the state of the cluster is looked at: is there still a scheduler, are there workers, do they show signs of life? Work may take as
-long as it needs; it is silence that has a deadline.
+the state of the cluster is looked at: is there still a scheduler, are there workers, do they show signs of life, does anybody still want
+the result? Work may take as long as it needs; it is silence that has a deadline.
+
+A worker that is silent for too long is struck off the scheduler's list. From then on it is as dead as one that was killed: Dask runs its
+tasks elsewhere and computes again what it held, and should it wake up, it finds itself dismissed and ends.
 
 Terms
 -----
 patience
-    seconds of silence (no heartbeat of a worker, no worker at all) until it counts as lost.
+    seconds of silence (no heartbeat of a worker, no worker at all) until it counts as lost. Workers report every half second to few
+    seconds, from a thread of their own, however long their tasks compute. Where they are found to be slow at it (a busy machine),
+    patience grows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import queue
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, wait
 from typing import Any, NoReturn
+from uuid import uuid4
 
 from distributed import Client, Future, KilledWorker, get_worker, worker_client
 
 from dtrees.cluster.errors import ClusterError, SchedulerLost, WorkerLost
+from dtrees.cluster.fits import current_fit
 
-#: Seconds of silence until a worker counts as lost. Workers report every half second to few seconds, so that this is no tight limit.
-PATIENCE = 30.0
+logger = logging.getLogger("dtrees.cluster")
 
-_SLICE = 1.0
-_SECONDS_BETWEEN_LOOKS = 3.0
+_SLICE = 0.5
+_SECONDS_BETWEEN_LOOKS = 2.0
+#: Silence is established by several looks at least.
+_LOOKS = 5
+#: Patience is at least so many times the longest silence that a worker broke.
+_TIMES_THE_LONGEST = 4.0
 _RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
 
 
@@ -43,24 +54,25 @@ def current_client() -> Iterator[Client | None]:
     ClusterError
         If the client is asynchronous: then nothing here could wait.
     """
-    if _in_task():
+    if in_task():
         with worker_client() as client:
             yield client
     else:
-        yield _default_client()
+        yield default_client()
 
 
 @contextlib.contextmanager
 def out_of_the_way() -> Iterator[None]:
     """Inside a task, leave the worker's pool for as long as the block lasts: tasks that it waits for may need the thread."""
-    if _in_task():
+    if in_task():
         with worker_client():
             yield
     else:
         yield
 
 
-def _in_task() -> bool:
+def in_task() -> bool:
+    """Tell whether this is a thread of a worker."""
     try:
         get_worker()
     except ValueError:
@@ -68,54 +80,117 @@ def _in_task() -> bool:
     return True
 
 
-def _default_client() -> Client | None:
+def default_client() -> Client | None:
+    """Return the client that Dask collections are computed with by default, or None where there is none.
+
+    Raises
+    ------
+    ClusterError
+        If it is asynchronous.
+    """
     try:
         client = Client.current()
     except ValueError:
         return None
     if client.asynchronous:
         raise ClusterError(
-            "The current Dask client is asynchronous, and fitting waits for results; use a Client without asynchronous=True."
+            "The current Dask client is asynchronous, and fit waits for its result; "
+            "use model = await dtrees.submit(model, X, y), or a Client without asynchronous=True."
         )
     return client
 
 
 class Heartbeats:
-    """Which workers there are, and how long each has been silent, by the clock of this process.
+    """Which workers there are, and how long each has been silent.
+
+    Silence is counted while somebody listens: if this process itself stood still (a suspended machine), nobody else is to blame.
 
     Parameters
     ----------
     patience : float
-        Seconds.
+        Seconds, to begin with.
     """
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self._patience = patience
-        self._reports: dict[str, tuple[float, float]] = {}  # worker -> (its last report by the scheduler's clock, when we noticed it)
-        self._last_worker = time.monotonic()
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self.n_departed = 0  # workers that were there once
+        self._last_seen: dict[str, float] = {}  # by the scheduler's clock
+        self._silence: dict[str, float] = {}
+        self._without_workers = 0.0
+        self._last_note = time.monotonic()
+
+    @property
+    def seconds_between_looks(self) -> float:
+        """How often to listen."""
+        return min(_SECONDS_BETWEEN_LOOKS, self.patience / _LOOKS)
 
     def note(self, workers: dict[str, dict[str, Any]]) -> None:
         """Take in what the scheduler knows of its workers (``identity()["workers"]``)."""
         now = time.monotonic()
-        if workers:
-            self._last_worker = now
-        known = self._reports
-        self._reports = {
-            worker: known[worker] if worker in known and known[worker][0] == facts["last_seen"] else (facts["last_seen"], now)
-            for worker, facts in workers.items()
-        }
+        listened = min(now - self._last_note, 1.5 * self.seconds_between_looks)
+        self._last_note = now
+        self._without_workers = 0.0 if workers else self._without_workers + listened
+        silence = {}
+        for worker, facts in workers.items():
+            if self._last_seen.get(worker) == facts["last_seen"]:
+                silence[worker] = self._silence[worker] + listened
+            else:
+                silence[worker] = 0.0
+                self.patience = max(self.patience, _TIMES_THE_LONGEST * self._silence.get(worker, 0.0))
+        self.n_departed += len(self._last_seen.keys() - workers.keys())
+        self._silence = silence
+        self._last_seen = {worker: facts["last_seen"] for worker, facts in workers.items()}
 
-    def lost(self, worker: str) -> str | None:
-        """Return what is wrong with a worker, None if nothing is."""
-        if worker not in self._reports:
-            return "is gone"
-        silence = time.monotonic() - self._reports[worker][1]
-        return f"has been silent for {silence:.0f} s" if silence > self._patience else None
+    def silent(self) -> dict[str, float]:
+        """Return the seconds of silence of the workers that have been silent for longer than the patience."""
+        return {worker: seconds for worker, seconds in self._silence.items() if seconds > self.patience}
 
     @property
     def all_lost(self) -> bool:
         """Whether there has been no worker for longer than the patience."""
-        return not self._reports and time.monotonic() - self._last_worker > self._patience
+        return self._without_workers > self.patience
+
+
+class Lookout:
+    """Looks at a cluster now and then.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    patience : float, optional
+        By default that of the fit.
+    """
+
+    def __init__(self, client: Client, patience: float | None = None) -> None:
+        self._client = client
+        self._fit = current_fit()
+        self.heartbeats = Heartbeats(self._fit.settings.patience if patience is None else patience)
+
+    def check(self) -> None:
+        """Raise if the connection to the scheduler is lost, or nobody wants the fit any more."""
+        self._fit.check()
+        if self._client.status != "running":
+            raise SchedulerLost(f"The connection to the Dask scheduler was lost during the fit. {_RUN_AGAIN} once the scheduler is back.")
+
+    async def look(self) -> dict[str, dict[str, Any]]:
+        """Return what the scheduler knows of its workers, after striking off the silent ones.
+
+        Raises
+        ------
+        FitCancelled, SchedulerLost
+            See :meth:`check`.
+        """
+        self.check()
+        with _explained():
+            known = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), self.heartbeats.patience)
+        workers: dict[str, dict[str, Any]] = known["workers"]
+        self.heartbeats.note(workers)
+        for worker, seconds in self.heartbeats.silent().items():
+            logger.warning("striking off worker %s, which has been silent for %.0f s", worker, seconds)
+            with _explained():
+                await self._client.scheduler.unregister(address=worker, stimulus_id=f"dtrees-silent-{uuid4().hex[:8]}")
+            del workers[worker]
+        return workers
 
 
 class Watch:
@@ -124,14 +199,13 @@ class Watch:
     Parameters
     ----------
     client : distributed.Client
-    patience : float
-        See :mod:`dtrees.cluster.watch`.
+    patience : float, optional
+        See :mod:`dtrees.cluster.watch`; by default that of the fit.
     """
 
-    def __init__(self, client: Client, patience: float = PATIENCE) -> None:
+    def __init__(self, client: Client, patience: float | None = None) -> None:
         self._client = client
-        self._patience = patience
-        self._heartbeats = Heartbeats(patience)
+        self._lookout = Lookout(client, patience)
         self._next_look = 0.0
 
     def gather(self, futures: Sequence[Future]) -> list[Any]:
@@ -143,6 +217,8 @@ class Watch:
             What a task raised, as soon as one did.
         WorkerLost, SchedulerLost
             If the results cannot come any more.
+        FitCancelled
+            If nobody wants them.
         """
         results: dict[int, Any] = {}
         for i, result in self.as_completed(futures):
@@ -160,16 +236,24 @@ class Watch:
             yield from zip(ready, self._fetch([futures[i] for i in ready]), strict=True)
 
     def _fetch(self, futures: list[Future]) -> list[Any]:
-        """Return the results of finished futures. Their workers may be lost even now; Dask then waits for them to be computed again."""
-        coroutine = self._client.gather(futures, asynchronous=True)
-        fetching = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
-        try:
-            while not wait([fetching], timeout=_SLICE).done:
-                self.look()
-            with _explained():
-                return list(fetching.result())
-        finally:
-            fetching.cancel()
+        """Return the results of finished futures. Their workers may be lost even now; Dask then computes them again.
+
+        What was on its way from a worker that stands still stays on its way; so when any worker goes, all is asked for again.
+        """
+        while True:
+            n_departed = self._lookout.heartbeats.n_departed
+            coroutine = self._client.gather(futures, asynchronous=True)
+            fetching = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+            try:
+                while not wait([fetching], timeout=_SLICE).done:
+                    self.look()
+                    if self._lookout.heartbeats.n_departed != n_departed:
+                        break
+                else:
+                    with _explained():
+                        return list(fetching.result())
+            finally:
+                fetching.cancel()
 
     def _finished(self, futures: Sequence[Future]) -> Iterator[list[int]]:
         """Yield the positions of futures as they finish."""
@@ -198,16 +282,13 @@ class Watch:
             n_left -= len(ready)
 
     def look(self) -> None:
-        """Raise if there is no scheduler any more, or there have been no workers for too long."""
-        if self._client.status != "running":
-            raise SchedulerLost(f"The connection to the Dask scheduler was lost during the fit. {_RUN_AGAIN} once the scheduler is back.")
+        """Raise if there is no scheduler any more, if there have been no workers for too long, or if nobody wants the fit."""
+        self._lookout.check()
         if time.monotonic() < self._next_look:
             return
-        with _explained():
-            known = self._client.sync(self._client.scheduler.identity, n_workers=-1, callback_timeout=self._patience)
-        self._heartbeats.note(known["workers"])
-        self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
-        if self._heartbeats.all_lost:
+        self._client.sync(self._lookout.look)
+        self._next_look = time.monotonic() + self._lookout.heartbeats.seconds_between_looks
+        if self._lookout.heartbeats.all_lost:
             raise WorkerLost(f"The Dask cluster has no workers left. {_RUN_AGAIN} when it has.")
 
 

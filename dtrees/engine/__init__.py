@@ -14,6 +14,8 @@
     decides about nodes: frontier, stopping rules, winners. No I/O.
 ``grow``, ``forest``, ``boosting``
     one tree, many independent ones, rounds of them.
+``recovery``
+    going on when shards are lost.
 
 A tree is grown level by level, in two round trips a level::
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.executor import Executor
-from dtrees.engine.grow import Session, grow_tree
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Progress
-from dtrees.engine.replay import replay_tree
+from dtrees.engine.recovery import LastingFit, TreeLog
 from dtrees.tree.tree import Tree
 
 
@@ -22,6 +20,7 @@ def boost(
     previous: Sequence[Sequence[Tree]] = (),
     initial: NDArray[np.float64] | None = None,
     callback: Callback | None = None,
+    log: TreeLog | None = None,
 ) -> BoostingResult:
     """Boost until there are ``plan.n_rounds`` rounds, or the held-out loss no longer improves.
 
@@ -36,19 +35,21 @@ def boost(
         The raw prediction that they started from.
     callback : callable, optional
         Called after every round; returning True ends the fit.
+    log : TreeLog, optional
+        Keeps trees, should the fit have to be run again.
 
     Returns
     -------
     BoostingResult
         All rounds, those of ``previous`` included; scores of the new ones only.
     """
-    session = Session(executor, plan, fit=uuid.uuid4().hex)
-    initial = session.begin(initial)
+    fit = LastingFit(executor, plan, initial, log)
+    initial = fit.initial
     n_outputs = plan.loss.n_outputs
     rounds = [list(trees) for trees in previous]
     for trees in rounds:
         for output, tree in enumerate(trees):
-            replay_tree(session, tree, output)
+            fit.replay_tree(tree, output)
     train: list[float] = []
     validation: list[float] = []
     began = time.perf_counter()
@@ -56,7 +57,7 @@ def boost(
         grown = []
         for output in range(n_outputs):
             last = output == n_outputs - 1
-            tree, scores = grow_tree(session, number * n_outputs + output, output, plan.learning_rate, score=last)
+            tree, scores = fit.grow_tree(number * n_outputs + output, output, plan.learning_rate, score=last)
             grown.append(tree)
         rounds.append(grown)
         train.append(scores.train)

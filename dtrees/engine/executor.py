@@ -16,6 +16,10 @@ from dtrees.engine.shard import Shard
 from dtrees.split.columns import Columns
 
 
+class ShardsLost(RuntimeError):
+    """Shards are gone, and so is the tree under way; :meth:`Executor.repair` replaces them."""
+
+
 class Executor(Protocol):
     """What the engine needs of one.
 
@@ -37,10 +41,28 @@ class Executor(Protocol):
         """Return the shard that has each of some columns."""
 
     def broadcast(self, message: Message) -> list[Reply]:
-        """Send one message to every shard and wait for all replies, in the order of the shards."""
+        """Send one message to every shard and wait for all replies, in the order of the shards.
+
+        Raises
+        ------
+        ShardsLost
+            If replies cannot come any more.
+        """
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
-        """Send messages to some shards and wait for all replies."""
+        """Send messages to some shards and wait for all replies; raises as :meth:`broadcast` does."""
+
+    def wants_repair(self) -> bool:
+        """Tell whether shards had better be replaced before the next tree."""
+
+    def repair(self) -> None:
+        """Replace shards that are gone by new ones with the same columns, which know nothing of the fit yet.
+
+        Raises
+        ------
+        ShardsLost
+            If further ones went meanwhile.
+        """
 
     def close(self) -> None:
         """Release what the executor holds."""
@@ -74,6 +96,13 @@ class LocalExecutor:
     def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
         """Have the shard carry out messages."""
         return {shard: self.shard.handle(message) for shard, message in messages.items()}
+
+    def wants_repair(self) -> bool:
+        """Return False: the shard is here, for as long as this process is."""
+        return False
+
+    def repair(self) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """End the shard's threads."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -46,6 +46,10 @@ class Session:
         """Open the fit on every shard; return the raw prediction to start from."""
         replies = self.executor.broadcast(m.Begin(self.fit, self.epoch, self.plan, initial))
         return cast(m.Begun, replies[0]).initial
+
+    def renewed(self) -> Session:
+        """Return the session of the next epoch."""
+        return replace(self, epoch=self.epoch + 1)
 
     def divide(self, splits: m.Splits, search: NDArray[np.int64]) -> list[m.Divided]:
         """Apply splits on every shard, and search nodes."""

@@ -68,6 +68,28 @@ class Begin(Message):
 
 
 @dataclass(frozen=True)
+class Renew(Message):
+    """Go on in a new epoch, between two trees: one under way is forgotten. Reply: :class:`Standing`."""
+
+
+@dataclass(frozen=True)
+class Fetch(Message):
+    """Ask for what the finished trees left behind, of the rows ``first`` to ``last - 1``. Reply: :class:`RowState`."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Adopt(Message):
+    """Take over the state of rows from ``first`` on, from a shard that has finished ``n_finished`` trees. Reply: None."""
+
+    first: int
+    state: RowState
+    n_finished: int
+
+
+@dataclass(frozen=True)
 class Start(Message):
     """Open a tree: draw rows, compute gradients. Reply: :class:`Root`.
 
@@ -83,7 +105,12 @@ class Start(Message):
 
 @dataclass(frozen=True)
 class Route(Message):
-    """Open a tree that is known already: all rows, none in sample. Reply: None."""
+    """Open a tree that is known already: all rows, none in sample. Reply: None.
+
+    ``output`` is the raw prediction it improves; 0 begins a round.
+    """
+
+    output: int
 
 
 @dataclass(frozen=True)
@@ -160,6 +187,18 @@ class Begun(NamedTuple):
     initial: NDArray[np.float64]
 
 
+class Standing(NamedTuple):
+    """How many trees of the fit a shard has finished; -1 if it knows nothing of the fit."""
+
+    n_finished: int
+
+
+class RowState(NamedTuple):
+    """What the finished trees left behind for some rows: arrays with the rows as their last axis."""
+
+    arrays: list[NDArray[Any]]
+
+
 class Found(NamedTuple):
     """The best candidate for each node searched, and its place among the columns drawn for the node."""
 
@@ -211,4 +250,4 @@ class Scores(NamedTuple):
 
 
 Subtrees = list[Nodes]
-Reply = None | Begun | Root | Found | Marks | Divided | Measured | Scores | Subtrees
+Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Measured | Scores | Subtrees

@@ -1,7 +1,7 @@
 """A finished tree put through the shards again, so that predictions stand as they did after it was grown.
 
-This is how a fit goes on from trees it did not grow itself (a warm start): the splits are known, so only the messages that divide rows
-are sent.
+This is how a fit goes on from trees it did not grow itself (a warm start), and how shards that lost everything catch up: the splits are
+known, so only the messages that divide rows are sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def replay_tree(session: Session, tree: Tree, output: int) -> None:
         The raw prediction it improves.
     """
     n_rows = session.executor.n_rows
-    session.executor.broadcast(m.Route(session.fit, session.epoch))
+    session.executor.broadcast(m.Route(session.fit, session.epoch, output))
     start = np.zeros(tree.node_count, np.int64)
     stop = np.full(tree.node_count, n_rows, np.int64)
     number = np.zeros(tree.node_count, np.int64)  # of the tree's nodes, as the shards know them

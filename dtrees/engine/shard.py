@@ -95,13 +95,20 @@ class Shard:
         """
         if isinstance(message, m.Begin):
             return self._begin(message)
+        if isinstance(message, m.Renew):
+            return self._renew(message)
         if self._fit != (message.fit, message.epoch):
             raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
         match message:
             case m.Start():
                 return self._start(message)
             case m.Route():
-                self._route()
+                self._route(message.output)
+                return None
+            case m.Fetch():
+                return m.RowState([array[..., message.first : message.last] for array in self._target.state()])
+            case m.Adopt():
+                self._adopt(message)
                 return None
             case m.Search():
                 return self._search_rest(message.nodes, message.skip)
@@ -123,6 +130,7 @@ class Shard:
         target, weight = self._table
         self._plan: ForestPlan | BoostingPlan = message.plan
         self._fit = (message.fit, message.epoch)
+        self._n_finished = 0
         self._scratch = []
         if isinstance(message.plan, BoostingPlan):
             boosting = BoostingTarget(message.plan, target, weight, message.initial, self._threads)
@@ -132,6 +140,20 @@ class Shard:
         self._target = ForestTarget(message.plan, target, weight)
         self._n_classes = message.plan.n_classes
         return m.Begun(np.empty(0))
+
+    def _renew(self, message: m.Renew) -> m.Standing:
+        fit, epoch = self._fit or (message.fit, message.epoch - 1)
+        if fit != message.fit or epoch >= message.epoch:
+            raise m.StaleMessage(f"epoch {message.epoch} of fit {message.fit} is not after epoch {epoch} of fit {fit}")
+        if self._fit is None:
+            return m.Standing(-1)
+        self._fit = (message.fit, message.epoch)
+        return m.Standing(self._n_finished)
+
+    def _adopt(self, message: m.Adopt) -> None:
+        for mine, theirs in zip(self._target.state(), message.state.arrays, strict=True):
+            mine[..., message.first : message.first + theirs.shape[-1]] = theirs
+        self._n_finished = message.n_finished
 
     @property
     def target(self) -> ForestTarget | BoostingTarget:
@@ -154,6 +176,8 @@ class Shard:
         n = rows.shape[0]
         self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
         partition.gather(self._rows, n_in, prepared.a, prepared.b)
+        self._rows.a[n_in:] = 0  # not what an earlier tree left there: shards that saw other trees must agree
+        self._rows.b[n_in:] = 0
         self._pure_by, self._levels = prepared.pure_by, prepared.levels
         if self._levels.shape[0]:
             self._scratch = []  # it holds the levels, which weights drawn anew change
@@ -189,7 +213,9 @@ class Shard:
             self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
             self._spare = self._rows.spare(n)
 
-    def _route(self) -> None:
+    def _route(self, output: int) -> None:
+        if isinstance(self._target, BoostingTarget) and output == 0:
+            self._target.open_round()
         n_rows = self._table[0].shape[0]
         self._lay_out(np.arange(n_rows, dtype=np.uint32), weighted=False)
         self._nodes = NodeTable(2)
@@ -437,6 +463,7 @@ class Shard:
 
     def _finish(self, message: m.Finish) -> m.Scores:
         self._target.finish(message.output, self._rows.rows, message)
+        self._n_finished += 1
         if message.score and isinstance(self._target, BoostingTarget):
             return m.Scores(*self._target.scores())
         return m.Scores(np.nan, np.nan)

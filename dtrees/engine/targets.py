@@ -64,6 +64,9 @@ class Target(Protocol):
     def start(self, tree: int, output: int) -> Prepared:
         """Prepare a tree that is to improve one of the raw predictions."""
 
+    def state(self) -> list[NDArray[Any]]:
+        """Return what the finished trees left behind: arrays, to be read or written, whose last axis are the rows."""
+
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Take the leaf values of the tree, whose row partition is ``rows``."""
 
@@ -162,6 +165,10 @@ class ForestTarget:
         a, a_exponent = to_fixed(weighted)
         return Prepared(in_sample, a, b, (a_exponent, exponent), self.target)
 
+    def state(self) -> list[NDArray[Any]]:
+        """Return the sums of out-of-bag predictions."""
+        return [] if self.out_of_bag is None else [self.out_of_bag.sum.T, self.out_of_bag.count]
+
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the tree's predictions to the sums of the rows it did not draw."""
         if self.out_of_bag is not None:
@@ -230,7 +237,9 @@ class BoostingTarget:
             initial = plan.loss.initial(target[which], None if self.weight is None else self.weight[which])
         self.initial = np.asarray(initial, np.float64)
         self.raw = np.repeat(self.initial[:, None], n, axis=1)
-        self._round_raw = self.raw
+        # A round's trees share gradients and rows: those at its beginning.
+        self._round_raw = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
+        self._drawn_for: int | None = None
         self._in_sample = train
         self._g = np.empty(n)
         self._h = np.empty(n)
@@ -250,9 +259,9 @@ class BoostingTarget:
     def start(self, tree: int, output: int) -> Prepared:
         """Compute the gradients of one output at the predictions so far."""
         loss = self.plan.loss
-        if output == 0:  # a round's trees share gradients and rows
-            self._round_raw = self.raw.copy() if loss.n_outputs > 1 else self.raw
-            self._draw_rows(tree)
+        if output == 0:
+            self.open_round()
+        self._draw_rows(tree - output)
         g, h = self._g, self._h
         self._in_pieces(lambda s: loss.gradients(self.target[s], self._round_raw[:, s], output, g[s], h[s]))
         if self.weight is not None:
@@ -272,9 +281,15 @@ class BoostingTarget:
             b_exponent, b = self._fixed(h, min(exponent_for(h), limit))
         return Prepared(self._in_sample, a, b, (a_exponent, b_exponent), _NO_TARGET)
 
+    def open_round(self) -> None:
+        """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
+        if self._round_raw is not self.raw:
+            np.copyto(self._round_raw, self.raw)
+
     def _draw_rows(self, tree: int) -> None:
-        if self.plan.subsample >= 1.0:
+        if self.plan.subsample >= 1.0 or self._drawn_for == tree:
             return
+        self._drawn_for = tree
         n = self.target.shape[0]
         eligible = np.ones(n, np.bool_) if self._train is None else self._train
         n_wanted = max(1, int(self.plan.subsample * np.count_nonzero(eligible)))
@@ -292,6 +307,10 @@ class BoostingTarget:
         n = self.target.shape[0]
         step = max(16_384, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
+
+    def state(self) -> list[NDArray[Any]]:
+        """Return the raw predictions, now and at the beginning of the round where that matters."""
+        return [self.raw] if self._round_raw is self.raw else [self.raw, self._round_raw]
 
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the leaf values to the raw predictions."""

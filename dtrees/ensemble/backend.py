@@ -117,6 +117,9 @@ class Output:
 class Backend(Protocol):
     """Where a table lives and where trees grow."""
 
+    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
+        """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on."""
+
     def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
         """Check, encode and presort a training set.
 

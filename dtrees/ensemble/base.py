@@ -7,10 +7,11 @@ estimators know nothing of where the data is.
 
 from __future__ import annotations
 
+import functools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -263,6 +264,25 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
             Share of the weight that is predicted correctly.
         """
         return self._score(accuracy_score, X, y, sample_weight)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def where_the_data_is(fit: F) -> F:
+    """Have the backend of X carry out ``fit`` somewhere else, if it likes to, and take over what the copy there has learnt."""
+
+    @functools.wraps(fit)
+    def wrapper(self: TreeEstimator, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+        fitted = backend_for(X).fit(self, X, y, sample_weight, options)
+        if fitted is None:
+            return fit(self, X, y, sample_weight, **options)
+        own = self._get_param_names()
+        learnt = {name: value for name, value in vars(fitted).items() if name not in own}
+        self.__dict__ = {name: value for name, value in vars(self).items() if name in own} | learnt
+        return self
+
+    return cast(F, wrapper)
 
 
 def progress_callback(callbacks: Sequence[Callback], verbose: int, what: str) -> Callback | None:

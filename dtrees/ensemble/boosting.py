@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plans import BoostingPlan, Callback, Criterion, Loss
 from dtrees.ensemble import parameters
 from dtrees.ensemble.backend import Output, Table
-from dtrees.ensemble.base import TreeEstimator, progress_callback
+from dtrees.ensemble.base import TreeEstimator, progress_callback, where_the_data_is
 from dtrees.ensemble.inspection import gains_by_column, normalised
 from dtrees.ensemble.local import LOCAL
 from dtrees.ensemble.prediction import Step, TreeSum
@@ -55,6 +55,7 @@ class Boosting(TreeEstimator):
         """Return the loss for a table."""
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @where_the_data_is
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
         """Boost.
 

@@ -11,7 +11,6 @@ out of bag
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,9 +25,10 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble import parameters
 from dtrees.ensemble.backend import Backend, Table
-from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback
+from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback, where_the_data_is
 from dtrees.ensemble.inspection import decision_path_matrix, gains_by_column, normalised
 from dtrees.ensemble.prediction import Mean, Step, TreeSum, first_column
+from dtrees.ensemble.warning import warn
 from dtrees.tree.tree import Tree
 
 _Batch = tuple[ForestPlan, int, int]
@@ -57,6 +57,7 @@ class Forest(TreeEstimator):
     _votes: ForestResult | None
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @where_the_data_is
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
         """Grow the forest.
 
@@ -92,7 +93,7 @@ class Forest(TreeEstimator):
         if not keep:
             self._batches, self._votes = [], None
         if len(trees) == self.n_estimators:
-            warnings.warn("Warm-start fitting without increasing n_estimators does not fit new trees.", stacklevel=2)
+            warn("Warm-start fitting without increasing n_estimators does not fit new trees.", stacklevel=2)
         else:
             plan = self._plan(table, keep)
             result = backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)
@@ -114,7 +115,7 @@ class Forest(TreeEstimator):
     def _plan(self, table: Table, keep: bool) -> ForestPlan:
         class_weight = getattr(self, "class_weight", None)
         if keep and isinstance(class_weight, str):
-            warnings.warn(
+            warn(
                 f"class_weight={class_weight!r} is not recommended with warm_start if the data of the fits differ: it would mean "
                 "other weights each time. Pass a dict of weights instead.",
                 stacklevel=3,
@@ -163,7 +164,7 @@ class Forest(TreeEstimator):
         assert votes.oob_count is not None
         self._votes = ForestResult([], votes.oob_sum, votes.oob_count, votes.oob_exponent) if self.warm_start else None
         if not votes.oob_count.all():
-            warnings.warn(
+            warn(
                 "Some inputs do not have OOB scores. This probably means too few trees were used to compute any reliable OOB estimates.",
                 stacklevel=3,
             )

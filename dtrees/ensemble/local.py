@@ -27,6 +27,9 @@ _SERIAL_CELLS = 100_000
 class LocalBackend:
     """Fits and predicts in this process; see :class:`dtrees.ensemble.backend.Backend`."""
 
+    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> None:
+        """Have the estimator fit itself."""
+
     def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
         """Check, encode and presort a training set."""
         from dtrees.engine.compiling import note_compilation

@@ -6,7 +6,6 @@ The constraints are in scikit-learn's notation; scikit-learn turns a violation i
 from __future__ import annotations
 
 import math
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,6 +16,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from dtrees.engine.plans import Criterion, Rules
 from dtrees.ensemble.backend import Table
+from dtrees.ensemble.warning import warn
 
 _POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
 
@@ -200,7 +200,7 @@ def number_of_draws(max_samples: Any, table: Table, factors: tuple[float, ...] |
         total = table.total_weight
     n_draws = max(1, int(max_samples * total))
     if n_draws < max(10, table.n_rows ** (1 / 3)):
-        warnings.warn(
+        warn(
             f"max_samples={max_samples} of a total weight of {total:g} draws only {n_draws} rows for each tree; "
             "pass max_samples as an integer to set the number of rows",
             stacklevel=3,

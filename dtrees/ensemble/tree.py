@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plans import Callback, ForestPlan
 from dtrees.ensemble import parameters
-from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback
+from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback, where_the_data_is
 from dtrees.ensemble.documentation import described
 from dtrees.ensemble.inspection import decision_path_matrix, gains_by_column, normalised
 from dtrees.ensemble.prediction import Step, TreeSum, first_column
@@ -30,6 +30,7 @@ class SingleTree(TreeEstimator):
     max_features_: int
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @where_the_data_is
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
         """Grow the tree.
 

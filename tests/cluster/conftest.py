@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 
@@ -40,6 +41,7 @@ def any_client(request: pytest.FixtureRequest) -> Iterator[Client]:
 
 
 @pytest.fixture
-def sharded(monkeypatch: pytest.MonkeyPatch) -> None:
+def sharded() -> Iterator[None]:
     """Boosting uses all workers, however small the table."""
-    monkeypatch.setattr("dtrees.cluster.placement.CELLS_PER_LEVEL", 0)
+    with dask.config.set({"dtrees.placement": "sharded"}):
+        yield

@@ -134,11 +134,23 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def events(client: Client, what: str, fit: str | None = None) -> list[dict[str, Any]]:
+    """What fits told of themselves, of a kind: the given fit, or the last."""
+    told = [event for _, event in client.get_events("dtrees-exchange" if what == "exchange" else "dtrees")]
+    fit = fit or told[-1]["fit"]
+    return [event for event in told if event["fit"] == fit and event["what"] == what]
+
+
 def assert_clean(client: Client) -> None:
-    """Check that nothing of a fit is left on the cluster: no task, no actor."""
-    wait_until(lambda: not client.run_on_scheduler(_left_over))
+    """Check that nothing of a fit is left on the cluster: no task, no actor, no data."""
+    try:
+        wait_until(lambda: not client.run_on_scheduler(_left_over))
+    except AssertionError as error:
+        raise AssertionError(f"left over: {client.run_on_scheduler(_left_over)}") from error
 
 
 def _left_over(dask_scheduler: Any) -> list[str]:
-    tasks = [str(key) for key in dask_scheduler.tasks if "dtrees" in str(key)]
-    return tasks + [str(actor) for worker in dask_scheduler.workers.values() for actor in worker.actors]
+    tasks = [f"{key} ({ts.state}, wanted by {ts.who_wants})" for key, ts in dask_scheduler.tasks.items() if "dtrees" in str(key)]
+    actors = [str(actor) for worker in dask_scheduler.workers.values() for actor in worker.actors]
+    holders = [client for client in dask_scheduler.clients if client.startswith("dtrees")]
+    return tasks + actors + holders

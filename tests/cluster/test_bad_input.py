@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -118,3 +119,36 @@ async def test_an_asynchronous_client(cluster_of_1: Any) -> None:
     async with Client(cluster_of_1.scheduler_address, asynchronous=True, set_as_default=False) as client:
         with client.as_current(), pytest.raises(ClusterError, match="asynchronous"):
             dtrees.DecisionTreeRegressor().fit(parts(FRAME), parts(REGRESSION))
+
+
+def test_an_objective_that_raises_on_one_worker(client: Client) -> None:
+    with dask.config.set({"dtrees.placement": "sharded"}):
+        client.run(_break_gradients, workers=[min(client.nthreads())])
+        try:
+            with pytest.raises(ZeroDivisionError, match="mine") as caught:
+                dtrees.GradientBoostingRegressor().fit(parts(FRAME), parts(REGRESSION))
+            assert min(client.nthreads()) in "".join(caught.value.__notes__)
+            assert_clean(client)
+        finally:
+            client.run(_mend_gradients)
+        dtrees.GradientBoostingRegressor(n_estimators=2).fit(parts(FRAME), parts(REGRESSION))
+    assert_clean(client)
+
+
+def _break_gradients() -> None:
+    from dtrees.engine.targets import BoostingTarget
+
+    def start(self: BoostingTarget, tree: int, output: int) -> Any:
+        if tree == 3:
+            raise ZeroDivisionError("mine")
+        return original(self, tree, output)
+
+    original = BoostingTarget.start
+    BoostingTarget.start = start  # type: ignore[method-assign]
+    BoostingTarget.unbroken = original  # type: ignore[attr-defined]
+
+
+def _mend_gradients() -> None:
+    from dtrees.engine.targets import BoostingTarget
+
+    BoostingTarget.start = getattr(BoostingTarget, "unbroken", BoostingTarget.start)  # type: ignore[method-assign]

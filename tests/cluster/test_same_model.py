@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
 
+from dtrees.cluster.relay import here
 from tests.cluster.samples import LENGTHS, MODELS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores"), pytest.mark.usefixtures("sharded")]
@@ -102,14 +104,14 @@ def test_one_column_on_three_workers(client: Client) -> None:
     assert_same_model(there, make().fit(FRAME[["wide"]], TARGETS["regression"]))
 
 
-@pytest.mark.parametrize("cells", [0, 10**9], ids=["sharded", "on one worker"])
-def test_going_on_from_a_fit(client: Client, monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    monkeypatch.setattr("dtrees.cluster.placement.CELLS_PER_LEVEL", cells)
+@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+def test_going_on_from_a_fit(client: Client, placement: str) -> None:
     _, make = BY_NAME["boosting"]
     X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
     there, here = make().set_params(warm_start=True), make().set_params(warm_start=True)
     for n_estimators in (3, 6):
-        there.set_params(n_estimators=n_estimators).fit(X, y)
+        with dask.config.set({"dtrees.placement": placement}):
+            there.set_params(n_estimators=n_estimators).fit(X, y)
         here.set_params(n_estimators=n_estimators).fit(FRAME, TARGETS["regression"])
     assert_same_model(there, here)
 
@@ -136,30 +138,25 @@ def test_callbacks_hear_of_trees_in_order_and_end_the_fit(client: Client) -> Non
     _, make = BY_NAME["forest"]
     for n_trees in (5, 80):  # with a batch for each tree, and with several trees in one
         heard: list[int] = []
-
-        def stop_at_3(progress: Any, heard: list[int] = heard) -> bool:
-            heard.append(progress.done)
-            return progress.done == 3
-
         model = make().set_params(n_estimators=n_trees)
-        model.fit(in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3]), callbacks=[stop_at_3])
+        with here(lambda progress, heard=heard: heard.append(progress.done)) as hear:
+            X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
+            model.fit(X, y, callbacks=[hear, lambda progress: progress.done == 3])
         assert heard == [1, 2, 3]
         assert_same_model(model, make().set_params(n_estimators=3).fit(FRAME, TARGETS["regression"]))
 
 
-@pytest.mark.parametrize("cells", [0, 10**9], ids=["sharded", "on one worker"])
-def test_callbacks_of_boosting(client: Client, monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    monkeypatch.setattr("dtrees.cluster.placement.CELLS_PER_LEVEL", cells)
+@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+def test_callbacks_of_boosting(client: Client, placement: str) -> None:
     X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
     _, make = BY_NAME["boosting"]
     heard: list[tuple[int, float]] = []
-
-    def stop_at_4(progress: Any) -> bool:
-        heard.append((progress.done, progress.train_score))
-        return progress.done == 4
-
-    there = make().fit(X, y, callbacks=[stop_at_4])
-    here = make().set_params(n_estimators=4).fit(FRAME, TARGETS["regression"])
-    assert_same_model(there, here)
-    assert heard == list(zip(range(1, 5), here.train_score_, strict=True))
+    with (
+        dask.config.set({"dtrees.placement": placement}),
+        here(lambda progress: heard.append((progress.done, progress.train_score))) as hear,
+    ):
+        there = make().fit(X, y, callbacks=[hear, lambda progress: progress.done == 4])
+    alone = make().set_params(n_estimators=4).fit(FRAME, TARGETS["regression"])
+    assert_same_model(there, alone)
+    assert heard == list(zip(range(1, 5), alone.train_score_, strict=True))
     assert_clean(client)

@@ -22,22 +22,43 @@ def test_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("dtrees.cluster.watch.time.monotonic", lambda: now)
     heartbeats = Heartbeats(patience=30.0)
-    assert heartbeats.lost("a") == "is gone"
     heartbeats.note(seen(a=1.0, b=1.0))  # by a clock of its own
-    now = 120.0
-    heartbeats.note(seen(a=21.0, b=1.0))
-    assert heartbeats.lost("a") is None
-    assert heartbeats.lost("b") is None
-    now = 140.0
-    heartbeats.note(seen(a=41.0, b=1.0))
-    assert heartbeats.lost("a") is None
-    assert heartbeats.lost("b") == "has been silent for 40 s"
-    heartbeats.note(seen(a=42.0))
-    assert heartbeats.lost("b") == "is gone"
+    for i in range(16):
+        assert not heartbeats.silent()
+        now += 2.0
+        heartbeats.note(seen(a=2.0 + i, b=1.0))
+    assert heartbeats.silent() == {"b": 32.0}
+    assert heartbeats.n_departed == 0
+    heartbeats.note(seen(a=20.0))
+    assert not heartbeats.silent()
+    assert heartbeats.n_departed == 1
+    for _ in range(16):
+        assert not heartbeats.all_lost
+        heartbeats.note({})
+        now += 2.0
     heartbeats.note({})
-    assert not heartbeats.all_lost
-    now = 175.0
     assert heartbeats.all_lost
+
+
+def test_nobody_is_to_blame_for_the_time_this_process_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("dtrees.cluster.watch.time.monotonic", lambda: now)
+    for patience in (1.0, 30.0):
+        heartbeats = Heartbeats(patience)
+        heartbeats.note(seen(a=1.0))
+        now += 1000.0
+        heartbeats.note(seen(a=1.0))
+        assert not heartbeats.silent()
+
+
+def test_patience_grows_where_workers_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("dtrees.cluster.watch.time.monotonic", lambda: now)
+    heartbeats = Heartbeats(patience=10.0)
+    for last_seen in (1.0, 1.0, 1.0, 1.0, 1.0, 2.0):
+        heartbeats.note(seen(a=last_seen))
+        now += 2.0
+    assert heartbeats.patience == 32.0
 
 
 def test_results_come_as_they_finish(client: Client) -> None:

@@ -41,17 +41,29 @@ class ShardedExecutor:
         meddle: Callable[[int, Message, Reply], Reply] = lambda shard, message, reply: reply,
     ) -> None:
         self.n_shards, self.n_rows, self.n_columns = len(spread), target.shape[0], len(table)
-        self.shards = [
-            Shard(presort([table[j] for j in mine]), np.array(mine, np.int32), len(table), target, weight, n_threads) for mine in spread
-        ]
+        self._make = [self._maker(table, mine, target, weight, n_threads) for mine in spread]
+        self.shards = [make() for make in self._make]
         self._owner = np.empty(len(table), np.int64)
         for shard, mine in enumerate(spread):
             self._owner[list(mine)] = shard
         self.log: list[tuple[int, Message]] = []
         self._meddle = meddle
 
+    @staticmethod
+    def _maker(
+        table: Table, mine: Sequence[int], target: NDArray[Any], weight: NDArray[np.float64] | None, n_threads: int
+    ) -> Callable[[], Shard]:
+        columns, ids = presort([table[j] for j in mine]), np.array(mine, np.int32)
+        return lambda: Shard(columns, ids, len(table), target, weight, n_threads)
+
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
         return self._owner[columns]
+
+    def wants_repair(self) -> bool:
+        return False
+
+    def repair(self) -> None:
+        pass
 
     def _call(self, shard: int, message: Message) -> Reply:
         self.log.append((shard, message))

@@ -1,0 +1,242 @@
+"""A fit as a task of the cluster: submitted here, coordinated there, found again later.
+
+What is submitted, an estimator with its data, goes to a worker in one piece; there its ``fit`` runs as it would anywhere, inside a task,
+out of the way of the worker's other tasks (:mod:`dtrees.cluster.watch`). So there is one way to fit: ``fit`` on Dask collections submits,
+waits, and takes over what the fitted copy learnt.
+
+Where callbacks run
+-------------------
+Beside the coordinator, on a worker: like all functions of the user they travel by cloudpickle, and one that cannot is refused before
+anything starts. They can end the fit without a round trip, and go on after the user's session has ended. What they change in their own
+variables, they change there, in copies. A function that must run in the user's own process, to draw a progress bar for example, is
+passed through :func:`dtrees.cluster.relay.here`.
+
+What holds what
+---------------
+A result that nobody wants is given up by Dask, and so is all that it was made of. The fitted model is wanted by the future that
+:func:`submit` returns and, where it is *detached*, by the scheduler itself, until :func:`attach` takes it over. What the coordinator would
+need again if its worker died (the user's persisted partitions, the finished trees) is kept by the scheduler until the coordinator ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+from distributed import Client, Future, futures_of, get_client, secede
+from sklearn.utils import check_random_state
+
+from dtrees.cluster.errors import FitCancelled
+from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
+from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, needs, trees
+from dtrees.cluster.partitions import is_lazy
+from dtrees.cluster.relay import here
+from dtrees.cluster.watch import Watch
+from dtrees.ensemble import parameters
+from dtrees.ensemble.base import progress_callback
+from dtrees.ensemble.warning import collected_warnings
+
+logger = logging.getLogger("dtrees.cluster")
+
+#: An attribute of the fitted model on its way back to ``fit``: what the user should be warned of.
+_WARNINGS = "_warnings"
+
+
+def submit(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    client: Client | None = None,
+    detached: bool = False,
+    priority: int = 0,
+    max_restarts: int | None = None,
+    **options: Any,
+) -> Future:
+    """Fit a model on a Dask cluster, without waiting for it.
+
+    Parameters
+    ----------
+    model : estimator
+        One of this package's. It is not changed; the future's result is a fitted copy.
+    X : Dask DataFrame or Array, or array-like, of shape (n, n_features)
+        What is in memory here is sent to one worker, which fits by itself.
+    y : Dask Series or Array, or array-like, of shape (n,)
+    sample_weight : Dask Series or Array, or array-like, of shape (n,), or None, default=None
+    client : distributed.Client, optional
+        By default the current one. It may be asynchronous.
+    detached : bool, default=False
+        Whether the fit goes on, and its result is kept, without this client. A later session finds it by the future's key:
+        ``dtrees.attach(key)``. Otherwise the fit ends with the last future that refers to it, as Dask's tasks do.
+    priority : int, default=0
+        Of the fit among other tasks of the cluster; higher ones run first.
+    max_restarts : int, optional
+        How many times the fit may replace workers that are lost. By default ``dtrees.max-restarts`` of Dask's configuration, or 10.
+    **options
+        Passed on to ``fit``. Callbacks run on the cluster.
+
+    Returns
+    -------
+    distributed.Future
+        Its result is the fitted model. Cancelling it ends the fit, and frees all that it holds (``future.cancel(force=True)`` where it is
+        detached).
+
+    Raises
+    ------
+    TypeError
+        If something cannot be sent.
+    ValueError
+        If there is no client, or a parameter is wrong.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from dtrees import DecisionTreeRegressor, submit
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     X = da.arange(8, chunks=4)
+    ...     future = submit(DecisionTreeRegressor(), X[:, None], X > 3)
+    ...     future.result().get_depth()
+    1
+    """
+    client = client or _default_client()
+    model._validate_params()
+    settings = Settings.read(max_restarts=max_restarts)
+    name = new_name()
+    parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
+    pickled = {part: _pickle(part, value) for part, value in parts.items()}
+    needed = [future.key for collection in (X, y, sample_weight) if is_lazy(collection) for future in futures_of(collection)]
+    hold(client, needs(name), needed)
+    future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
+    if detached:
+        hold(client, name, [name])
+    return future
+
+
+def attach(key: str, *, client: Client | None = None, detached: bool = False) -> Any:
+    """Find a detached fit again.
+
+    Parameters
+    ----------
+    key : str
+        Of the future that :func:`submit` returned.
+    client : distributed.Client, optional
+        By default the current one.
+    detached : bool, default=False
+        Whether the fit remains detached. Otherwise it is this future that keeps it from now on.
+
+    Returns
+    -------
+    distributed.Future
+        An awaitable of it where the client is asynchronous.
+
+    Raises
+    ------
+    KeyError
+        If the cluster does not know it.
+    """
+    client = client or _default_client()
+    return client.sync(_attach, client, key, detached)
+
+
+async def _attach(client: Client, key: str, detached: bool) -> Future:
+    state = (await client.scheduler.get_task_status(keys=[key]))[key]
+    if state is None:
+        raise KeyError(
+            f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
+        )
+    future = Future(key, client)
+    hold(client, client.id, [key])
+    if not detached:
+        let_go(client, key)
+    return future
+
+
+def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Client) -> Any:
+    """Submit a fit, and wait for the fitted model; see :func:`submit`. If the wait ends otherwise, so does the fit."""
+    with contextlib.ExitStack() as stack:
+        if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere
+            log = progress_callback((), model.verbose, "round" if model._GROUP_PER_OUTPUT else "tree")
+            assert log is not None
+            options = options | {"callbacks": [*options.get("callbacks", ()), stack.enter_context(here(log, client))]}
+        future = submit(model, X, y, sample_weight, client=client, **options)
+        try:
+            (fitted,) = Watch(client).gather([future])
+        except BaseException:
+            if client.status == "running":
+                client.cancel([future], force=True)
+                let_go(client, needs(future.key))
+                let_go(client, trees(future.key))
+            raise
+        finally:
+            future.release()
+    for message in fitted.__dict__.pop(_WARNINGS, ()):
+        warnings.warn(message, stacklevel=5)
+    return fitted
+
+
+def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: bool) -> Any:
+    """Run a fit, as a task on a worker."""
+    if lazy:
+        secede()  # for good: the thread only waits, and what it waits for may need its place
+    parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
+    model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
+    running = Fit(name, settings, submitted=True)
+    try:
+        with coordinating(running), collected_warnings() as messages:
+            fitted = model.fit(X, y, **parts)
+    except FitCancelled:
+        let_go_if_cancelled(get_client(), name)
+        raise
+    except BaseException:
+        let_go(get_client(), needs(name))
+        raise
+    let_go(get_client(), needs(name))
+    for message in messages:
+        logger.warning("%s: %s", name, message)
+    setattr(fitted, _WARNINGS, messages)
+    return fitted
+
+
+def _default_client() -> Client:
+    try:
+        return Client.current()
+    except ValueError as error:
+        raise ValueError("client is None, and there is no current Dask client; make one, or pass it") from error
+
+
+def _to_send(model: Any) -> Any:
+    """Return the model with a random state of its own, whose draws are those that the model would make; the model's moves on as if it had.
+
+    However often the fit is run again after losing its worker, it is the same fit.
+    """
+    state = getattr(model, "random_state", 0)
+    if isinstance(state, int | np.integer):
+        return model
+    generator = check_random_state(state)
+    sent = copy.copy(model)
+    sent.random_state = np.random.RandomState()
+    sent.random_state.set_state(generator.get_state())
+    if not (getattr(model, "warm_start", False) and model.__sklearn_is_fitted__()):
+        parameters.draw_seed(generator)
+    return sent
+
+
+def _pickle(name: str, value: Any) -> bytes:
+    """Pickle what travels to the cluster, or say what cannot."""
+    if name == "callbacks" and isinstance(value, Sequence):
+        for i, callback in enumerate(value):
+            _pickle(f"callbacks[{i}]", callback)
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:
+        raise TypeError(
+            f"{name} cannot be sent to the cluster, since it cannot be pickled ({error}); leave out what belongs to this process only"
+        ) from error

@@ -1,0 +1,40 @@
+"""What a fit tells of itself while it runs: events on Dask's topics ``dtrees`` and, level by level, ``dtrees-exchange``.
+
+``client.get_events("dtrees")`` returns the latest (Dask keeps a thousand of a topic), ``client.subscribe_topic("dtrees", handler)`` calls a
+handler for each. An event is a dict with the ``fit`` (the key of its task), the ``worker`` that tells, ``what`` happened, and more by what
+that is.
+
+On ``dtrees``:
+
+``placed``
+    where the trees grow: ``workers``.
+``round``
+    a round of boosting is finished: ``round``, ``total``, ``seconds`` since the fit began; over shards also ``scan`` and ``wait`` (seconds
+    by worker, see :class:`~dtrees.cluster.timings.Timings`) and ``communicate``, all since the fit began.
+``shards lost``, ``shard moved``
+    recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
+
+On ``dtrees-exchange``:
+
+``exchange``
+    a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
+    :mod:`dtrees.engine.messages`; a level is an ``Evaluate`` and an ``Advance``), ``n_shards``, ``seconds``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed import get_worker
+
+TOPIC = "dtrees"
+EXCHANGES = "dtrees-exchange"
+
+
+def tell(fit: str, what: str, **facts: Any) -> None:
+    """Log an event; only workers do."""
+    try:
+        worker = get_worker()
+    except ValueError:
+        return
+    worker.log_event(EXCHANGES if what == "exchange" else TOPIC, {"fit": fit, "what": what, **facts})

@@ -1,0 +1,147 @@
+"""The fit that a thread coordinates: its name, its settings, and whether anybody still wants it.
+
+A coordinator is a task on the cluster (:mod:`dtrees.cluster.coordinator`), or whatever else runs ``fit`` there: a user's own task, say.
+What it does passes many functions that have no business knowing; they ask :func:`current_fit`.
+
+Terms
+-----
+settings
+    what a user may set for fits on a cluster, by parameters of :func:`dtrees.submit` or in Dask's configuration, under ``dtrees``
+    (:class:`Settings`). They are read where the fit is submitted, and travel with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+from uuid import uuid4
+
+import dask
+from distributed import Future, Worker, get_worker
+
+from dtrees.cluster.errors import FitCancelled
+
+_PLACEMENTS = ("auto", "one-worker", "sharded")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How fits behave on a cluster. Dask's configuration has each under its own name: ``dtrees.max-restarts`` and so on.
+
+    Attributes
+    ----------
+    max_restarts : int
+        How many times a fit may replace lost workers, until it gives up.
+    patience : float
+        Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
+    placement : {"auto", "one-worker", "sharded"}
+        Where boosting keeps the columns: all on one worker, or spread over all.
+    """
+
+    max_restarts: int = 10
+    patience: float = 20.0
+    placement: str = "auto"
+
+    @classmethod
+    def read(cls, **given: Any) -> Settings:
+        """Return the settings of Dask's configuration, but for those given (and not None).
+
+        Examples
+        --------
+        >>> with dask.config.set({"dtrees.max-restarts": 3}):
+        ...     Settings.read(patience=5.0)
+        Settings(max_restarts=3, patience=5.0, placement='auto')
+        """
+        values = {field.name: dask.config.get(f"dtrees.{field.name}", field.default) for field in fields(cls)}
+        settings = cls(**values | {name: value for name, value in given.items() if value is not None})
+        if not isinstance(settings.max_restarts, int) or settings.max_restarts < 0:
+            raise ValueError(f"max_restarts is {settings.max_restarts!r}; wants an integer of at least 0")
+        if not settings.patience > 0:
+            raise ValueError(f"patience is {settings.patience!r}; wants a number of seconds above 0")
+        if settings.placement not in _PLACEMENTS:
+            raise ValueError(f"placement is {settings.placement!r}; wants one of {', '.join(_PLACEMENTS)}")
+        return settings
+
+
+class Fit:
+    """A fit under way.
+
+    Parameters
+    ----------
+    name : str
+        The key of its task, where it is one of ours.
+    settings : Settings
+    submitted : bool
+        Whether it is a coordinator's, which Dask runs again if its worker is lost.
+    """
+
+    def __init__(self, name: str, settings: Settings, submitted: bool = False) -> None:
+        self.name = name
+        self.submitted = submitted
+        self.settings = settings
+        self._futures: list[Future | None] = []
+        self._worker: Worker | None = None
+        with contextlib.suppress(ValueError, KeyError):  # not on a worker, not in a task
+            worker = get_worker()
+            self._task = worker.get_current_task()
+            self._worker = worker
+
+    def own(self, *futures: Future | None) -> None:
+        """Have futures released when the fit ends."""
+        self._futures += futures
+
+    def release(self) -> None:
+        """Release what the fit owns, whatever still refers to it: tracebacks do, those of losses overcome too."""
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if future is not None:
+                future.release()
+
+    def check(self) -> None:
+        """Raise if the task that runs the fit was cancelled. Dask cannot stop a thread: it has to ask.
+
+        Raises
+        ------
+        FitCancelled
+        """
+        if self._worker is None:
+            return
+        task = self._worker.state.tasks.get(self._task)
+        if task is None or task.state == "cancelled" or self._worker.status.name in ("closing", "closed", "failed"):
+            raise FitCancelled(f"The fit {self.name} was cancelled.")
+
+
+class _Current(threading.local):
+    fit: Fit | None = None
+
+
+_current = _Current()
+
+
+def is_coordinating() -> bool:
+    """Tell whether this thread coordinates a fit."""
+    return _current.fit is not None
+
+
+def current_fit() -> Fit:
+    """Return the fit that this thread coordinates; a new one where there is none."""
+    return _current.fit or Fit(new_name(), Settings.read())
+
+
+def new_name() -> str:
+    """Return a name for a fit, which is also a key that Dask's dashboard shows as ``dtrees-fit``."""
+    return f"dtrees-fit-{uuid4().hex[:10]}"
+
+
+@contextlib.contextmanager
+def coordinating(fit: Fit) -> Iterator[None]:
+    """Have this thread coordinate a fit for as long as the block lasts; at its end, what the fit owns is released."""
+    before, _current.fit = _current.fit, fit
+    try:
+        yield
+    finally:
+        _current.fit = before
+        fit.release()

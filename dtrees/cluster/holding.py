@@ -1,0 +1,47 @@
+"""Tasks that the scheduler itself holds on to, whichever clients come and go.
+
+Dask keeps a result for as long as a client wants it. Published datasets, queues and ``fire_and_forget`` work by wanting tasks in the name
+of a client that nobody is; so does this, under names of fits. Messages go the way of the client's other messages, in order, and nothing
+waits: an asynchronous client may call these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from distributed import Client
+
+
+def hold(client: Client, holder: str, keys: Sequence[str]) -> None:
+    """Keep tasks, in the name of ``holder``."""
+    if keys:
+        client._send_to_scheduler({"op": "client-desires-keys", "keys": list(keys), "client": holder})
+
+
+def let_go(client: Client, holder: str) -> None:
+    """Give up all tasks kept in the name of ``holder``."""
+    with contextlib.suppress(Exception):  # without a connection there is nothing to give up
+        client._send_to_scheduler({"op": "close-client", "client": holder})
+
+
+def let_go_if_cancelled(client: Client, fit: str) -> None:
+    """Give up all that is kept in the name of a fit, unless it is running elsewhere.
+
+    That is so on a worker that was given up, and woke up again: it finds its tasks cancelled, but the fit goes on without it.
+    """
+    status = client.sync(client.scheduler.get_task_status, keys=[fit])
+    if status[fit] is None:
+        let_go(client, fit)
+        let_go(client, needs(fit))
+        let_go(client, trees(fit))
+
+
+def needs(fit: str) -> str:
+    """Return the holder of the user's data that a fit would need again if its coordinator were lost."""
+    return f"{fit}-needs"
+
+
+def trees(fit: str) -> str:
+    """Return the holder of a fit's finished trees. Who keeps them lets go of them: messages of two clients may overtake each other."""
+    return f"{fit}-trees"

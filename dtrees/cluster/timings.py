@@ -1,0 +1,40 @@
+"""Where the time of exchanges with shards goes, worker by worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Timings:
+    """Seconds by worker.
+
+    Attributes
+    ----------
+    scan : dict from str to float
+        Its own work.
+    wait : dict from str to float
+        For slower workers to be done with the same message.
+    communicate : float
+        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them.
+
+    Examples
+    --------
+    >>> timings = Timings()
+    >>> timings.add(0.75, [("a", 0.25), ("b", 0.5)])
+    >>> timings
+    Timings(scan={'a': 0.25, 'b': 0.5}, wait={'a': 0.25, 'b': 0.0}, communicate=0.25)
+    """
+
+    scan: dict[str, float] = field(default_factory=dict)
+    wait: dict[str, float] = field(default_factory=dict)
+    communicate: float = 0.0
+
+    def add(self, seconds: float, spent: Sequence[tuple[str, float]]) -> None:
+        """Add an exchange of so many seconds, in which each worker spent so many on its work."""
+        slowest = max(own for _, own in spent)
+        for worker, own in spent:
+            self.scan[worker] = self.scan.get(worker, 0.0) + own
+            self.wait[worker] = self.wait.get(worker, 0.0) + slowest - own
+        self.communicate += seconds - slowest

@@ -1,0 +1,85 @@
+"""The finished trees of a boosting fit, kept by the scheduler: each as a task that does nothing but return its tree.
+
+A task outlasts the worker that holds its result, since it can be run again: its argument is part of the task. So if the coordinator is
+lost, the one that takes over finds the trees by their keys. On the dashboard, these tasks mark the progress of the fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+from distributed import Client, Future
+
+from dtrees.cluster.errors import FitCancelled
+from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, trees
+from dtrees.cluster.tasks import release
+from dtrees.cluster.watch import Watch
+from dtrees.engine.messages import Scores
+from dtrees.tree.tree import Tree
+
+#: Before whatever waits for a thread: they are over in no time.
+_PRIORITY = 100
+_ASKED_AT_ONCE = 1000
+
+
+class ClusterTreeLog:
+    """See :class:`dtrees.engine.recovery.TreeLog`. Trees are kept until the end of the block, unless the block is cut short.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    fit : str
+        Its name, the same however often the fit is run.
+    """
+
+    def __init__(self, client: Client, fit: str) -> None:
+        self._client = client
+        self._fit = fit
+        self._n_kept = 0
+
+    def __enter__(self) -> ClusterTreeLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None and issubclass(kind, FitCancelled):
+            let_go_if_cancelled(self._client, self._fit)
+        else:
+            let_go(self._client, trees(self._fit))
+
+    def _key(self, number: int) -> str:
+        return f"dtrees-tree-0{self._fit.rpartition('-')[2]}-{number}"  # the digit keeps Dask from taking the token for a word
+
+    def recall(self) -> list[tuple[Tree, Scores]]:
+        """Return the trees kept by an earlier run."""
+        kept: list[str] = []
+        for first in itertools.count(0, _ASKED_AT_ONCE):
+            keys = [self._key(i) for i in range(first, first + _ASKED_AT_ONCE)]
+            status = self._client.sync(self._client.scheduler.get_task_status, keys=keys)
+            known = list(itertools.takewhile(lambda key: status[key] is not None, keys))  # noqa: B023 - used at once
+            kept += known
+            if len(known) < len(keys):
+                break
+        self._n_kept = len(kept)
+        if not kept:
+            return []
+        hold(self._client, self._client.id, kept)
+        futures = [Future(key, self._client) for key in kept]
+        try:
+            return Watch(self._client).gather(futures)
+        finally:
+            release(futures)
+
+    def keep(self, tree: Tree, scores: Scores) -> None:
+        """Keep the next tree."""
+        key = self._key(self._n_kept)
+        self._n_kept += 1
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            future = self._client.submit(_kept, (tree, scores), key=key, priority=_PRIORITY)
+        hold(self._client, trees(self._fit), [key])
+        future.release()
+
+
+def _kept(tree: tuple[Tree, Scores]) -> tuple[Tree, Scores]:
+    return tree

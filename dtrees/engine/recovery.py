@@ -1,0 +1,145 @@
+"""Fits that outlast their shards: the tree is the transaction.
+
+Between two trees every shard holds the same state of the rows (the predictions of the finished trees). When shards are lost, the tree under
+way is forgotten, the executor puts new ones in their place, with the same columns, the state of the rows is brought to them, and the tree
+starts again, in a new epoch, which makes all that was on its way before stale. The tree grown then is the one that would have been
+grown without the loss.
+
+State comes from a shard that has it, in pieces. Where none has (all are lost, or all that are left had closed the tree already when the
+others went), every shard starts from the beginning and the finished trees are replayed (:mod:`dtrees.engine.replay`): exact as well, but it
+takes longer the more there are.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine import messages as m
+from dtrees.engine.executor import Executor, ShardsLost
+from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.replay import replay_tree
+from dtrees.tree.tree import Tree
+
+T = TypeVar("T")
+
+#: Bytes of row state that travel in a message.
+_PIECE = 64_000_000
+
+
+class TreeLog(Protocol):
+    """Keeps finished trees where they outlast the coordinator."""
+
+    def recall(self) -> list[tuple[Tree, m.Scores]]:
+        """Return the trees that an earlier run of this very fit has kept, from the first one on."""
+
+    def keep(self, tree: Tree, scores: m.Scores) -> None:
+        """Keep the next tree."""
+
+
+class LastingFit:
+    """Grows trees one after the other, whatever becomes of shards.
+
+    If the coordinator itself is lost and the fit is run again, the trees that its log has kept are not grown again but replayed; for the
+    rest it is the same fit.
+
+    Parameters
+    ----------
+    executor : Executor
+    plan : ForestPlan or BoostingPlan
+    initial : ndarray of float64, shape (K,), optional
+        The raw prediction to start from (boosting).
+    log : TreeLog, optional
+
+    Attributes
+    ----------
+    initial : ndarray of float64, shape (K,)
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        plan: ForestPlan | BoostingPlan,
+        initial: NDArray[np.float64] | None = None,
+        log: TreeLog | None = None,
+    ) -> None:
+        self._executor = executor
+        self._session = Session(executor, plan, fit=uuid.uuid4().hex)
+        self._finished: list[tuple[Tree, int]] = []
+        self._log = log
+        self._recalled = [] if log is None else log.recall()[::-1]
+        self._given = initial
+        self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial))
+        self._given = self.initial
+
+    def replay_tree(self, tree: Tree, output: int = 0) -> None:
+        """Take over a tree grown earlier; see :func:`dtrees.engine.replay.replay_tree`."""
+        self._lasting(lambda: replay_tree(self._session, tree, output))
+        self._finished.append((tree, output))
+
+    def grow_tree(self, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> tuple[Tree, m.Scores]:
+        """Grow a tree; see :func:`dtrees.engine.grow.grow_tree`."""
+        if self._recalled:
+            grown, scores = self._recalled.pop()
+            self.replay_tree(grown, output)
+            return grown, scores
+        if self._executor.wants_repair():
+            self._recover()
+        grown, scores = self._lasting(lambda: grow_tree(self._session, tree, output, learning_rate, score))
+        self._finished.append((grown, output))
+        if self._log is not None:
+            self._log.keep(grown, scores)
+        return grown, scores
+
+    def _lasting(self, act: Callable[[], T]) -> T:
+        """Do something that leaves no trace in the fit unless it ends well, as often as it takes."""
+        while True:
+            try:
+                return act()
+            except ShardsLost:
+                self._recover()
+
+    def _recover(self) -> None:
+        """Bring all shards to the state after the last finished tree."""
+        while True:
+            try:
+                self._executor.repair()
+                return self._align()
+            except ShardsLost:
+                continue
+
+    def _align(self) -> None:
+        self._session = session = self._session.renewed()
+        replies = self._executor.broadcast(m.Renew(session.fit, session.epoch))
+        wanted = len(self._finished)
+        standing = [cast(m.Standing, reply).n_finished for reply in replies]
+        behind = [shard for shard, n_finished in enumerate(standing) if n_finished != wanted]
+        if not behind:
+            return
+        begin = m.Begin(session.fit, session.epoch, session.plan, self._given)
+        self._executor.send(dict.fromkeys(behind, begin))
+        if not wanted:
+            return
+        if len(behind) < len(standing):
+            self._copy_state(standing.index(wanted), behind)
+        else:
+            for tree, output in self._finished:
+                replay_tree(session, tree, output)
+
+    def _copy_state(self, source: int, behind: list[int]) -> None:
+        """Copy the state of the rows from one shard to others."""
+        session, n_rows = self._session, self._executor.n_rows
+        n_outputs = session.plan.loss.n_outputs if isinstance(session.plan, BoostingPlan) else max(1, session.plan.n_classes)
+        step = max(1, _PIECE // (16 * n_outputs))
+        for first in range(0, n_rows, step):
+            last = min(first + step, n_rows)
+            fetch = m.Fetch(session.fit, session.epoch, first, last)
+            state = cast(m.RowState, self._executor.send({source: fetch})[source])
+            # Only the last piece makes it count: shards may be lost in between.
+            adopt = m.Adopt(session.fit, session.epoch, first, state, len(self._finished) if last == n_rows else 0)
+            self._executor.send(dict.fromkeys(behind, adopt))

@@ -1,0 +1,38 @@
+"""Warnings of a fit, which should reach whoever called it, wherever it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
+
+
+def warn(message: str, stacklevel: int = 1) -> None:
+    """Warn the user, or whoever collects warnings to pass them on; ``stacklevel`` is that of :func:`warnings.warn`."""
+    collector = _collected.get()
+    if collector is None:
+        warnings.warn(message, stacklevel=stacklevel + 1)
+    else:
+        collector.append(message)
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Give the list that this thread's warnings go to for as long as the block lasts.
+
+    Examples
+    --------
+    >>> with collected_warnings() as messages:
+    ...     warn("a word")
+    >>> messages
+    ['a word']
+    """
+    messages: list[str] = []
+    token = _collected.set(messages)
+    try:
+        yield messages
+    finally:
+        _collected.reset(token)

@@ -1,0 +1,228 @@
+"""Workers that are lost during a fit: the fit goes on, and the model is that of the undisturbed fit, byte for byte."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+
+import dtrees
+from dtrees.cluster.errors import WorkerLost
+from tests.cluster.faults import Fault, install, stopped, uninstall
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+
+FRAME = table()
+TARGETS = targets(FRAME)
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
+
+MODELS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "regression": ("regression", lambda: dtrees.GradientBoostingRegressor(n_estimators=12, max_depth=4, subsample=0.8, random_state=1)),
+    "classes": ("multiclass", lambda: dtrees.GradientBoostingClassifier(n_estimators=5, subsample=0.7, n_iter_no_change=4, random_state=2)),
+}
+
+
+@functools.cache
+def fitted_here(name: str) -> Any:
+    task, make = MODELS[name]
+    return make().fit(FRAME, TARGETS[task])
+
+
+def training_set(task: str = "regression") -> tuple[Any, Any]:
+    return in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS[task], LENGTHS[3])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Three workers that their nannies start again."""
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
+        LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as client, client.as_current():
+        # A worker that wakes up after it was given up ends, and so does its nanny: then it is for the cluster to start another.
+        wait_until(lambda: cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
+        try:
+            yield client
+        finally:
+            uninstall(client)
+
+
+def fit(name: str = "regression", **options: Any) -> Any:
+    task, make = MODELS[name]
+    return make().fit(*training_set(task), **options)
+
+
+@pytest.mark.parametrize("kind", ["Begin", "Start", "Evaluate", "Advance", "Finish"])
+def test_killed_at_a_message(client: Client, tmp_path: Path, kind: str) -> None:
+    install(client, Fault(tmp_path, kind, at=1 if kind == "Begin" else 5))
+    assert_same_model(fit(), fitted_here("regression"))
+    assert len(events(client, "shards lost")) == 1
+    assert_clean(client)
+
+
+def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
+    install(client, Fault(tmp_path, "Advance", at=20, times=2))
+    assert_same_model(fit("classes"), fitted_here("classes"))
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("kind", ["Renew", "Fetch"])
+def test_another_is_killed_during_recovery(client: Client, tmp_path: Path, kind: str) -> None:
+    first, second = Fault(tmp_path, "Advance", at=20), Fault(tmp_path, kind, own=kind == "Fetch")
+    install(client, first, second)
+    assert_same_model(fit("classes"), fitted_here("classes"))
+    assert len(stopped(first)) == 1
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
+    fault = Fault(tmp_path, "Advance", at=25, own=True)
+    install(client, fault)
+    assert_same_model(fit(name), fitted_here(name))
+    assert len(stopped(fault)) == 1
+    assert "Route" in {event["message"] for event in events(client, "exchange")}  # finished trees were not grown again
+    assert_clean(client)
+
+
+def test_one_stands_still_and_wakes_up_later(client: Client, tmp_path: Path) -> None:
+    fault = Fault(tmp_path, "Evaluate", at=9, number=signal.SIGSTOP)
+    install(client, fault)
+    with dask.config.set({"dtrees.patience": 3.0}):
+        # It wakes up while the fit goes on without it.
+        model = fit(callbacks=[functools.partial(_wake, fault, 9)])
+    assert_same_model(model, fitted_here("regression"))
+    assert len(stopped(fault)) == 1
+    assert_clean(client)
+    assert_same_model(fit(), fitted_here("regression"))
+
+
+def _wake(fault: Fault, at: int, progress: Any) -> None:
+    if progress.done == at:
+        for process in stopped(fault):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
+def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path) -> None:
+    fault = Fault(tmp_path, "Advance", at=25, number=signal.SIGSTOP, own=True)
+    install(client, fault)
+    try:
+        with dask.config.set({"dtrees.patience": 3.0}):
+            assert_same_model(fit(), fitted_here("regression"))
+    finally:
+        _wake(fault, 0, type("Now", (), {"done": 0}))
+    assert_clean(client)
+
+
+def test_a_worker_retires(client: Client, tmp_path: Path) -> None:
+    marker = tmp_path / "running"
+    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
+    future = dtrees.submit(model, *training_set(), callbacks=[_stop_when(marker)])
+    key = future.key
+    wait_until(lambda: len(events(client, "round", key)) > 0)
+    (placed,) = events(client, "placed", key)
+    client.retire_workers([placed["workers"][0]], close_workers=True)
+    n_rounds = len(events(client, "round", key))
+    wait_until(lambda: len(events(client, "round", key)) > n_rounds + 3)
+    marker.touch()
+    fitted = future.result(timeout=60)
+    model.set_params(n_estimators=fitted.n_estimators_)
+    assert_same_model(fitted, model.fit(FRAME, TARGETS["regression"]))
+    del future
+    assert_clean(client)
+
+
+def _stop_when(marker: Path) -> Callable[[Any], bool]:
+    return lambda progress: os.path.exists(marker)
+
+
+def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
+    install(client, Fault(tmp_path, "Advance", at=3), Fault(tmp_path, "Finish", at=2))
+    with (
+        dask.config.set({"dtrees.max-restarts": 1}),
+        pytest.raises(WorkerLost, match=r"Lost tcp.* \(which held 2 of 6 columns, 0 MB\)\. .* 1 times already .* max_restarts"),
+    ):
+        fit()
+    assert_clean(client)
+    uninstall(client)
+    assert_same_model(fit(), fitted_here("regression"))
+
+
+def test_the_one_worker_that_boosts_is_killed(client: Client, tmp_path: Path) -> None:
+    with dask.config.set({"dtrees.placement": "one-worker"}):
+        assert_same_model(fit(callbacks=[functools.partial(_die_once, tmp_path / "died", 6)]), fitted_here("regression"))
+    assert (tmp_path / "died").exists()
+    assert_clean(client)
+
+
+def _end(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may have woken up, and ended by itself
+        os.kill(process, signal.SIGKILL)
+
+
+def _die_once(marker: Path, at: int, progress: Any, number: signal.Signals = signal.SIGKILL) -> None:
+    if progress.done == at:
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signals) -> None:
+    marker = tmp_path / "died"
+
+    def read(part: Any) -> Any:
+        with contextlib.suppress(FileExistsError):
+            place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            os.write(place, str(os.getpid()).encode())
+            os.close(place)
+            os.kill(os.getpid(), number)
+        return part
+
+    X, y = training_set()
+    _, make = MODELS["regression"]
+    try:
+        with dask.config.set({"dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
+            model = make().fit(X.map_partitions(read, meta=FRAME.iloc[:0]), y)
+    finally:
+        if number == signal.SIGSTOP:
+            _end(int(marker.read_text()))
+    assert_same_model(model, fitted_here("regression"))
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_forest_goes_on_without_a_worker(client: Client, tmp_path: Path, number: signal.Signals) -> None:
+    processes = client.run(os.getpid)
+    killed = tmp_path / "died"
+
+    def kill_another(progress: Any) -> None:
+        if progress.done == 2 and not killed.exists():
+            victim = next(process for process in processes.values() if process != os.getpid())
+            killed.write_text(str(victim))
+            os.kill(victim, number)
+
+    forest = dtrees.RandomForestRegressor(40, oob_score=True, random_state=0)
+    try:
+        with dask.config.set({"dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
+            forest.fit(*training_set(), callbacks=[kill_another])
+    finally:
+        if number == signal.SIGSTOP:
+            _end(int(killed.read_text()))
+    assert_same_model(forest, dtrees.RandomForestRegressor(40, oob_score=True, random_state=0).fit(FRAME, TARGETS["regression"]))
+    assert_clean(client)

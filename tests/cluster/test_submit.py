@@ -1,0 +1,265 @@
+"""Fits as tasks of a cluster: submitted, found again, cancelled, several at a time."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dask
+import joblib
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from sklearn.model_selection import GridSearchCV
+
+import dtrees
+from dtrees.cluster.errors import ClusterError
+from dtrees.cluster.relay import here
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, numbers, table, targets, wait_until
+
+FRAME = table()
+TARGETS = targets(FRAME)
+REGRESSION = TARGETS["regression"]
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def training_set() -> tuple[Any, Any]:
+    return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
+
+
+def boosting(n_estimators: int = 5) -> Any:
+    return dtrees.GradientBoostingRegressor(n_estimators=n_estimators, subsample=0.8, random_state=3)
+
+
+def forest() -> Any:
+    return dtrees.RandomForestRegressor(6, random_state=4)
+
+
+MODELS: dict[str, Callable[[], Any]] = {"boosting": boosting, "forest": forest, "tree": lambda: dtrees.DecisionTreeRegressor(max_depth=5)}
+
+
+@functools.cache
+def fitted_here(name: str) -> Any:
+    return MODELS[name]().fit(FRAME, REGRESSION)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_result_is_the_fitted_model(client: Client, name: str) -> None:
+    model = MODELS[name]()
+    future = dtrees.submit(model, *training_set())
+    assert re.fullmatch(r"dtrees-fit-[0-9a-f]{10}", future.key)
+    assert_same_model(future.result(timeout=150), fitted_here(name))
+    assert not model.__sklearn_is_fitted__()
+    del future
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("X", [FRAME, numbers(FRAME)], ids=["frame", "array"])
+def test_data_in_memory_goes_to_a_worker(client: Client, X: Any) -> None:
+    fitted = dtrees.submit(boosting(), X, REGRESSION).result(timeout=150)
+    assert_same_model(fitted, boosting().fit(X, REGRESSION))
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("persisted", [False, True])
+def test_a_detached_fit_outlives_its_client(cluster_of_3: LocalCluster, tmp_path: Path, persisted: bool) -> None:
+    go_on = tmp_path / "go on"
+
+    def wait_for_word(progress: Any) -> None:
+        wait_until(go_on.exists)
+
+    with Client(cluster_of_3, set_as_default=False) as first, first.as_current():
+        data = first.persist(training_set()) if persisted else training_set()
+        key = dtrees.submit(boosting(), *data, detached=True, callbacks=[wait_for_word]).key
+        del data
+    with Client(cluster_of_3, set_as_default=False) as second:
+        go_on.touch()
+        future = dtrees.attach(key, client=second, detached=True)
+        assert_same_model(future.result(timeout=150), fitted_here("boosting"))
+    with Client(cluster_of_3, set_as_default=False) as third:
+        future = dtrees.attach(key, client=third)
+        assert_same_model(future.result(timeout=150), fitted_here("boosting"))
+        del future
+        assert_clean(third)
+        with pytest.raises(KeyError, match=f"has no fit '{key}'"):
+            dtrees.attach(key, client=third)
+
+
+def test_other_fits_end_with_their_client(cluster_of_3: LocalCluster) -> None:
+    with Client(cluster_of_3, set_as_default=False) as second:
+        with Client(cluster_of_3, set_as_default=False) as first, first.as_current():
+            future = dtrees.submit(boosting(10**6), *training_set())
+            key = future.key
+            wait_until(lambda: bool(events(first, "round", key)))
+        assert_clean(second)
+
+
+@pytest.mark.parametrize("detached", [False, True])
+@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+def test_cancelling_frees_everything(client: Client, placement: str, detached: bool) -> None:
+    with dask.config.set({"dtrees.placement": placement}):
+        future = dtrees.submit(boosting(10**6), *training_set(), detached=detached)
+    wait_until(lambda: len(events(client, "round", future.key)) > 2)
+    future.cancel(force=detached)
+    assert_clean(client)
+
+
+def test_cancelling_a_forest(client: Client, tmp_path: Path) -> None:
+    marker = tmp_path / "begun"
+    future = dtrees.submit(dtrees.RandomForestRegressor(5000), *training_set(), callbacks=[lambda progress: marker.touch()])
+    wait_until(marker.exists)
+    del future
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+async def test_an_asynchronous_client(cluster_of_3: LocalCluster, name: str) -> None:
+    async with Client(cluster_of_3.scheduler_address, asynchronous=True, set_as_default=False) as client:
+        future = dtrees.submit(MODELS[name](), *training_set(), client=client, detached=True)
+        assert_same_model(await future, fitted_here(name))
+        again = await dtrees.attach(future.key, client=client)
+        assert_same_model(await again, fitted_here(name))
+        with client.as_current(), pytest.raises(ClusterError, match=r"await dtrees\.submit"):
+            boosting().fit(*training_set())
+
+
+def test_several_fits_at_once(cluster_of_3: LocalCluster) -> None:
+    """More fits than threads, by two clients, each over shards on all workers."""
+    with (
+        dask.config.set({"dtrees.placement": "sharded"}),
+        Client(cluster_of_3, set_as_default=False) as one,
+        Client(cluster_of_3, set_as_default=False) as other,
+    ):
+        names = [*MODELS, *MODELS]
+        futures = [dtrees.submit(MODELS[name](), *training_set(), client=(one, other)[i % 2]) for i, name in enumerate(names)]
+        for name, future in zip(names, futures, strict=True):
+            assert_same_model(future.result(timeout=150), fitted_here(name))
+        del futures, future
+        assert_clean(one)
+
+
+def test_fits_in_threads_of_one_client(client: Client) -> None:
+    def fit(number: int) -> Any:
+        with client.as_current():
+            return boosting().fit(*training_set())
+
+    with ThreadPoolExecutor(4) as pool:
+        for model in pool.map(fit, range(4), timeout=150):
+            assert_same_model(model, fitted_here("boosting"))
+
+
+def test_a_fit_in_a_task_on_data_in_memory(client: Client) -> None:
+    def fit(name: str) -> Any:
+        return MODELS[name]().set_params(n_jobs=-1).fit(FRAME, REGRESSION) if name != "tree" else MODELS[name]().fit(FRAME, REGRESSION)
+
+    for name in MODELS:
+        assert_same_model(client.submit(fit, name, pure=False).result(timeout=150), fitted_here(name))
+
+
+def test_scikit_learns_search_with_dasks_backend(client: Client) -> None:
+    X, y = numbers(FRAME), REGRESSION.to_numpy()
+    search = GridSearchCV(boosting(), {"max_depth": [2, 4], "learning_rate": [0.1, 0.5]}, cv=3)
+    here = search.fit(X, y).cv_results_["mean_test_score"]
+    with joblib.parallel_backend("dask", client=client):
+        there = search.fit(X, y).cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(there, here)
+
+
+def test_what_cannot_travel_is_refused_before_anything_starts(client: Client) -> None:
+    lock = threading.Lock()
+    for options in ({"callbacks": [print, lambda progress: lock.locked()]},):
+        for act in (boosting().fit, functools.partial(dtrees.submit, boosting())):
+            with pytest.raises(TypeError, match=r"callbacks\[1\] cannot be sent to the cluster, since it cannot be pickled"):
+                act(*training_set(), **options)
+    assert_clean(client)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [({"max_restarts": -1}, "max_restarts is -1"), ({"max_restarts": 1.5}, "max_restarts is 1.5")],
+)
+def test_wrong_parameters(client: Client, option: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dtrees.submit(boosting(), *training_set(), **option)
+    with pytest.raises(ValueError, match="'learning_rate' parameter"):
+        dtrees.submit(boosting().set_params(learning_rate=-1.0), *training_set())
+    for name, value in (("dtrees.patience", 0), ("dtrees.placement", "nowhere")):
+        with dask.config.set({name: value}), pytest.raises(ValueError, match=f"{name[7:]} is {value!r}"):
+            boosting().fit(*training_set())
+
+
+def test_without_a_client() -> None:
+    with pytest.raises(ValueError, match="no current Dask client"):
+        dtrees.submit(boosting(), FRAME, REGRESSION)
+
+
+def test_random_states_move_on_as_they_do_here(client: Client) -> None:
+    outcomes = []
+    for data in (training_set(), (FRAME, REGRESSION)):
+        state = np.random.RandomState(7)
+        models = [forest().set_params(random_state=state).fit(*data) for _ in range(2)]
+        outcomes.append((models, state.randint(1000)))
+    (there, drawn_there), (here, drawn_here) = outcomes
+    assert drawn_there == drawn_here
+    for a, b in zip(there, here, strict=True):
+        assert_same_model(a, b)
+    assert there[0].random_state is there[1].random_state
+
+
+def test_what_is_left_of_an_earlier_fit(client: Client) -> None:
+    model = boosting().set_params(n_iter_no_change=3).fit(FRAME, REGRESSION)
+    assert hasattr(model, "validation_score_")
+    parameters = model.set_params(n_iter_no_change=None).get_params()
+    model.fit(*training_set())
+    assert not hasattr(model, "validation_score_")
+    assert model.get_params() == parameters
+    assert_same_model(model, fitted_here("boosting"))
+
+
+def test_warnings_reach_the_user(client: Client) -> None:
+    with pytest.warns(UserWarning, match="Some inputs do not have OOB scores"):
+        dtrees.RandomForestRegressor(1, oob_score=True).fit(*training_set())
+
+
+def test_verbose_fits_log_where_the_user_is(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="dtrees"):
+        boosting().set_params(verbose=2).fit(*training_set())
+    assert sum("round 5 of 5" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_callbacks_run_beside_the_coordinator_unless_they_are_to_run_here(client: Client, tmp_path: Path) -> None:
+    heard: list[int] = []
+    with here(lambda progress: heard.append(os.getpid())) as hear:
+        boosting(2).fit(*training_set(), callbacks=[hear, lambda progress: (tmp_path / str(os.getpid())).touch()])
+    assert heard == [os.getpid()] * 2
+    (other,) = tmp_path.iterdir()
+    assert int(other.name) in client.run(os.getpid).values()
+
+
+def test_what_there_is_to_see(client: Client) -> None:
+    def count_trees(dask_scheduler: Any) -> int:
+        return len({entry[0] for entry in dask_scheduler.transition_log if str(entry[0]).startswith("dtrees-tree-")})
+
+    before = client.run_on_scheduler(count_trees)
+    with dask.config.set({"dtrees.placement": "sharded"}):
+        boosting().fit(*training_set())
+    assert client.run_on_scheduler(count_trees) == before + 5
+    rounds = events(client, "round")
+    assert [event["round"] for event in rounds] == [1, 2, 3, 4, 5]
+    workers = set(client.nthreads())
+    last = rounds[-1]
+    assert set(last["scan"]) == set(last["wait"]) == workers
+    assert all(seconds >= 0 for seconds in [*last["scan"].values(), *last["wait"].values(), last["communicate"]])
+    assert sum(last["scan"].values()) > 0
+    kinds = [event["message"] for event in events(client, "exchange")]
+    assert kinds.count("Start") == kinds.count("Finish") == 5
+    assert kinds.count("Evaluate") == kinds.count("Advance") >= 5
+    assert set(events(client, "placed")[0]["workers"]) == workers
