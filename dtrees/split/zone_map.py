@@ -20,7 +20,6 @@ from dtrees.split.columns import Columns
 from dtrees.split.kernel import ZERO, kernel
 from dtrees.split.zones import MAX_ZONES
 
-
 #: Fewer zones for tables of few rows: to bound a zone costs about as much as to scan so many.
 _ROWS_PER_ZONE = 8
 _MIN_CUTS = 32
