@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.boosting import _has_stalled, boost
+from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
+from dtrees.engine.stopping import has_stalled
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
@@ -152,8 +153,8 @@ def test_callbacks() -> None:
         ([2.0, 3.0], 2, 0.0, False),
     ],
 )
-def test_when_the_held_out_loss_has_stalled(scores: list[float], patience: int, tol: float, stalled: bool) -> None:
-    assert _has_stalled(scores, patience, tol) == stalled
+def test_when_the_held_out_losshas_stalled(scores: list[float], patience: int, tol: float, stalled: bool) -> None:
+    assert has_stalled(scores, patience, tol) == stalled
 
 
 def test_early_stopping() -> None:
