@@ -112,7 +112,7 @@ def submit(
     name = new_name()
     parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
     pickled = {part: _pickle(part, value) for part, value in parts.items()}
-    needed = [future.key for collection in (X, y, sample_weight) if is_lazy(collection) for future in futures_of(collection)]
+    needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set")])]
     hold(client, needs(name), needed)
     future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
     if detached:

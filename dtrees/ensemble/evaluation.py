@@ -187,23 +187,39 @@ class Scorer:
                 sums[output] += sum_values(packed, block.X, self._n_threads)[:, 0]
 
 
+@dataclass(frozen=True)
+class LocalSets:
+    """Evaluation sets, and what is to be measured on them.
+
+    Attributes
+    ----------
+    names : tuple of str
+    set_of_block : tuple of int
+        For each block the position of its set, ascending.
+    blocks : tuple of Block
+    metrics : tuple of Metric
+    """
+
+    names: tuple[str, ...]
+    set_of_block: tuple[int, ...]
+    blocks: tuple[Block, ...]
+    metrics: tuple[Metric, ...]
+
+
 class Evaluation(ABC):
-    """Evaluation sets, and what is measured on them; see :class:`dtrees.engine.boosting.Evaluation`.
+    """Evaluation sets as the engine asks for them; see :class:`dtrees.engine.boosting.Evaluation`.
 
     Parameters
     ----------
-    sets : sequence of str
-        Names.
-    set_of_block : sequence of int
-        For each block the position of its set, ascending.
-    metrics : sequence of Metric
+    about : LocalSets
+        The blocks themselves are left to subclasses.
     """
 
-    def __init__(self, sets: Sequence[str], set_of_block: Sequence[int], metrics: Sequence[Metric]) -> None:
-        self.sets = tuple(sets)
-        self.metrics = tuple(metric.name for metric in metrics)
-        self._set_of_block = np.asarray(set_of_block)
-        self._measured = tuple(metrics)
+    def __init__(self, about: LocalSets) -> None:
+        self.sets = about.names
+        self.metrics = tuple(metric.name for metric in about.metrics)
+        self._set_of_block = np.array(about.set_of_block)
+        self._measured = about.metrics
         self._rows: list[Rows] | None = None
 
     @abstractmethod
@@ -235,15 +251,6 @@ class Evaluation(ABC):
         return joined
 
 
-@dataclass(frozen=True)
-class LocalSets:
-    """Evaluation sets in this process, a block each."""
-
-    names: tuple[str, ...]
-    blocks: tuple[Block, ...]
-    metrics: tuple[Metric, ...]
-
-
 class LocalEvaluation(Evaluation):
     """Evaluation sets in this process.
 
@@ -254,7 +261,7 @@ class LocalEvaluation(Evaluation):
     """
 
     def __init__(self, sets: LocalSets, n_threads: int) -> None:
-        super().__init__(sets.names, range(len(sets.blocks)), sets.metrics)
+        super().__init__(sets)
         self._blocks = sets.blocks
         self._scorer = Scorer(sets.blocks, sets.metrics, n_threads)
 

@@ -77,8 +77,8 @@ def test_going_on_is_the_unbroken_run(kind, n_done, tmp_path):
 @every_ensemble
 def test_no_new_tree_is_grown_twice(kind, tmp_path, monkeypatch):
     """The second run grows only what the first did not."""
-    import dtrees.engine.boosting as boosting
     import dtrees.engine.forest as forest
+    import dtrees.engine.recovery as boosting
 
     grown = []
     for module in (boosting, forest):
