@@ -1,8 +1,8 @@
-"""Evaluation sets on a cluster: encoded where their partitions are, scored by actors, and nothing but sums (or predictions, for metrics
-that want them all) comes to the coordinator.
+"""Evaluation sets on a cluster: encoded where their partitions are, and scored by actors.
 
-A scorer that is lost is made again from its blocks, which Dask computes anew. Scorers then start over: the rounds so far are added again,
-which takes a moment and leaves no trace in the scores.
+Nothing but sums comes to the coordinator (or predictions, for metrics that want them all). A scorer that is lost is made again from its
+blocks, which Dask computes anew. Scorers then start over: the rounds so far are added again, which takes a moment and leaves no trace in
+the scores.
 """
 
 from __future__ import annotations

@@ -70,9 +70,8 @@ class LocalBackend:
             X = given.X if is_frame(given.X) else numeric_array(given.X)
             block, summary = make_block(X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name)
             blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))
-        return replace(
-            table, evaluation=LocalSets(tuple(given.name for given in sets), tuple(range(len(blocks))), tuple(blocks), tuple(metrics))
-        )
+        names = tuple(given.name for given in sets)
+        return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ def test_scorers_that_are_lost_start_over(tmp_path: Path, sharded: None) -> None
             mark.touch()
             client, here = get_client(), get_worker().address
             victim = next(worker for worker in sorted(client.nthreads()) if worker != here)
-            client.run(os._exit, 1, workers=[victim], wait=False)
+            os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
 
     with (
         LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
