@@ -27,7 +27,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -39,6 +39,7 @@ from dtrees.checked_arrays import pack, unpack
 from dtrees.engine.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.state import stack_trees, unstack_trees
+from dtrees.ensemble.warning import warn
 from dtrees.tree.tree import Tree
 
 logger = logging.getLogger("dtrees")
@@ -81,7 +82,7 @@ def with_checkpoint(
     identity = {**_describe(plan), "estimator": estimator, "data": data, "earlier trees": _digest_trees(previous)}
     n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else 0
     checkpoint = FileCheckpoint(
-        path=_absolute(path),
+        path=absolute_path(path),
         interval=float(interval),
         identity=tuple(sorted(identity.items())),
         seed=plan.seed,
@@ -133,7 +134,7 @@ class FileCheckpoint:
         ValueError
             If what is there is of another fit, or cannot be read, and neither can the one before.
         """
-        found = self._find()
+        found = self._find(logger.warning)
         if found is None:
             return None
         document, arrays = found
@@ -143,8 +144,11 @@ class FileCheckpoint:
         return result
 
     def find_seed(self) -> int | None:
-        """Return the seed of the fit whose checkpoint is there, None if there is none; raises as :meth:`read` does."""
-        found = self._find()
+        """Return the seed of the fit whose checkpoint is there, None if there is none; raises as :meth:`read` does.
+
+        If the newest is damaged, the user is warned.
+        """
+        found = self._find(warn)
         return None if found is None else int(found[0]["seed"])
 
     def write(self, result: BoostingResult | ForestResult) -> None:
@@ -172,7 +176,7 @@ class FileCheckpoint:
                 arrays = {"oob_sum": result.oob_sum, "oob_count": result.oob_count}
         _put(self.path, pack(_KEY, document, {**arrays, **(stack_trees(groups) if groups[0] else {})}))
 
-    def _find(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+    def _find(self, tell: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         damage = None
         for path in (self.path, _previous(self.path)):
             content = _get(path)
@@ -182,7 +186,7 @@ class FileCheckpoint:
                 document, arrays = unpack(_KEY, content)
             except ValueError as error:
                 damage = damage or f"{path!r} is damaged or no checkpoint: {error}"
-                logger.warning("%s; looking for the previous one", damage)
+                tell(f"checkpoint: {damage}; looking for the previous one")
                 continue
             self._check_identity(document, path)
             return document, arrays
@@ -272,7 +276,7 @@ def _shown(description: str | None) -> str:
 # --- files ---
 
 
-def _absolute(path: Any) -> str:
+def absolute_path(path: Any) -> str:
     """Return an address that means the same in every process of a machine."""
     path = os.fspath(path)
     if not isinstance(path, str) or not path:
