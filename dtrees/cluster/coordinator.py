@@ -237,6 +237,9 @@ def _pickle(name: str, value: Any) -> bytes:
     if name == "callbacks" and isinstance(value, Sequence):
         for i, callback in enumerate(value):
             _pickle(f"callbacks[{i}]", callback)
+    if name == "model":
+        for parameter, given in value.get_params(deep=False).items():
+            _pickle(parameter, given)
     try:
         return bytes(cloudpickle.dumps(value))
     except Exception as error:

@@ -136,7 +136,7 @@ class Unpicklable:
 def test_what_cannot_travel_is_refused_at_once(client: Client) -> None:
     with pytest.raises(TypeError, match=r"callbacks\[1\] cannot be sent to the cluster, since it cannot be pickled"):
         make("regression").fit(*data_there("regression"), callbacks=[print, Unpicklable()])
-    with pytest.raises(TypeError, match="model cannot be sent to the cluster, since it cannot be pickled"):
+    with pytest.raises(TypeError, match="eval_metric cannot be sent to the cluster, since it cannot be pickled"):
         make("regression").set_params(eval_metric=Unpicklable()).fit(*data_there("regression"), eval_set=sets_there("regression", 1))
     assert_clean(client)
 
