@@ -264,8 +264,8 @@ def array_digest(*arrays: NDArray[Any]) -> str:
 
 
 def column_digests(columns: Any) -> list[str]:
-    """Return a digest of each of some presorted columns (:class:`dtrees.split.columns.Columns`)."""
-    return [array_digest(columns.codes[j], columns.distinct(j)) for j in range(columns.n_columns)]
+    """Return a digest of each of some presorted columns (:class:`dtrees.split.columns.Columns`), whichever they lie beside."""
+    return [array_digest(columns.codes[j], columns.distinct(j).astype(np.float64)) for j in range(columns.n_columns)]
 
 
 def _shown(description: str | None) -> str:

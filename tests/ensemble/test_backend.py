@@ -21,7 +21,6 @@ from tests.ensemble.samples import (
     target,
 )
 
-
 SINGLE = KINDS[:4]
 
 

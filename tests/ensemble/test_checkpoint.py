@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import dtrees
 from dtrees.ensemble import checkpoint as checkpoints
+from dtrees.split.columns import presort
 from dtrees.tree.tree import Tree
 from tests.ensemble.samples import BOOSTING, FORESTS, LABELS, SIGNAL, WEIGHT, X, every_ensemble, is_classifier, make, target
 
@@ -335,3 +336,11 @@ def test_multiclass_labels_and_files_of_equal_fits(tmp_path):
             )
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert isinstance(replace(trees_of(make(dtrees.GradientBoostingClassifier).fit(X, LABELS))[0]), Tree)
+
+
+def test_digests_of_columns_do_not_depend_on_their_neighbours():
+    """As they are cut into blocks on a cluster, some of which may hold narrower floats than the whole table."""
+    columns = [X[:, 0], X[:, 1].astype(np.float32), np.arange(300) % 7]
+    whole = checkpoints.column_digests(presort(columns))
+    assert whole == [digest for column in columns for digest in checkpoints.column_digests(presort([column]))]
+    assert len(set(whole)) == 3
