@@ -1,7 +1,7 @@
 """Evaluation sets: rows that are no part of the fit, and are predicted as it goes on.
 
 They are kept apart from the table that trees are grown on. Growing is then what it is without them, to the last bit; and their raw
-predictions are summed tree by tree as :mod:`dtrees.tree.predict` does it, so that a metric is that of the fitted model's own (staged)
+predictions are summed tree by tree, as in prediction, so that a metric is that of the fitted model's own (staged)
 predictions. A round costs one message to those who have rows, with its few trees, and one back, with sums.
 
 Terms
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.metrics import Block, Metric
+from dtrees.ensemble.prediction import TreeSum
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import check_lengths, check_target, check_weights, encode_classes
 from dtrees.tree.tree import Tree
@@ -179,12 +180,9 @@ class Scorer:
         return [metric.partial(block, raw) for metric in self._metrics]
 
     def _add(self, trees: Sequence[Tree]) -> None:
-        from dtrees.tree.predict import pack, sum_values
-
-        for output, tree in enumerate(trees):
-            packed = pack([tree])
-            for block, sums in zip(self._blocks, self._sums, strict=True):
-                sums[output] += sum_values(packed, block.X, self._n_threads)[:, 0]
+        steps = TreeSum([[tree] for tree in trees])
+        for block, sums in zip(self._blocks, self._sums, strict=True):
+            sums += steps.raw(block.X, self._n_threads).T
 
 
 @dataclass(frozen=True)
