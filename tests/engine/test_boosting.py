@@ -153,7 +153,7 @@ def test_callbacks() -> None:
         ([2.0, 3.0], 2, 0.0, False),
     ],
 )
-def test_when_the_held_out_losshas_stalled(scores: list[float], patience: int, tol: float, stalled: bool) -> None:
+def test_when_the_held_out_loss_has_stalled(scores: list[float], patience: int, tol: float, stalled: bool) -> None:
     assert has_stalled(scores, patience, tol) == stalled
 
 
