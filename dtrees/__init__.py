@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtrees.ensemble import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
+        EarlyStopping,
         ExtraTreeClassifier,
         ExtraTreeRegressor,
         ExtraTreesClassifier,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
+    "EarlyStopping",
     "ExtraTreeClassifier",
     "ExtraTreeRegressor",
     "ExtraTreesClassifier",

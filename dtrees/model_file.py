@@ -23,20 +23,17 @@ array([10., 20.])
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import safetensors.numpy
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
 import dtrees
 from dtrees.atomic_file import atomic_file
+from dtrees.checked_arrays import digest, pack
 
 #: Version of the files written here, and the newest that can be read.
 FORMAT_VERSION = 1
@@ -50,8 +47,6 @@ _ESTIMATORS = frozenset(
     for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting")
     for task in ("Classifier", "Regressor")
 )
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -80,13 +75,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         raise TypeError(f"model must be one of the estimators of dtrees, not {type(model).__module__}.{type(model).__qualname__}.")
     check_is_fitted(model)
     state, arrays = model._to_state()
-    arrays = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
     document = {"format_version": FORMAT_VERSION, "dtrees_version": dtrees.__version__, "estimator": name, "state": state}
-    document["sha256"] = _digest(document, arrays)
-    # One entry only: safetensors writes several in random order, and equal models are to make equal files.
-    content = safetensors.numpy.save(arrays, {_KEY: json.dumps(document)})
     with atomic_file(path) as file:
-        file.write(content)
+        file.write(pack(_KEY, document, arrays))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -119,7 +110,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError, KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise _unreadable(path) from error
-    if _digest(document, arrays) != document.get("sha256"):
+    if digest(document, arrays) != document.get("sha256"):
         raise _damaged(path, "its content does not match its checksum")
     name = document.get("estimator")
     if not isinstance(name, str) or name not in _ESTIMATORS:
@@ -129,17 +120,6 @@ def load(path: str | os.PathLike[str]) -> Any:
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(f"{_quoted(path)} does not describe a valid {name}: {reason}. Save the model again with dtrees.save.") from error
-
-
-def _digest(document: dict[str, Any], arrays: Arrays) -> str:
-    """SHA-256 of everything that makes the model, in an order that does not depend on the file's."""
-    content = {key: value for key, value in document.items() if key != "sha256"}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
 
 
 def _estimator_class(name: str) -> type[Any]:

@@ -143,6 +143,32 @@ def test_test_data_of_its_own(folder: Path, scheduler: str) -> None:
     assert "Score on 500 rows of" in result.stdout
 
 
+def test_validation_data_and_early_stopping(folder: Path, scheduler: str, tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    result = succeed(
+        "fit", folder / "flats.csv", "--target", "rent", "--validation", folder / "gaps.csv", "--scheduler", scheduler, "--output", path,
+        "-p", "n_estimators=40", "-p", "learning_rate=0.9", "-p", "early_stopping_rounds=2", "-p", "eval_metric=mae",
+    )  # fmt: skip
+    assert "left out 100 of 600 validation rows" in result.stderr
+    model = dtrees.load(path)
+    scores = model.evals_result_["validation"]["mae"]
+    assert model.n_estimators_ == scores.argmin() + 1 <= 40
+    assert re.search(r"Training: \d+ rounds in .* validation mae [\d.]+", result.stderr)
+
+
+@pytest.mark.parametrize("model", ["boosting", "forest"])
+def test_checkpoints(model: str, folder: Path, scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    common = ("fit", folder / "flats.csv", "--target", "rent", "--model", model, "--scheduler", scheduler)
+    succeed(*common, "-p", "n_estimators=2", "--checkpoint", "kept", "--checkpoint-interval", 0)
+    assert (tmp_path / "kept").exists()
+    succeed(*common, "-p", "n_estimators=5", "--checkpoint", "kept", "--output", "continued")
+    succeed(*common, "-p", "n_estimators=5", "--output", "whole")
+    assert (tmp_path / "continued").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert "checkpoint: " in (message := fail(*common, "-p", "n_estimators=5", "-p", "max_depth=2", "--checkpoint", "kept"))
+    assert "is 2" in message
+
+
 def test_demo(tmp_path: Path, scheduler: str) -> None:
     result = succeed("demo", "--rows", 300, "--data", tmp_path / "flats.csv", "--scheduler", scheduler, *QUICK)
     assert figure(result.stdout, "R2")[0] > 0
@@ -268,6 +294,10 @@ def test_identifiers_are_mentioned(folder: Path, scheduler: str, tmp_path: Path)
         (("fit", "x.csv", "--target", "y", "--model", "woods"), "'woods' is not one of"),
         (("fit", "x.csv", "--target", "y", "--test-size", "1"), "is not in the range 0<=x<1"),
         (("fit", "x.csv", "--target", "y", "--test", "z.csv", "--test-size", "0.1"), "exclude each other"),
+        (("fit", "flats.csv", "--target", "rent", "--model", "forest", "--validation", "z.csv"), "--validation is for --model boosting"),
+        (("fit", "flats.csv", "--target", "rent", "--model", "tree", "--checkpoint", "c"), "--checkpoint is for models of several trees"),
+        (("fit", "flats.csv", "--target", "rent", "--checkpoint-interval", "3"), "is for --checkpoint, which is not given"),
+        (("fit", "flats.csv", "--target", "rent", "-p", "early_stopping_rounds=3"), "stops by the scores on --validation DATA"),
         (("train", "x.csv"), "No such command 'train'"),
         (("fit", "flats.csv", "--target", "rent", "--scheduler", "h:1", "--n-workers", "2"), "leave them out with --scheduler"),
     ],

@@ -20,7 +20,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 import dtrees
-from dtrees import model_file
+from dtrees import checked_arrays
 
 ESTIMATORS = sorted(name for name in dtrees.__all__ if name.endswith(("Classifier", "Regressor")))
 N_ROWS = 120
@@ -64,7 +64,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
         document = json.loads(file.metadata()["dtrees"])
         arrays = {key: file.get_tensor(key).copy() for key in file.keys()}  # noqa: SIM118
     change(document, arrays)
-    document["sha256"] = model_file._digest(document, arrays)
+    document["sha256"] = checked_arrays.digest(document, arrays)
     path.write_bytes(safetensors.numpy.save(arrays, {"dtrees": json.dumps(document)}))
 
 

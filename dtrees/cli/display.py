@@ -128,6 +128,7 @@ class TrainingProgress:
         """Take in one finished tree or round (a ``dtrees.engine.plans.Progress``)."""
         self._done = max(self._done, progress.done)
         figures = [("training loss", progress.train_score), ("validation loss", progress.validation_score)]
+        figures += [(f"{name} {metric}", value) for name, metrics in progress.evaluation.items() for metric, value in metrics.items()]
         self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures if value is not None)
         self._bar.update(self._task, description="Training", total=progress.total, completed=self._done, score=self._score)
         now = time.monotonic()

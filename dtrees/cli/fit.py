@@ -39,6 +39,9 @@ class FitOptions:
     drop: Sequence[str] = ()
     test_size: float | None = None
     test: str | None = None
+    validation: str | None = None
+    checkpoint: str | None = None
+    checkpoint_interval: float | None = None
     output: str | None = None
     separator: str | None = None
     scheduler: str | None = None
@@ -58,13 +61,14 @@ def run(options: FitOptions, display: Display | None = None) -> None:
             display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
         frame = _with_target(frame, options.target, task, summary)
         train, test = _train_and_test(options, frame, columns, task, summary, display)
+        watched = _watched(options, frame, columns, task, summary, display)
         n_train, n_test = _count_rows(train, test)
         if n_train == 0 or (test is not None and n_test == 0):
             raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
 
         estimator = models.build(options.model, task, options.settings, options.seed)
         display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
-        _fit(estimator, train[columns], train[options.target], options, display)
+        _fit(estimator, train[columns], train[options.target], watched, options, display)
         _warn_of_identifiers(estimator, n_train, display)
         if options.output:  # before scoring: if that fails, the work of the fit is not lost
             dtrees.save(estimator, options.output)
@@ -83,13 +87,22 @@ def _check(options: FitOptions) -> list[str]:
     """Check all that can be checked before a cluster is started and data read; return the columns to train on."""
     if options.test is not None and options.test_size is not None:
         raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
+    if options.validation is not None and options.model != "boosting":
+        raise click.UsageError(f"--validation is for --model boosting, which is trained round by round; --model is {options.model}")
+    if options.checkpoint is not None and options.model == "tree":
+        raise click.UsageError("--checkpoint is for models of several trees; --model is tree")
+    if options.checkpoint is None and options.checkpoint_interval is not None:
+        raise click.UsageError("--checkpoint-interval is for --checkpoint, which is not given")
     names = column_names(find_files(options.data), options.separator)
     columns = choose_features(names, options.target, options.features, options.drop, options.data)
     models.check_settings(options.model, options.settings)
     if options.output:
         check_writable(options.output)
-    if options.test is not None:
-        check_columns([*columns, options.target], column_names(find_files(options.test), options.separator), "--test", options.test)
+    for option, data in (("--test", options.test), ("--validation", options.validation)):
+        if data is not None:
+            check_columns([*columns, options.target], column_names(find_files(data), options.separator), option, data)
+    if options.validation is None and any(name == "early_stopping_rounds" for name in models.parse_settings(options.settings)):
+        raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     return columns
 
 
@@ -157,13 +170,18 @@ def _read(
             raise CommandError(f"Cannot read {data}: {describe(error)}") from error
 
 
-def _fit(estimator: Any, X: Any, y: Any, options: FitOptions, display: Display) -> None:
+def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: FitOptions, display: Display) -> None:
     """Fit, and where a column stands in the way say how to leave it out."""
     from dtrees.cluster.relay import here
 
+    more: dict[str, Any] = {} if not watched else {"eval_set": watched}
+    if options.checkpoint is not None:
+        more["checkpoint"] = options.checkpoint
+        if options.checkpoint_interval is not None:
+            more["checkpoint_interval"] = options.checkpoint_interval
     try:
         with display.training("round" if options.model == "boosting" else "tree") as progress, here(progress) as callback:
-            estimator.fit(X, y, callbacks=[callback])
+            estimator.fit(X, y, callbacks=[callback], **more)
     except ValueError as error:
         if "X column" not in str(error):
             raise
@@ -184,18 +202,43 @@ def _train_and_test(
     options: FitOptions, frame: Any, columns: list[str], task: str, summary: targets.TargetSummary, display: Display
 ) -> tuple[Any, Any]:
     """Return the training rows and the test rows, or None where there is to be no test."""
-    target = options.target
     if options.test is None:
         test_size = _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size
         return holdout.split(frame, test_size, options.seed) if test_size else (frame, None)
+    return frame, _further(options, "--test", options.test, frame, columns, task, summary, display)
+
+
+def _watched(
+    options: FitOptions, frame: Any, columns: list[str], task: str, summary: targets.TargetSummary, display: Display
+) -> dict[str, Any]:
+    """Return what to score while training, by name."""
+    if options.validation is None:
+        return {}
+    rows = _further(options, "--validation", options.validation, frame, columns, task, summary, display)
+    return {"validation": (rows[columns], rows[options.target])}
+
+
+def _further(
+    options: FitOptions,
+    option: str,
+    data: str,
+    frame: Any,
+    columns: list[str],
+    task: str,
+    summary: targets.TargetSummary,
+    display: Display,
+) -> Any:
+    """Return the rows of another table than the one to train on, which an option names."""
+    target = options.target
     # A column that is text in one of the tables is text in both.
     text = [name for name in [*columns, target] if str(frame.dtypes[name]).startswith("str")]
-    test, found = _read(options, options.test, columns, display, text)
+    rows, found = _read(options, data, columns, display, text)
     if found.kinds and (targets.TEXT in found.kinds) != (targets.TEXT in summary.kinds):
-        raise CommandError(f"--test: the target {target!r} holds text in one of the two tables and numbers in the other.")
+        raise CommandError(f"{option}: the target {target!r} holds text in one of the two tables and numbers in the other.")
     if found.n_missing:
-        display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} test rows, in which {target!r} is missing.")
-    return frame, _with_target(test, target, task, targets.merge([summary, found]))
+        kind = option.removeprefix("--")
+        display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} {kind} rows, in which {target!r} is missing.")
+    return _with_target(rows, target, task, targets.merge([summary, found]))
 
 
 def _with_target(frame: Any, target: str, task: str, summary: targets.TargetSummary) -> Any:

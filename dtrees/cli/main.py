@@ -120,6 +120,24 @@ def main() -> None:
     show_default=False,
 )
 @click.option("--test", metavar="DATA", help="Score the model on this data instead, and train on all of the rest.")
+@click.option(
+    "--validation",
+    metavar="DATA",
+    help="Score this data after each round of boosting. With -p early_stopping_rounds=N, stop when that has not improved for N rounds.",
+)
+@click.option(
+    "--checkpoint",
+    metavar="PATH",
+    help="Keep finished trees in this file (or s3://...), and go on from those that an interrupted run of the same command left there.",
+)
+@click.option(
+    "--checkpoint-interval",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    default=None,
+    help="From one checkpoint to the next.  [default: 60]",
+    show_default=False,
+)
 @_output_model_option
 @_separator_option
 @_cluster_options

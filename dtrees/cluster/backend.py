@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import dask
 import numpy as np
@@ -26,6 +27,10 @@ from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPl
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.local import LOCAL
 from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.evaluation import EvalSet
+    from dtrees.ensemble.metrics import Metric
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -57,14 +62,41 @@ class DaskBackend:
         X, y, sample_weight = dask.compute(X, y, sample_weight)
         return LOCAL.load(X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs)
 
+    def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
+        """Check and encode evaluation sets."""
+        if not isinstance(table.columns, ClusterColumns):
+            here = [type(given)(given.name, *dask.compute(given.X, given.y, given.weight)) for given in sets]
+            return LOCAL.load_evaluation(table, here, metrics)
+        from dtrees.cluster.evaluation import load_evaluation
+
+        with out_of_the_way():
+            loaded = load_evaluation(table.columns.client, table, sets, metrics)
+        current_fit().own(*loaded.blocks)
+        return replace(table, evaluation=loaded)
+
+    def fingerprint(self, table: Table) -> str:
+        """Return a digest of the whole training set."""
+        if not isinstance(table.columns, ClusterColumns):
+            return LOCAL.fingerprint(table)
+        from dtrees.cluster.evaluation import fingerprint
+
+        with out_of_the_way():
+            return fingerprint(table)
+
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.grow_forest(table, plan, first, last, callback)
-        from dtrees.cluster.forest import grow_forest
+        from dtrees.cluster.forest import grow_forest, in_one_block
+        from dtrees.engine.saving import grow_in_batches, without_checkpoint
 
-        with out_of_the_way():
-            return grow_forest(table.columns, table.target, table.weight, plan, first, last, callback)
+        with out_of_the_way(), in_one_block(table.columns) as columns:
+            bare = without_checkpoint(plan)
+
+            def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
+                return grow_forest(columns, table.target, table.weight, bare, first, last, callback)
+
+            return grow_in_batches(grow, plan, first, last, callback)
 
     def boost(
         self,
@@ -80,7 +112,7 @@ class DaskBackend:
         from dtrees.cluster.boosting import boost
 
         with out_of_the_way():
-            return boost(table.columns, table.target, table.weight, plan, previous, initial, callback)
+            return boost(table.columns, table.target, table.weight, plan, previous, initial, callback, table.evaluation)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from distributed import Client, Future, get_client, get_worker
 from numpy.typing import NDArray
 
+from dtrees.cluster.evaluation import ClusterEvaluation, ClusterSets
 from dtrees.cluster.events import tell
 from dtrees.cluster.executor import DaskExecutor
 from dtrees.cluster.fits import Fit, current_fit
@@ -26,6 +28,8 @@ from dtrees.cluster.tree_log import ClusterTreeLog
 from dtrees.engine import boosting
 from dtrees.engine.executor import LocalExecutor
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Progress
+from dtrees.ensemble.evaluation import LocalEvaluation, LocalSets
+from dtrees.ensemble.metrics import Block
 from dtrees.split.columns import Columns
 from dtrees.tree.tree import Tree
 
@@ -40,6 +44,7 @@ def boost(
     previous: Sequence[Sequence[Tree]],
     initial: NDArray[np.float64] | None,
     callback: Callback | None,
+    sets: ClusterSets | None = None,
 ) -> BoostingResult:
     """Boost; see :func:`dtrees.engine.boosting.boost`.
 
@@ -62,13 +67,17 @@ def boost(
         with Tasks(columns.client) as tasks:
             future = tasks.submit(
                 "boost", _boost_here, columns.blocks, target, weight, plan, previous, initial, callback, fit.name, fit.submitted,
+                None if sets is None else sets.about, [] if sets is None else sets.blocks,
                 workers=workers, allow_other_workers=True,
             )  # fmt: skip
             (result,) = tasks.watch.gather([future])
             return result
-    with DaskExecutor(columns, target, weight) as executor, _log(fit, columns.client) as log:
+    with contextlib.ExitStack() as stack:
+        executor = stack.enter_context(DaskExecutor(columns, target, weight))
+        evaluation = None if sets is None else stack.enter_context(ClusterEvaluation(sets))
+        log = stack.enter_context(_log(fit, columns.client, plan))
         callback = _Watched(fit, callback, executor.timings)
-        return boosting.boost(executor, plan, previous=previous, initial=initial, callback=callback, log=log)
+        return boosting.boost(executor, plan, previous, initial, callback, log, evaluation)
 
 
 def _boost_here(
@@ -81,22 +90,25 @@ def _boost_here(
     callback: Callback | None,
     name: str,
     submitted: bool,
+    about: LocalSets | None,
+    evaluated: list[Block],
 ) -> BoostingResult:
     """Boost in a task."""
     fit = Fit(name, current_fit().settings, submitted)
     tell(name, "placed", workers=[get_worker().address])
-    executor = LocalExecutor(join_blocks(blocks), target, weight, get_worker().state.nthreads)
-    try:
+    n_threads = get_worker().state.nthreads
+    evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
+    with LocalExecutor(join_blocks(blocks), target, weight, n_threads) as executor, _log(fit, get_client(), plan) as log:
         watched = _Watched(fit, callback, None)
-        with _log(fit, get_client()) as log:
-            return boosting.boost(executor, plan, previous=previous, initial=initial, callback=watched, log=log)
-    finally:
-        executor.close()
+        return boosting.boost(executor, plan, previous, initial, watched, log, evaluation)
 
 
-def _log(fit: Fit, client: Client) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
-    """Return the log of trees; there is none where Dask does not know the fit, and cannot run it again."""
-    if not fit.submitted:
+def _log(fit: Fit, client: Client, plan: BoostingPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
+    """Return the log of trees; there is none where Dask does not know the fit, and cannot run it again.
+
+    Nor with a checkpoint: that brings finished trees back as well, and two accounts of them could differ.
+    """
+    if not fit.submitted or plan.checkpoint is not None:
         return contextlib.nullcontext()
     return ClusterTreeLog(client, fit.name)
 

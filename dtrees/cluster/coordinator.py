@@ -40,6 +40,7 @@ from dtrees.cluster.relay import here
 from dtrees.cluster.watch import Watch
 from dtrees.ensemble import parameters
 from dtrees.ensemble.base import progress_callback
+from dtrees.ensemble.checkpoint import absolute_path
 from dtrees.ensemble.warning import collected_warnings
 
 logger = logging.getLogger("dtrees.cluster")
@@ -110,9 +111,11 @@ def submit(
     model._validate_params()
     settings = Settings.read(max_restarts=max_restarts)
     name = new_name()
+    if options.get("checkpoint") is not None:  # workers may have another working directory
+        options = options | {"checkpoint": absolute_path(options["checkpoint"])}
     parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
     pickled = {part: _pickle(part, value) for part, value in parts.items()}
-    needed = [future.key for collection in (X, y, sample_weight) if is_lazy(collection) for future in futures_of(collection)]
+    needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set")])]
     hold(client, needs(name), needed)
     future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
     if detached:
@@ -234,6 +237,9 @@ def _pickle(name: str, value: Any) -> bytes:
     if name == "callbacks" and isinstance(value, Sequence):
         for i, callback in enumerate(value):
             _pickle(f"callbacks[{i}]", callback)
+    if name == "model":
+        for parameter, given in value.get_params(deep=False).items():
+            _pickle(parameter, given)
     try:
         return bytes(cloudpickle.dumps(value))
     except Exception as error:

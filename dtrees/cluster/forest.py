@@ -9,10 +9,11 @@ at first; any other worker may take them over when one is lost or slow.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,16 @@ class Batch:
     n_threads: int
 
 
+@contextlib.contextmanager
+def in_one_block(columns: ClusterColumns) -> Iterator[ClusterColumns]:
+    """Give columns side by side in one block, for as long as the with block lasts."""
+    if len(columns.blocks) == 1:
+        yield columns
+        return
+    with Tasks(columns.client) as tasks:
+        yield replace(columns, blocks=[tasks.submit("columns", join_blocks, columns.blocks)], bounds=(0, columns.n_columns))
+
+
 def grow_forest(
     columns: ClusterColumns,
     target: Future,
@@ -55,15 +66,15 @@ def grow_forest(
     last: int,
     callback: Callback | None,
 ) -> ForestResult:
-    """Grow the trees ``first`` to ``last - 1`` on the cluster.
+    """Grow the trees ``first`` to ``last - 1`` on the cluster, from columns :func:`in_one_block`.
 
     The callback hears of trees in their order; when it ends the fit, later ones are left out even where they are grown already, so that
     the forest does not depend on timing.
     """
     client = columns.client
+    (table,) = columns.blocks
     began = time.perf_counter()
     with Tasks(client) as tasks:
-        table = tasks.submit("columns", join_blocks, columns.blocks) if len(columns.blocks) > 1 else columns.blocks[0]
         per_thread = _BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else _BATCHES_PER_THREAD
         batches = plan_batches(first, last, nthreads(client), per_thread)
         logger.info("growing %d trees in %d batches", last - first, len(batches))

@@ -1,28 +1,55 @@
-"""Rounds of trees, each on the gradients of a loss at the predictions so far."""
+"""Rounds of trees, each on the gradients of a loss at the predictions so far.
+
+After every round, in this order: its scores, the checkpoint, the callback, early stopping. Rounds that a checkpoint brings back are told to
+the callback too: whatever it decides by, it has seen the same when the fit goes on as in a fit that was never interrupted.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.executor import Executor
+from dtrees.engine.messages import Scores
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Progress
 from dtrees.engine.recovery import LastingFit, TreeLog
+from dtrees.engine.saving import Saver, without_checkpoint
+from dtrees.engine.stopping import has_stalled
 from dtrees.tree.tree import Tree
+
+Rounds = Sequence[Sequence[Tree]]
+
+
+class Evaluation(Protocol):
+    """Evaluation sets, wherever their rows are, and what is measured on them.
+
+    Attributes
+    ----------
+    sets, metrics : tuple of str
+        Their names.
+    """
+
+    sets: tuple[str, ...]
+    metrics: tuple[str, ...]
+
+    def score(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> NDArray[np.float64]:
+        """Return the metrics after each of the rounds from ``first`` on, shape (n_rounds - first, n_sets, n_metrics)."""
 
 
 def boost(
     executor: Executor,
     plan: BoostingPlan,
-    previous: Sequence[Sequence[Tree]] = (),
+    previous: Rounds = (),
     initial: NDArray[np.float64] | None = None,
     callback: Callback | None = None,
     log: TreeLog | None = None,
+    evaluation: Evaluation | None = None,
 ) -> BoostingResult:
-    """Boost until there are ``plan.n_rounds`` rounds, or the held-out loss no longer improves.
+    """Boost until there are ``plan.n_rounds`` rounds, or scores no longer improve.
 
     Parameters
     ----------
@@ -36,43 +63,85 @@ def boost(
     callback : callable, optional
         Called after every round; returning True ends the fit.
     log : TreeLog, optional
-        Keeps trees, should the fit have to be run again.
+        Keeps trees, should the fit have to be run again; not together with a checkpoint, which brings trees back too.
+    evaluation : Evaluation, optional
+        Asked after every round; closing it is left to the caller.
 
     Returns
     -------
     BoostingResult
-        All rounds, those of ``previous`` included; scores of the new ones only.
+        All rounds, those of ``previous`` included; training and validation scores of the new ones only.
     """
-    fit = LastingFit(executor, plan, initial, log)
+    saver = Saver(plan.checkpoint)
+    found: BoostingResult | None = saver.found
+    fit = LastingFit(executor, without_checkpoint(plan), initial if found is None else found.initial, log)
     initial = fit.initial
-    n_outputs = plan.loss.n_outputs
     rounds = [list(trees) for trees in previous]
     for trees in rounds:
-        for output, tree in enumerate(trees):
-            fit.replay_tree(tree, output)
+        _replay(fit, trees)
+    n_known = 0 if found is None else len(found.rounds)
     train: list[float] = []
     validation: list[float] = []
+    evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(rounds, initial, 0)
+
+    def result() -> BoostingResult:
+        return BoostingResult(rounds, initial, np.array(train), np.array(validation), evaluated)
+
+    if found is None:
+        saver.offer(result)
     began = time.perf_counter()
     for number in range(len(rounds), plan.n_rounds):
-        grown = []
-        for output in range(n_outputs):
-            last = output == n_outputs - 1
-            tree, scores = fit.grow_tree(number * n_outputs + output, output, plan.learning_rate, score=last)
-            grown.append(tree)
-        rounds.append(grown)
+        round_began = time.perf_counter()
+        if found is not None and number < n_known:
+            rounds.append(found.rounds[number])
+            _replay(fit, rounds[-1])
+            held_out = found.validation_score[len(train)] if plan.n_iter_no_change is not None else np.nan
+            scores = Scores(float(found.train_score[len(train)]), float(held_out))
+        else:
+            scores = _grow(fit, plan, number, rounds)
         train.append(scores.train)
         if plan.n_iter_no_change is not None:
             validation.append(scores.validation)
-        progress = Progress(len(rounds), plan.n_rounds, time.perf_counter() - began, scores.train, validation[-1] if validation else None)
+        if evaluation is not None:
+            evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
+        if number >= n_known:
+            saver.offer(result)
+        now = time.perf_counter()
+        progress = Progress(
+            done=len(rounds),
+            total=plan.n_rounds,
+            seconds=now - began,
+            train_score=scores.train,
+            validation_score=validation[-1] if validation else None,
+            evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
+            tree_seconds=now - round_began,
+        )
         if callback is not None and callback(progress):
             break
-        if plan.n_iter_no_change is not None and _has_stalled(validation, plan.n_iter_no_change, plan.tol):
+        if plan.n_iter_no_change is not None and has_stalled(validation, plan.n_iter_no_change, plan.tol):
             break
-    return BoostingResult(rounds, initial, np.array(train), np.array(validation))
+        if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):
+            break
+    saver.offer(result, last=True)
+    return result()
 
 
-def _has_stalled(scores: list[float], patience: int, tol: float) -> bool:
-    """Tell whether none of the last ``patience`` scores is below all those before by more than ``tol``."""
-    if len(scores) <= patience:
-        return False
-    return min(scores[-patience:]) > min(scores[:-patience]) - tol
+def _replay(fit: LastingFit, trees: Sequence[Tree]) -> None:
+    for output, tree in enumerate(trees):
+        fit.replay_tree(tree, output)
+
+
+def _grow(fit: LastingFit, plan: BoostingPlan, number: int, rounds: list[list[Tree]]) -> Scores:
+    """Add a round; return its scores."""
+    n_outputs = plan.loss.n_outputs
+    grown = []
+    for output in range(n_outputs):
+        last = output == n_outputs - 1
+        tree, scores = fit.grow_tree(number * n_outputs + output, output, plan.learning_rate, score=last)
+        grown.append(tree)
+    rounds.append(grown)
+    return scores
+
+
+def _by_name(evaluation: Evaluation, scores: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+    return {name: dict(zip(evaluation.metrics, row, strict=True)) for name, row in zip(evaluation.sets, scores.tolist(), strict=True)}

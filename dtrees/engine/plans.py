@@ -18,13 +18,14 @@ loss
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.stopping import Stopping
 from dtrees.tree.tree import Tree
 
 
@@ -82,6 +83,23 @@ class Rules:
     reg_lambda: float = 0.0
 
 
+class Checkpoint(Protocol):
+    """Where the finished trees of a fit are kept, so that it can go on after everything else is gone.
+
+    Picklable: a fit on a cluster saves from where it is coordinated.
+    """
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one checkpoint to the next."""
+
+    def read(self) -> Any:
+        """Return the result (:class:`ForestResult` or :class:`BoostingResult`) so far, None if there is none of this fit."""
+
+    def write(self, result: Any) -> None:
+        """Keep a result in place of the one before."""
+
+
 @dataclass(frozen=True)
 class ForestPlan:
     """Independent trees.
@@ -102,6 +120,8 @@ class ForestPlan:
         Weigh the classes of each tree's own rows by n / (n_classes * count).
     out_of_bag : bool
         Also sum, for each row, the predictions of the trees that did not draw it.
+    checkpoint : Checkpoint or None
+        Where to keep finished trees.
     """
 
     rules: Rules
@@ -111,6 +131,7 @@ class ForestPlan:
     class_weight: tuple[float, ...] | None = None
     balanced_subsample: bool = False
     out_of_bag: bool = False
+    checkpoint: Checkpoint | None = None
 
 
 class Loss(Protocol):
@@ -157,6 +178,10 @@ class BoostingPlan:
         Stop when the held-out loss has not improved by ``tol`` in this many rounds.
     tol : float
     class_weight : tuple of float or None
+    stopping : Stopping or None
+        Stop by the scores of an evaluation set.
+    checkpoint : Checkpoint or None
+        Where to keep finished rounds.
     """
 
     rules: Rules
@@ -170,6 +195,8 @@ class BoostingPlan:
     n_iter_no_change: int | None = None
     tol: float = 1e-4
     class_weight: tuple[float, ...] | None = None
+    stopping: Stopping | None = None
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +210,11 @@ class Progress:
     seconds : float
         Since the fit began.
     train_score, validation_score : float or None
-        Mean loss after this round (boosting; the validation score only with early stopping).
+        Mean loss after this round (boosting; the validation score only with ``n_iter_no_change``).
+    evaluation : mapping from str to mapping from str to float
+        For each evaluation set, by name, each metric, by name, after this round (boosting with an ``eval_set``).
+    tree_seconds : float or None
+        What this round took (boosting).
     """
 
     done: int
@@ -191,6 +222,8 @@ class Progress:
     seconds: float
     train_score: float | None = None
     validation_score: float | None = None
+    evaluation: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tree_seconds: float | None = None
 
 
 #: Called after each tree or round; returning True ends the fit there.
@@ -213,9 +246,21 @@ class ForestResult:
 
 @dataclass(frozen=True)
 class BoostingResult:
-    """Rounds of ``K`` trees each (leaf values already shrunk), and the loss after every round."""
+    """Rounds of ``K`` trees each (leaf values already shrunk), and scores.
+
+    Attributes
+    ----------
+    rounds : list of list of Tree
+    initial : ndarray of float64, shape (K,)
+        The raw prediction that they start from.
+    train_score, validation_score : ndarray of float64
+        Mean loss after each round of this fit, on the rows trained on and on those held out (empty if none are).
+    evaluation : ndarray of float64, shape (n_rounds, n_sets, n_metrics)
+        Of the evaluation sets, after every round, those of earlier fits included.
+    """
 
     rounds: list[list[Tree]]
     initial: NDArray[np.float64]
     train_score: NDArray[np.float64]
     validation_score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    evaluation: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,10 @@ from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPl
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import TargetSummary
 from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.evaluation import EvalSet
+    from dtrees.ensemble.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Table:
         The backend's own handles: arrays here, something remote elsewhere.
     n_jobs : int or None
         Threads to grow with, as the estimator was given it; backends with workers of their own may have no use for it.
+    evaluation : object
+        The backend's handle of evaluation sets and what is measured on them; None without.
     """
 
     schema: Schema
@@ -73,6 +79,7 @@ class Table:
     target: Any
     weight: Any
     n_jobs: int | None = None
+    evaluation: Any = None
 
     @classmethod
     def of(cls, schema: Schema, summary: TargetSummary, *, columns: Any, target: Any, weight: Any, n_jobs: int | None = None) -> Table:
@@ -126,6 +133,15 @@ class Backend(Protocol):
         Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
         """
 
+    def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
+        """Check and encode evaluation sets as the table was; return the table with them.
+
+        Raises ValueError, naming the set, for what cannot be predicted or measured.
+        """
+
+    def fingerprint(self, table: Table) -> str:
+        """Return a digest of the whole training set, however it is cut into partitions."""
+
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
 
@@ -137,7 +153,10 @@ class Backend(Protocol):
         initial: NDArray[np.float64] | None,
         callback: Callback | None,
     ) -> BoostingResult:
-        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones (with their ``initial`` prediction) included."""
+        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones (with their ``initial`` prediction) included.
+
+        Evaluation sets of the table are scored after every round.
+        """
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target (float64 values or class codes) of shape (n,) into this process, for out-of-bag scores."""

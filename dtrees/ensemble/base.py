@@ -11,7 +11,8 @@ import functools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dtrees.engine.plans import Callback, Progress
+from dtrees.engine.plans import BoostingPlan, Callback, ForestPlan, Progress
 from dtrees.ensemble.backend import Backend, Output, Table, backend_for
+from dtrees.ensemble.local import LOCAL
 from dtrees.ensemble.prediction import FindLeaves, Predict, Step, TreeSum, logarithm
 from dtrees.ensemble.schema import CATEGORICAL, Schema
 from dtrees.ensemble.state import EstimatorState
 from dtrees.tree.tree import Tree
 
+if TYPE_CHECKING:
+    from dtrees.ensemble.evaluation import EvalSet
+    from dtrees.ensemble.metrics import Metric
+
 logger = logging.getLogger("dtrees")
+
+Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 
 
 class TreeEstimator(EstimatorState, BaseEstimator, ABC):
@@ -36,6 +44,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
 
     _schema: Schema
     _trees: TreeSum
+    _seed: int
     n_features_in_: int
 
     def __sklearn_tags__(self) -> Any:
@@ -65,6 +74,34 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
             self._check_same_encoding(table)
         self._schema = table.schema
         return backend, table
+
+    def _load_evaluation(self, backend: Backend, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
+        """Load evaluation sets beside a training set."""
+        for given in sets:
+            try:
+                validate_data(self, X=backend_for(given.X).header(given.X), skip_check_array=True, reset=False)
+            except ValueError as error:
+                raise ValueError(f"eval_set {given.name!r}: {error}") from error
+        if backend is LOCAL:
+            sets = [replace(given, X=_here(given.X), y=_here(given.y), weight=_here(given.weight)) for given in sets]
+        return backend.load_evaluation(table, sets, metrics)
+
+    def _with_checkpoint(self, plan: Plan, backend: Backend, table: Table, path: Any, interval: Any, *, keep: bool) -> Plan:
+        """Return a plan with a checkpoint, and the seed of the one that is there where it is any."""
+        from dtrees.ensemble.checkpoint import with_checkpoint
+
+        plan = with_checkpoint(
+            plan,
+            path,
+            interval,
+            estimator=type(self).__name__,
+            data=backend.fingerprint(table),
+            n_features=self.n_features_in_,
+            previous=[tree for group in self._trees.groups for tree in group] if keep else [],
+            own_seed=keep or isinstance(self.random_state, int | np.integer),
+        )
+        self._seed = plan.seed
+        return plan
 
     def _check_same_encoding(self, table: Table) -> None:
         """Raise if numbers in the trees of the fit before mean other categories or classes in this table."""
@@ -137,6 +174,11 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         backend = backend_for(X)
         y_true, y_pred, weight = backend.gather(y, self.predict(X), sample_weight)
         return float(metric(y_true, y_pred, sample_weight=weight))
+
+
+def _here(collection: Any) -> Any:
+    """Return a collection, wherever it is, as an array or frame in this process."""
+    return backend_for(collection).gather(collection)[0]
 
 
 class TreeRegressor(RegressorMixin, TreeEstimator):
@@ -305,13 +347,14 @@ def progress_callback(callbacks: Sequence[Callback], verbose: int, what: str) ->
 
     def call(progress: Progress) -> bool:
         if verbose > 1 or (verbose and (progress.done % max(1, progress.total // 10) == 0 or progress.done == progress.total)):
-            scores = "".join(
-                f", {name} {value:.6g}"
-                for name, value in (("train loss", progress.train_score), ("validation loss", progress.validation_score))
-                if value is not None
-            )
-            logger.info("%s %d of %d after %.1f s%s", what, progress.done, progress.total, progress.seconds, scores)
+            logger.info("%s %d of %d after %.1f s%s", what, progress.done, progress.total, progress.seconds, _scores(progress))
         stops = [callback(progress) for callback in callbacks]
         return any(stops)
 
     return call
+
+
+def _scores(progress: Progress) -> str:
+    figures = [("train loss", progress.train_score), ("validation loss", progress.validation_score)]
+    figures += [(f"{name} {metric}", value) for name, metrics in progress.evaluation.items() for metric, value in metrics.items()]
+    return "".join(f", {name} {value:.6g}" for name, value in figures if value is not None)

@@ -10,20 +10,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import _fit_context
+from sklearn.base import _fit_context, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plans import BoostingPlan, Callback, Criterion, Loss
+from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Criterion, Loss
+from dtrees.engine.stopping import Stopping
 from dtrees.ensemble import parameters
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.base import TreeEstimator, progress_callback, where_the_data_is
+from dtrees.ensemble.callbacks import EarlyStopping, split_callbacks
+from dtrees.ensemble.evaluation import EvalSet, named_sets
 from dtrees.ensemble.inspection import gains_by_column, normalised
 from dtrees.ensemble.local import LOCAL
+from dtrees.ensemble.losses import LinkedLoss
+from dtrees.ensemble.metrics import check_metrics, metric_for, metric_name
 from dtrees.ensemble.prediction import Step, TreeSum
 from dtrees.ensemble.tree import DecisionTreeRegressor
 
@@ -40,6 +46,8 @@ class Boosting(TreeEstimator):
     validation_fraction: float
     n_iter_no_change: int | None
     tol: float
+    early_stopping_rounds: int | None
+    eval_metric: Any
     random_state: Any
     verbose: int
     warm_start: bool
@@ -47,16 +55,29 @@ class Boosting(TreeEstimator):
     max_features_: int
     train_score_: NDArray[np.float64]
     validation_score_: NDArray[np.float64]
+    evals_result_: dict[str, dict[str, NDArray[np.float64]]]
+    best_iteration_: int
+    best_score_: float
 
     _seed: int
 
     @abstractmethod
-    def _loss(self, table: Table) -> Loss:
+    def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
 
     @_fit_context(prefer_skip_nested_validation=True)
     @where_the_data_is
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        callbacks: Sequence[Callback | EarlyStopping] = (),
+        checkpoint: Any = None,
+        checkpoint_interval: float = 60.0,
+    ) -> Self:
         """Boost.
 
         Parameters
@@ -67,8 +88,21 @@ class Boosting(TreeEstimator):
             Finite numbers for a regressor, labels (at least two) for a classifier.
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative; rows of weight 0 are as good as absent.
-        callbacks : sequence of callable, default=()
-            Called with a :class:`~dtrees.engine.plans.Progress` after each round; one that returns True ends the fit there.
+        eval_set : list or dict of tuples, or None, default=None
+            Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)`` or ``(X, y, weight)``, which get the
+            names ``"validation_0"`` and so on, or a dict from names to such tuples. In memory or Dask collections. The trees do not depend
+            on it; see ``evals_result_``, and ``early_stopping_rounds`` for when they end.
+        callbacks : sequence of callable or EarlyStopping, default=()
+            Called with a :class:`~dtrees.engine.plans.Progress` after each round; one that returns True ends the fit there. At most one
+            may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``.
+        checkpoint : str, path-like or None, default=None
+            Where to keep the finished rounds: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
+            of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
+            would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
+            the one before is kept beside it as ``PATH.previous``. On a cluster, it must be a place that every worker reaches.
+        checkpoint_interval : float, default=60.0
+            Seconds from one checkpoint to the next; with 0 there is one after each round. There is one at the beginning and one at the
+            end too.
 
         Returns
         -------
@@ -85,12 +119,26 @@ class Boosting(TreeEstimator):
                 f"n_estimators={self.n_estimators} must be larger or equal to estimators_.shape[0]={self._trees.n_rounds} "
                 "when warm_start==True"
             )
+        sets = named_sets(eval_set)
+        asked = check_metrics(self.eval_metric, classify=is_classifier(self))
+        early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
+        stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = progress_callback(callbacks, self.verbose, "round")
         backend, table = self._load(X, y, sample_weight, keep=keep)
         loss = self._loss(table)
-        plan = self._plan(table, loss, keep)
+        if sets:
+            table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])
+        plan = replace(self._plan(table, loss, keep), stopping=stopping)
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
+        if checkpoint is not None:
+            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
         result = backend.boost(table, plan, previous, self._trees.initial if keep else None, callback)
+        self._take_over(result, plan, keep=keep)
+        self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
+        return self
+
+    def _take_over(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
+        """Set trees and losses."""
         if keep:
             self.train_score_ = np.concatenate([self.train_score_, result.train_score])
         else:
@@ -103,7 +151,29 @@ class Boosting(TreeEstimator):
         self.max_features_ = plan.rules.max_features
         self.n_estimators_ = len(result.rounds)
         self._trees = TreeSum(list(zip(*result.rounds, strict=True)), result.initial)
-        return self
+
+    def _keep_scores(self, result: BoostingResult, sets: Sequence[EvalSet], metrics: Sequence[str], stopping: Stopping | None) -> None:
+        """Set the scores of evaluation sets; with early stopping, leave out the rounds after the best."""
+        for name in ("evals_result_", "best_iteration_", "best_score_"):
+            self.__dict__.pop(name, None)
+        if not sets:
+            return
+        scores = result.evaluation
+        self.evals_result_ = {
+            given.name: {metric: scores[:, i, k].copy() for k, metric in enumerate(metrics)} for i, given in enumerate(sets)
+        }
+        if stopping is None:
+            return
+        deciding = scores[:, stopping.set, stopping.metric]
+        self.best_iteration_ = stopping.best(deciding.tolist())
+        self.best_score_ = float(deciding[self.best_iteration_])
+        n_after = len(deciding) - 1 - self.best_iteration_
+        if n_after:
+            self.n_estimators_ -= n_after
+            self._trees = TreeSum([group[:-n_after] for group in self._trees.groups], result.initial)
+            for name in ("train_score_", "validation_score_"):
+                if hasattr(self, name):
+                    setattr(self, name, getattr(self, name)[:-n_after])
 
     def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.

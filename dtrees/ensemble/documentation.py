@@ -118,13 +118,32 @@ _DESCRIPTIONS = {
         min_impurity_decrease : float, default=0.0
             Split only where the gain is at least this much for each unit of the tree's sum of hessians.
         """,
-    "boosting_control": """
+    "boosting_stop": """
         validation_fraction : float, default=0.1
             With ``n_iter_no_change``, share of the rows (of each class) that is held out.
         n_iter_no_change : int or None, default=None
             Stop when the loss of the held-out rows has not become smaller by ``tol`` in this many rounds.
         tol : float, default=1e-4
             See ``n_iter_no_change``.
+        early_stopping_rounds : int or None, default=None
+            Stop when the last metric of ``eval_metric`` has not improved on the last evaluation set for this many rounds, and leave out the
+            rounds after the best one. For another set or metric see :class:`dtrees.EarlyStopping`. Wants an ``eval_set`` at fit.
+        """,
+    "eval_metric_regression": """
+        eval_metric : str, callable, list of them, or None, default=None
+            What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2" or a function
+            ``(y_true, y_pred, weight) -> float`` of all rows of a set. ``weight`` may be None. Less is better, unless the function has an
+            attribute ``greater_is_better`` that is true. None means "rmse".
+        """,
+    "eval_metric_classification": """
+        eval_metric : str, callable, list of them, or None, default=None
+            What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "error", "accuracy", "auc" (of more than two classes:
+            of each against the others, weighted by frequency) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set. It
+            is given class codes (positions in ``classes_``) and probabilities: of the second class where there are two, else of all, shape
+            (n, n_classes). ``weight`` may be None. Less is better, unless the function has an attribute ``greater_is_better`` that is
+            true. None means "logloss".
+        """,
+    "boosting_control": """
         random_state : int, RandomState or None, default=None
             Decides rows and columns drawn. Pass an int for the same model every time.
         n_jobs : int or None, default=None
@@ -144,6 +163,11 @@ _DESCRIPTIONS = {
             Mean loss on the rows trained on, after each round.
         validation_score_ : ndarray of float64
             Mean loss on the rows held out, after each round; only with ``n_iter_no_change``.
+        evals_result_ : dict of dict of ndarray of float64
+            For each evaluation set, by name, and each metric, by name, its value after each round, those that early stopping left out
+            included; only with an ``eval_set``.
+        best_iteration_, best_score_ : int, float
+            The best round (from 0; the last of the model), and its score; only with early stopping on an evaluation set.
         n_features_in_ : int
             Number of columns at fit.
         feature_names_in_ : ndarray of str of shape (n_features_in_,)

@@ -58,7 +58,16 @@ class Forest(TreeEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     @where_the_data_is
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: Any = None,
+        checkpoint_interval: float = 60.0,
+    ) -> Self:
         """Grow the forest.
 
         Parameters
@@ -71,6 +80,13 @@ class Forest(TreeEstimator):
             Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
         callbacks : sequence of callable, default=()
             Called with a :class:`~dtrees.engine.plans.Progress` after each tree; one that returns True ends the fit there.
+        checkpoint : str, path-like or None, default=None
+            Where to keep the finished trees: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
+            of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
+            would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
+            the one before is kept beside it as ``PATH.previous``.
+        checkpoint_interval : float, default=60.0
+            Seconds, about, from one checkpoint to the next. Trees grow in batches of so long; with 0, one by one.
 
         Returns
         -------
@@ -96,8 +112,10 @@ class Forest(TreeEstimator):
             warn("Warm-start fitting without increasing n_estimators does not fit new trees.", stacklevel=2)
         else:
             plan = self._plan(table, keep)
+            if checkpoint is not None:
+                plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
             result = backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)
-            self._batches.append((plan, len(trees), len(trees) + len(result.trees)))
+            self._batches.append((replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)))
             self.max_features_ = plan.rules.max_features
             self._trees = TreeSum([trees + result.trees])
         self._score_out_of_bag(backend, table, None if len(trees) == self.n_estimators else result)

@@ -9,13 +9,12 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.engine.plans import Loss
 from dtrees.ensemble import parameters
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.base import TreeClassifier, TreeRegressor
 from dtrees.ensemble.boosting import Boosting
 from dtrees.ensemble.documentation import described
-from dtrees.ensemble.losses import SquaredError, log_loss_for
+from dtrees.ensemble.losses import LinkedLoss, SquaredError, log_loss_for
 from dtrees.ensemble.parameters import BOOSTING_DEFAULTS
 from dtrees.ensemble.prediction import Step, first_column
 
@@ -33,6 +32,8 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     loss : {"squared_error"}, default="squared_error"
         What is minimised. The gradient is that of half the squared error, whose hessian is 1; scores are the squared error itself.
     {boosting}
+    {boosting_stop}
+    {eval_metric_regression}
     {boosting_control}
 
     Attributes
@@ -70,6 +71,8 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         validation_fraction: float = 0.1,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
+        early_stopping_rounds: int | None = None,
+        eval_metric: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -91,12 +94,14 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.early_stopping_rounds = early_stopping_rounds
+        self.eval_metric = eval_metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.warm_start = warm_start
 
-    def _loss(self, table: Table) -> Loss:
+    def _loss(self, table: Table) -> LinkedLoss:
         return SquaredError()
 
     def _value_steps(self) -> tuple[Step, ...]:
@@ -133,6 +138,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     {boosting}
     class_weight : dict, "balanced" or None, default=None
         Factors for the weights of rows by class. "balanced" gives every class the same weight in all.
+    {boosting_stop}
+    {eval_metric_classification}
     {boosting_control}
 
     Attributes
@@ -176,6 +183,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         validation_fraction: float = 0.1,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
+        early_stopping_rounds: int | None = None,
+        eval_metric: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -198,12 +207,14 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.early_stopping_rounds = early_stopping_rounds
+        self.eval_metric = eval_metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.warm_start = warm_start
 
-    def _loss(self, table: Table) -> Loss:
+    def _loss(self, table: Table) -> LinkedLoss:
         assert table.classes is not None
         assert table.class_weights is not None
         n_weighted = np.count_nonzero(table.class_weights)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,10 @@ from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.schema import Schema, is_frame, numeric_array
 from dtrees.ensemble.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
 from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.evaluation import EvalSet
+    from dtrees.ensemble.metrics import Metric
 
 #: Presorting fewer cells than this takes less time than starting threads.
 _SERIAL_CELLS = 100_000
@@ -56,12 +61,37 @@ class LocalBackend:
         target = encode_classes(y, summary.classes) if summary.classes is not None else y
         return Table.of(schema, summary, columns=columns, target=target, weight=weight, n_jobs=n_jobs)
 
+    def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
+        """Check and encode evaluation sets."""
+        from dtrees.ensemble.evaluation import BlockSummary, LocalSets, make_block
+
+        blocks = []
+        for given in sets:
+            X = given.X if is_frame(given.X) else numeric_array(given.X)
+            block, summary = make_block(X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name)
+            blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))
+        names = tuple(given.name for given in sets)
+        return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
+
+    def fingerprint(self, table: Table) -> str:
+        """Return a digest of the whole training set."""
+        from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
+
+        weight = None if table.weight is None else array_digest(table.weight)
+        return table_digest(table, column_digests(table.columns), array_digest(table.target), weight)
+
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
         from dtrees.engine.forest import grow_forest
+        from dtrees.engine.saving import grow_in_batches, without_checkpoint
 
         n_threads = effective_n_jobs(table.n_jobs)
-        return grow_forest(table.columns, table.target, table.weight, plan, first, last, n_threads, callback=callback)
+        bare = without_checkpoint(plan)
+
+        def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
+            return grow_forest(table.columns, table.target, table.weight, bare, first, last, n_threads, callback=callback)
+
+        return grow_in_batches(grow, plan, first, last, callback)
 
     def boost(
         self,
@@ -74,12 +104,12 @@ class LocalBackend:
         """Boost up to ``plan.n_rounds`` rounds."""
         from dtrees.engine.boosting import boost
         from dtrees.engine.executor import LocalExecutor
+        from dtrees.ensemble.evaluation import LocalEvaluation
 
-        executor = LocalExecutor(table.columns, table.target, table.weight, effective_n_jobs(table.n_jobs))
-        try:
-            return boost(executor, plan, previous=previous, initial=initial, callback=callback)
-        finally:
-            executor.close()
+        n_threads = effective_n_jobs(table.n_jobs)
+        evaluation = None if table.evaluation is None else LocalEvaluation(table.evaluation, n_threads)
+        with LocalExecutor(table.columns, table.target, table.weight, n_threads) as executor:
+            return boost(executor, plan, previous=previous, initial=initial, callback=callback, evaluation=evaluation)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Return the encoded target."""

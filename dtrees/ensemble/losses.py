@@ -17,9 +17,19 @@ that brings in the compiler.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dtrees.engine.plans import Loss
+
+
+class LinkedLoss(Loss, Protocol):
+    """A loss that also says what raw predictions mean."""
+
+    def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ BOOSTING = {
     "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
     "n_iter_no_change": [_POSITIVE_INTEGER, None],
     "tol": [Interval(Real, 0.0, None, closed="left")],
+    "early_stopping_rounds": [_POSITIVE_INTEGER, None],
+    "eval_metric": [str, callable, list, tuple, None],
 }
 
 #: The defaults of boosting, which scikit-learn's are not. Chosen on California housing (mean R2 over ten random splits) and Adult (its test

@@ -1,12 +1,14 @@
 """What a fitted estimator is, as plain data and arrays: the content of a model file.
 
 State holds all that prediction and inspection need: parameters, schema, classes, trees and scores. What belongs to the training set (the
-out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data: a ``RandomState`` becomes None and a
-callable ``oob_score`` True. Restoring checks everything that prediction relies on, since kernels do not check bounds.
+out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data: a ``RandomState`` or a function as
+``eval_metric`` becomes None, a callable ``oob_score`` True. Restoring checks everything that prediction relies on, since kernels do not
+check bounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +19,7 @@ from dtrees.ensemble.schema import Schema
 from dtrees.tree.tree import Tree
 
 #: Fitted attributes that are numbers or 1-D arrays of floats, where an estimator has them.
-_NUMBERS = ("max_features_", "n_estimators_", "oob_score_")
+_NUMBERS = ("max_features_", "n_estimators_", "oob_score_", "best_iteration_", "best_score_")
 _SERIES = ("train_score_", "validation_score_")
 _CLASS_KINDS = "biufUO"
 
@@ -33,22 +35,27 @@ class EstimatorState:
 
     def _to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata that JSON can hold, and named arrays."""
-        metadata = {
+        metadata: dict[str, Any] = {
             "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},  # type: ignore[attr-defined]
             "schema": self._schema.to_json(),
             "named": hasattr(self, "feature_names_in_"),
             "attributes": {name: _plain(getattr(self, name)) for name in _NUMBERS if hasattr(self, name)},
         }
+        if callable(getattr(self, "oob_score", None)):
+            metadata["parameters"]["oob_score"] = True
+        evaluation = getattr(self, "evals_result_", {})
+        if evaluation:
+            metadata["evaluation"] = {name: list(metrics) for name, metrics in evaluation.items()}
         if hasattr(self, "classes_"):
             metadata["classes"] = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
-        trees = [tree for group in self._trees.groups for tree in group]
-        arrays = {f"trees.{name}": np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree.ARRAYS}
-        arrays["trees.node_counts"] = np.array([[tree.node_count for tree in group] for group in self._trees.groups], dtype=np.int64)
+        arrays = stack_trees(self._trees.groups)
         if self._trees.initial is not None:
             arrays["initial"] = self._trees.initial
         for name in _SERIES:
             if hasattr(self, name):
                 arrays[name] = np.asarray(getattr(self, name), dtype=np.float64)
+        for i, metrics in enumerate(evaluation.values()):
+            arrays |= {f"evals_result_.{i}.{k}": values for k, values in enumerate(metrics.values())}
         return metadata, arrays
 
     @classmethod
@@ -83,11 +90,16 @@ class EstimatorState:
         for name in _SERIES:
             if name in arrays:
                 setattr(model, name, arrays[name])
+        if "evaluation" in metadata:
+            model.evals_result_ = {  # type: ignore[attr-defined]
+                name: {metric: arrays[f"evals_result_.{i}.{k}"] for k, metric in enumerate(metrics)}
+                for i, (name, metrics) in enumerate(metadata["evaluation"].items())
+            }
         if cls._GROUP_PER_OUTPUT:
             n_groups, n_values = (n_classes if n_classes > 2 else 1), 1
         else:
             n_groups, n_values = 1, max(1, n_classes)
-        groups = _restore_groups(arrays, n_groups, n_values, len(model._schema))
+        groups = unstack_trees(arrays, n_groups, n_values, len(model._schema))
         initial = arrays.get("initial")
         if initial is not None and (initial.dtype != np.float64 or initial.shape != (n_groups,) or not np.isfinite(initial).all()):
             raise ValueError(f"the model's initial prediction is {initial}; wants {n_groups} finite float64")
@@ -95,7 +107,24 @@ class EstimatorState:
         return model
 
 
-def _restore_groups(arrays: dict[str, NDArray[Any]], n_groups: int, n_values: int, n_features: int) -> list[list[Tree]]:
+def stack_trees(groups: Sequence[Sequence[Tree]]) -> dict[str, NDArray[Any]]:
+    """Return groups of as many trees each, at least one, as named arrays."""
+    trees = [tree for group in groups for tree in group]
+    arrays = {f"trees.{name}": np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree.ARRAYS}
+    arrays["trees.node_counts"] = np.array([[tree.node_count for tree in group] for group in groups], dtype=np.int64)
+    return arrays
+
+
+def unstack_trees(arrays: dict[str, NDArray[Any]], n_groups: int, n_values: int, n_features: int) -> list[list[Tree]]:
+    """Return the groups that :func:`stack_trees` was given.
+
+    Raises
+    ------
+    ValueError
+        If they are not trees of so many values and features that prediction can use.
+    KeyError
+        If an array is missing.
+    """
     counts = arrays["trees.node_counts"]
     stacked = {name: arrays[f"trees.{name}"] for name in Tree.ARRAYS}
     total = len(stacked["feature"])
@@ -127,14 +156,14 @@ def _restore_classes(data: dict[str, Any]) -> NDArray[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter as JSON data; what has no such form becomes the nearest that has."""
+    """Return a parameter as JSON data; what has no such form becomes None."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
         return {"dict": [[_plain(key), _plain(item)] for key, item in value.items()]}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return True if callable(value) else None
+    if isinstance(value, list | tuple):
+        return None if any(callable(item) for item in value) else [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else None
 
 
 def _from_plain(value: Any) -> Any:

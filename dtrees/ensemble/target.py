@@ -54,7 +54,7 @@ class TargetSummary:
     @classmethod
     def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool) -> TargetSummary:
         """Return the summary of targets from :func:`check_target` and weights from :func:`check_weights`."""
-        total = Fraction(len(y)) if weight is None else exact_sum(weight)
+        total = Fraction(len(y)) if weight is None else _exact_sum(weight)
         if not classify:
             return cls(len(y), total)
         classes, codes = np.unique(y, return_inverse=True)
@@ -62,7 +62,7 @@ class TargetSummary:
         if weight is None:
             class_weights = tuple(Fraction(int(count)) for count in counts)
         else:
-            class_weights = tuple(exact_sum(weight[codes == code]) for code in range(len(classes)))
+            class_weights = tuple(_exact_sum(weight[codes == code]) for code in range(len(classes)))
         return cls(len(y), total, classes, counts, class_weights)
 
     @classmethod
@@ -203,22 +203,8 @@ def encode_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
     return np.searchsorted(classes, y).astype(np.int32)
 
 
-def exact_sum(values: NDArray[np.float64]) -> Fraction:
-    """Return the exact sum of finite non-negative floats, whatever their order.
+def _exact_sum(weight: NDArray[np.float64]) -> Fraction:
+    """Return the exact sum of weights, which are finite."""
+    from dtrees.ensemble.exact_sum import exact_sum  # brings in the compiler
 
-    Mantissas (53 bits) are summed as integers among equal exponents, in halves so that int64 cannot overflow below 2**36 values.
-
-    Examples
-    --------
-    >>> float(exact_sum(np.array([1e16, 1.0, 1.0])))
-    1.0000000000000002e+16
-    """
-    if not len(values):
-        return Fraction(0)
-    mantissas, exponents = np.frexp(values)
-    whole = (mantissas * 2.0**53).astype(np.int64)
-    low, total = int(exponents.min()), 0
-    for exponent in np.unique(exponents):
-        chosen = whole if exponents.max() == low else whole[exponents == exponent]
-        total += ((int((chosen >> 27).sum()) << 27) + int((chosen & (2**27 - 1)).sum())) << (int(exponent) - low)
-    return Fraction(total) * Fraction(2) ** (low - 53)
+    return Fraction(exact_sum(weight))

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine.boosting import _has_stalled, boost
+from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
+from dtrees.engine.stopping import has_stalled
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
@@ -153,7 +154,7 @@ def test_callbacks() -> None:
     ],
 )
 def test_when_the_held_out_loss_has_stalled(scores: list[float], patience: int, tol: float, stalled: bool) -> None:
-    assert _has_stalled(scores, patience, tol) == stalled
+    assert has_stalled(scores, patience, tol) == stalled
 
 
 def test_early_stopping() -> None:

@@ -8,8 +8,11 @@ from numpy.testing import assert_array_equal
 
 from dtrees import backends
 from dtrees.ensemble.backend import backend_for
+from dtrees.ensemble.evaluation import EvalSet
 from tests.ensemble.samples import (
+    BOOSTING,
     FORESTS,
+    KINDS,
     N,
     X,
     assert_same_trees,
@@ -17,6 +20,8 @@ from tests.ensemble.samples import (
     make,
     target,
 )
+
+SINGLE = KINDS[:4]
 
 
 class Blocks:
@@ -37,6 +42,13 @@ class BlockBackend:
 
     def load(self, X, y, sample_weight, **about):
         return backend_for(np.empty(0)).load(X.compute(), y.compute(), sample_weight, **about)
+
+    def load_evaluation(self, table, sets, metrics):
+        here = [EvalSet(given.name, *self.gather(given.X, given.y, given.weight)) for given in sets]
+        return backend_for(np.empty(0)).load_evaluation(table, here, metrics)
+
+    def fingerprint(self, table):
+        return backend_for(np.empty(0)).fingerprint(table)
 
     def grow_forest(self, *arguments):
         return backend_for(np.empty(0)).grow_forest(*arguments)
@@ -73,12 +85,19 @@ def blocks(monkeypatch):
 
 
 @every_kind
-def test_everything_goes_through_the_backend(kind, blocks):
+def test_everything_goes_through_the_backend(kind, blocks, tmp_path):
     y = target(kind)
     parameters = {"bootstrap": True, "oob_score": True, "n_estimators": 30} if kind in FORESTS else {}
     local = make(kind, **parameters).fit(X, y)
-    model = make(kind, **parameters).fit(blocks, Blocks(y[:150], y[150:]))
+    sets = {"eval_set": {"blocks": (blocks, Blocks(y)), "here": (X, y)}} if kind in BOOSTING else {}
+    kept = {} if kind in SINGLE else {"checkpoint": tmp_path / "checkpoint"}
+    model = make(kind, **parameters).fit(blocks, Blocks(y[:150], y[150:]), **sets, **kept)
     assert_same_trees(model, local)
+    if sets:
+        scores = [next(iter(metrics.values())) for metrics in model.evals_result_.values()]
+        assert_array_equal(*scores)
+    if kept:
+        assert_same_trees(make(kind, **parameters).fit(X, y, **kept), local)  # the same table, so the checkpoint is of this fit
     methods = ["predict", "predict_proba", "predict_log_proba", "decision_function"]
     for method in [method for method in methods if hasattr(model, method)]:
         lazy = getattr(model, method)(blocks)

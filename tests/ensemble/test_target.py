@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,20 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.ensemble.target import TargetSummary, check_target, check_weights, encode_classes, exact_sum
+from dtrees.ensemble.target import TargetSummary, check_target, check_weights, encode_classes
 
 floats = st.floats(0, 1e300, allow_subnormal=True)
-
-
-@given(st.lists(floats, max_size=30))
-def test_sums_are_exact(values):
-    total = exact_sum(np.array(values, dtype=np.float64))
-    assert total == sum((Fraction(value) for value in values), Fraction(0))
-    assert float(total) == math.fsum(values)
-
-
-def test_sums_of_many_do_not_overflow():
-    assert exact_sum(np.full(2_000_000, np.nextafter(1.0, 0.0))) == 2_000_000 * Fraction(np.nextafter(1.0, 0.0))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), floats), min_size=1, max_size=20), st.integers(1, 6))

@@ -1,0 +1,231 @@
+"""Evaluation sets on a cluster: encoded where their partitions are, and scored by actors.
+
+Nothing but sums comes to the coordinator (or predictions, for metrics that want them all). A scorer that is lost is made again from its
+blocks, which Dask computes anew. Scorers then start over: the rounds so far are added again, which takes a moment and leaves no trace in
+the scores.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future, get_worker
+from numpy.typing import NDArray
+
+from dtrees.cluster.actors import Actors, ActorsLost, Failed
+from dtrees.cluster.errors import WorkerLost
+from dtrees.cluster.fits import current_fit
+from dtrees.cluster.partitions import align, is_lazy
+from dtrees.cluster.placement import nthreads, spread
+from dtrees.cluster.tasks import Tasks
+from dtrees.ensemble.backend import Table
+from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
+from dtrees.ensemble.evaluation import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
+from dtrees.ensemble.metrics import Block, Metric
+
+logger = logging.getLogger("dtrees.cluster")
+
+_SECONDS_BETWEEN_TRIES = 0.5
+
+
+@dataclass(frozen=True)
+class ClusterSets:
+    """Evaluation sets on a cluster.
+
+    Attributes
+    ----------
+    client : distributed.Client
+    about : LocalSets
+        All but the blocks.
+    blocks : list of Future
+    lengths : list of int
+        Rows of each block.
+    """
+
+    client: Client
+    about: LocalSets
+    blocks: list[Future]
+    lengths: list[int]
+
+
+def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
+    """Check and encode evaluation sets; a set in memory becomes one block."""
+    blocks: list[Future] = []
+    lengths: list[int] = []
+    set_of_block: list[int] = []
+    with Tasks(client) as tasks:
+        for position, given in enumerate(sets):
+            encoded = _encode(tasks, table, given)
+            summaries = tasks.watch.gather(tasks.map("count", _summary, encoded))
+            center = BlockSummary.merge(summaries, given.name).center
+            blocks += tasks.map("encode", _block, encoded, center=center)
+            lengths += [summary.n_rows for summary in summaries]
+            set_of_block += [position] * len(encoded)
+        tasks.watch.wait(blocks)
+        tasks.keep(*blocks)
+    about = LocalSets(tuple(given.name for given in sets), tuple(set_of_block), (), tuple(metrics))
+    return ClusterSets(client, about, blocks, lengths)
+
+
+def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
+    about = {"schema": table.schema, "classes": table.classes, "set_name": given.name}
+    if not is_lazy(given.X):
+        y, weight = (_fetch(tasks, values) for values in (given.y, given.weight))
+        return [tasks.submit("encode", make_block, given.X, y, weight, **about)]
+    try:
+        parts = align(tasks, given.X, given.y, given.weight)
+    except ValueError as error:
+        raise ValueError(f"eval_set {given.name!r}: {error}") from error
+    if not parts.lengths:
+        raise ValueError(f"eval_set {given.name!r} has no rows; wants at least one")
+    weights = [None] * len(parts.lengths) if parts.weight is None else parts.weight
+    return tasks.map("encode", make_block, parts.X, parts.y, weights, **about)
+
+
+def _fetch(tasks: Tasks, values: Any) -> Any:
+    """Return the target or weights of a set in memory, wherever they are themselves."""
+    if not is_lazy(values):
+        return values
+    parts = tasks.watch.gather(tasks.compute(np.ravel(values.to_delayed()).tolist()))
+    return np.concatenate([np.asarray(part) for part in parts])
+
+
+def _summary(made: tuple[Block, BlockSummary]) -> BlockSummary:
+    return made[1]
+
+
+def _block(made: tuple[Block, BlockSummary], center: float) -> Block:
+    return replace(made[0], center=center)
+
+
+def _targets(block: Block) -> Rows:
+    return block.y, block.weight
+
+
+def fingerprint(table: Table) -> str:
+    """Return a digest of the training set; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
+    with Tasks(table.columns.client) as tasks:
+        columns = tasks.map("digest", column_digests, table.columns.blocks)
+        rows = [tasks.submit("digest", array_digest, array) for array in (table.target, table.weight) if array is not None]
+        by_block = tasks.watch.gather(columns)
+        target, weight = (*tasks.watch.gather(rows), None)[:2]
+    return table_digest(table, [digest for digests in by_block for digest in digests], target, weight)
+
+
+class ScorerActor:
+    """A :class:`~dtrees.ensemble.evaluation.Scorer` on a worker, using as many threads as the worker has."""
+
+    def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
+        self._scorer = Scorer(blocks, metrics, get_worker().state.nthreads)
+
+    def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]] | Failed:
+        """Add rounds; see :meth:`dtrees.ensemble.evaluation.Scorer.score`."""
+        try:
+            return self._scorer.score(rounds, initial, quiet, afresh)
+        except Exception as error:
+            error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
+            return Failed(error)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing under way between two messages."""
+
+
+class ClusterEvaluation(Evaluation):
+    """Evaluation sets that are scored by actors, each with some of the blocks.
+
+    Close it, or use it as a context manager, to free them.
+
+    Parameters
+    ----------
+    sets : ClusterSets
+    """
+
+    def __init__(self, sets: ClusterSets) -> None:
+        super().__init__(sets.about)
+        self._sets = sets
+        self._settings = current_fit().settings
+        self._n_restarts = 0
+        self._actors = Actors(sets.client, "evaluate", ScorerActor)
+        placed = spread(sets.lengths, nthreads(sets.client))
+        self._blocks_of = list(placed.values())
+        for actor, worker in enumerate(placed):
+            self._actors.add(worker, self._arguments(actor))
+        try:
+            self._await_actors()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ClusterEvaluation:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the actors."""
+        self._actors.close()
+
+    def _arguments(self, actor: int) -> tuple[Any, ...]:
+        return [self._sets.blocks[i] for i in self._blocks_of[actor]], self._sets.about.metrics
+
+    def _ask(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> list[list[list[Any]]]:
+        message: tuple[Any, ...] = rounds[first:], initial, 0, first == 0
+        while True:
+            try:
+                replies = self._actors.call("score", dict.fromkeys(range(len(self._blocks_of)), message))
+                break
+            except ActorsLost:
+                self._replace_lost()
+                self._await_actors()
+                # Which of the others have added the round is not known.
+                message = rounds, initial, first, True
+        said: list[list[list[Any]]] = [[[] for _ in self._sets.blocks] for _ in range(len(rounds) - first)]
+        for actor, blocks in enumerate(self._blocks_of):
+            for by_block, found in zip(said, replies[actor], strict=True):
+                for block, partials in zip(blocks, found, strict=True):
+                    by_block[block] = partials
+        return said
+
+    def _targets(self) -> list[Rows]:
+        with Tasks(self._sets.client) as tasks:
+            return tasks.watch.gather(tasks.map("target", _targets, self._sets.blocks))
+
+    def _await_actors(self) -> None:
+        while True:
+            try:
+                return self._actors.wait_until_made()
+            except ActorsLost:
+                self._replace_lost()
+
+    def _replace_lost(self) -> None:
+        """Have new actors made in place of those that are lost."""
+        self._actors.look()
+        names = ", ".join(self._actors.workers[actor] for actor in sorted(self._actors.lost))
+        logger.warning("lost %s with rows of evaluation sets", names)
+        self._n_restarts += 1
+        if self._n_restarts > self._settings.max_restarts:
+            raise WorkerLost(
+                f"Lost {names}, with rows of evaluation sets. Workers had been replaced {self._settings.max_restarts} times already, "
+                "which is max_restarts. If they run out of memory, give them more; the workers' logs say more. Then run it again."
+            )
+        for actor in sorted(self._actors.lost):
+            self._actors.replace(actor, self._least_busy(), self._arguments(actor))
+
+    def _least_busy(self) -> str:
+        """Return the worker with the fewest of these actors, waiting for one if there is none."""
+        deadline = time.monotonic() + self._settings.patience
+        while True:
+            workers = [name for name, facts in self._actors.look().items() if facts["status"] == "running" and facts["nthreads"]]
+            if workers:
+                mine = [worker for actor, worker in enumerate(self._actors.workers) if actor not in self._actors.lost]
+                return min(workers, key=lambda worker: (mine.count(worker), worker))
+            if time.monotonic() > deadline:
+                raise WorkerLost("The Dask cluster has no workers left for the rows of evaluation sets. Add some, and run the fit again.")
+            time.sleep(_SECONDS_BETWEEN_TRIES)
