@@ -126,7 +126,7 @@ def assert_same_model(found: Any, wanted: Any) -> None:
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 150.0) -> None:
     """Wait for something that must come about, and fail if it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -24,7 +24,7 @@ from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, even
 FRAME = table()
 REGRESSION = targets(FRAME)["regression"]
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("sharded")]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
 
 
 def training_set() -> tuple[Any, Any]:

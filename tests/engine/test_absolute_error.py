@@ -16,7 +16,8 @@ from dtrees.engine.plans import Criterion, ForestPlan
 from dtrees.engine.targets import ForestTarget
 from dtrees.split.columns import presort
 from dtrees.split.deviation import levels_of, weights_in_bits
-from dtrees.tree.predict import pack, sum_values
+from dtrees.tree.packing import pack
+from dtrees.tree.predict import sum_values
 from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target, wild_weight
 
 N = 3000
