@@ -23,12 +23,24 @@ from dtrees.split.block import BLOCK_ROWS, fill_block, make_block
 from dtrees.split.columns import Columns, presort, presort_column
 from dtrees.split.criteria import NEWTON
 from dtrees.split.fixed_point import to_fixed
-from dtrees.split.group import sorted_places
+from dtrees.split.group import RADIX, sort_places
 from dtrees.split.kernel import NONE, ZERO
+from dtrees.split.kernel import kernel as compiled
 from dtrees.split.partition import RowPartition
 from dtrees.split.search import empty_candidates, make_scratch, search_many
 from dtrees.split.sweep import Limits, sweep_sorted
 from dtrees.split.zones import sum_zones, zone_shift
+
+
+@compiled
+def _sort(codes, rows, start, mid, keys, spare, counts):  # type: ignore[no-untyped-def]
+    sort_places(codes, rows, start, mid, keys, spare, counts)
+
+
+@compiled
+def _fill(columns, pool, partition, start, mid, stop, block, random, scratch):  # type: ignore[no-untyped-def]
+    fill_block(columns, pool, partition, start, mid, stop, block, random, scratch)
+
 
 Prepared = tuple[Callable[[], Any], int]
 _KERNELS: dict[str, tuple[str, int, Callable[[int], Prepared]]] = {}
@@ -127,15 +139,16 @@ def presort_float64(n: int) -> Prepared:
 def sort_rows(n: int) -> Prepared:
     """Radix sort."""
     node = Node.of(normal(n))
-    keys, spare = np.empty(n, np.uint64), np.empty(n, np.uint64)
-    return lambda: sorted_places(node.columns.codes[0], node.partition.rows, 0, n, keys, spare), n
+    keys, spare, counts = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(RADIX, np.int64)
+    return lambda: _sort(node.columns.codes[0], node.partition.rows, 0, n, keys, spare, counts), n
 
 
 @kernel("sweep of sorted rows")
 def sweep(n: int) -> Prepared:
     """The gain between every two neighbouring values."""
     node = Node.of(normal(n))
-    keys = sorted_places(node.columns.codes[0], node.partition.rows, 0, n, np.empty(n, np.uint64), np.empty(n, np.uint64))
+    keys, counts = np.empty(n, np.uint64), np.empty(RADIX, np.int64)
+    _sort(node.columns.codes[0], node.partition.rows, 0, n, keys, np.empty(n, np.uint64), counts)
     best, zero, none = np.zeros(6, np.int64), ZERO(), NONE()
     nothing, root = (zero, zero, zero), (node.sums[0], node.sums[1], np.int64(n))
     a, b = node.partition.a, node.partition.b
@@ -192,9 +205,9 @@ def block(n: int) -> Prepared:
     columns = presort(list(X.T))
     root = Node.of(X[:, 0]).partition
     pool = np.arange(N_COLUMNS, dtype=np.int32)
-    room = make_block(m, 0, False, pool, N_COLUMNS)
-    keys, spare = np.empty(m, np.uint64), np.empty(m, np.uint64)
-    return lambda: fill_block(columns, pool, root, 0, m, m, room, keys, spare), m * N_COLUMNS
+    room = make_block(m, 0, False, pool, N_COLUMNS, False, 0)
+    scratch = make_scratch(m, m, 0)
+    return lambda: _fill(columns, pool, root, 0, m, m, room, False, scratch), m * N_COLUMNS
 
 
 @kernel("trees of full depth on 3,000 rows, a level", of=10)

@@ -21,7 +21,7 @@ from dtrees.engine.sums import Level, ZoneSums, inherits_sums
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
-from dtrees.split.block import make_block
+from dtrees.split.block import make_block, prefers_block
 from dtrees.split.columns import Columns
 from dtrees.split.deviation import node_medians
 from dtrees.split.level import SCAN, search_level
@@ -423,8 +423,16 @@ class Shard:
                 scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes, self._levels),
                 best=search.empty_candidates(1, n_sums),
                 bits=np.empty((stop - start + 7) // 8, np.uint8),
-                block=make_block(mid - start, stop - mid, self._rows.b.shape[0] > 0, self._pool, self._n_columns_total),
-                use_blocks=not self._limits.random and not self._levels.shape[0],
+                block=make_block(
+                    mid - start,
+                    stop - mid,
+                    self._rows.b.shape[0] > 0,
+                    self._pool,
+                    self._n_columns_total,
+                    self._limits.random,
+                    self._limits.n_classes,
+                ),
+                use_blocks=not self._levels.shape[0] and prefers_block(self._limits.random, self._stops.max_features, self._pool.shape[0]),
             )
             depth, path, sums = int(table.depth[node]), table.path[node], table.sums[node]
             count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)

@@ -88,11 +88,11 @@ def line_up(partition, start, mid, scratch):
     keys, line, levels = scratch.keys, absolute.line, absolute.levels
     for i in range(n):
         keys[i] = np.uint64(a[start + i]) << _SHIFT | np.uint64(i)
-    ordered = sort_keys(keys, scratch.spare, n)
+    sort_keys(keys, scratch.spare, n, scratch.counts)
     line[0].level = 0
     line[0].weight = 0
     for i in range(n):
-        place = start + np.int64(ordered[i] & _PLACE)
+        place = start + np.int64(keys[i] & _PLACE)
         element = line[i + 1]
         element.level = levels[a[place]]
         element.weight = b[place] if b.shape[0] > 0 else 1
@@ -281,7 +281,7 @@ def search_absolute(codes, values, partition, start, mid, limits, threshold_bits
     keys = scratch.keys
     for i in range(n):
         keys[i] = np.uint64(codes[line[i + 1].row]) << _SHIFT | np.uint64(i + 1)
-    keys = sort_keys(keys, scratch.spare, n)
+    sort_keys(keys, scratch.spare, n, scratch.counts)
     missing = np.uint64(n_distinct)
     if keys[0] >> _SHIFT == keys[n - 1] >> _SHIFT:
         return CONSTANT, 0.0, False

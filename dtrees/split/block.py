@@ -8,7 +8,8 @@ lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so
 
 ``place`` counts the block's in-sample rows; ``a`` and ``b`` are read by place and never move. Rows out of sample are only routed.
 
-Splits are found by the same sweep over sorted rows as elsewhere.
+Splits are found by the same sweep over sorted rows as elsewhere. For random thresholds nothing need be sorted: the block has the rows'
+values instead, row by row, in ``cells``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 
 from dtrees.split.columns import highest_code_below
 from dtrees.split.criteria import score_moments
-from dtrees.split.group import sorted_places
-from dtrees.split.kernel import inner_kernel, kernel
+from dtrees.split.group import sort_places
+from dtrees.split.hashing import mix_each
+from dtrees.split.kernel import lean_kernel
 
 #: Most in-sample rows of a block.
 BLOCK_ROWS = 4096
@@ -32,7 +34,9 @@ CEILING_ROWS = 6
 class Block(NamedTuple):
     """Room for one block; reused.
 
-    ``place_of`` gives the number within the tree's columns of each column of the table.
+    ``place_of`` gives the number within the tree's columns of each column of the table. For random thresholds only: ``cells`` are the
+    values of the rows (by place) in the tree's columns, NaN where missing, ``has_missing`` says whether any is, ``identity`` has a hash of
+    each column; ``reals`` and ``counts`` are scratch space, a row for each quantity and a column for each of the tree's.
     """
 
     keys: NDArray[np.uint64]
@@ -44,15 +48,32 @@ class Block(NamedTuple):
     goes_left: NDArray[np.uint8]
     spare: NDArray[np.uint32]
     place_of: NDArray[np.int32]
+    cells: NDArray[np.float64]
+    has_missing: NDArray[np.int64]
+    identity: NDArray[np.uint64]
+    reals: NDArray[np.float64]
+    counts: NDArray[np.int64]
 
 
-def make_block(n_inside: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], n_columns: int) -> Block:
-    """Return room for blocks of up to ``n_inside`` rows (at most BLOCK_ROWS are used) and ``n_outside`` out of sample."""
+def prefers_block(random: bool, max_features: int, n_columns: int) -> bool:
+    """Tell whether blocks pay: for random thresholds all columns are looked at together, which is a waste where very few are drawn."""
+    return not random or 16 * max_features >= n_columns
+
+
+def make_block(
+    n_inside: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], n_columns: int, random: bool, n_classes: int
+) -> Block:
+    """Return room for blocks of up to ``n_inside`` rows (at most BLOCK_ROWS are used) and ``n_outside`` out of sample.
+
+    ``n_classes`` is 0 for the moment layout.
+    """
     n = min(n_inside, BLOCK_ROWS)
+    width = pool.shape[0]
+    n_counts = 4 + 2 * max(n_classes, 1)
     place_of = np.full(n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
     return Block(
-        np.empty((pool.shape[0], n), np.uint64),
+        np.empty((width, 0 if random else n), np.uint64),
         np.empty(n, np.uint32),
         np.empty(n, np.uint32),
         np.empty(n_outside, np.uint32),
@@ -61,12 +82,17 @@ def make_block(n_inside: int, n_outside: int, weighted: bool, pool: NDArray[np.i
         np.empty(n, np.uint8),
         np.empty(max(n, n_outside), np.uint32),
         place_of,
+        np.empty((n if random else 0, width)),
+        np.zeros(1, np.int64),
+        mix_each(pool),
+        np.empty((6, width)),
+        np.empty((n_counts, width), np.int64),
     )
 
 
-@kernel
-def fill_block(columns, pool, partition, start, mid, stop, block, keys, spare):
-    """Copy a node's rows into the block and sort them by every column of the tree."""
+@lean_kernel
+def fill_block(columns, pool, partition, start, mid, stop, block, random, scratch):
+    """Copy a node's rows into the block and sort them by every column of the tree; for random thresholds, copy their values."""
     m = mid - start
     rows, a, b = partition.rows, partition.a, partition.b
     for i in range(m):
@@ -78,14 +104,32 @@ def fill_block(columns, pool, partition, start, mid, stop, block, keys, spare):
             block.b[i] = b[start + i]
     for i in range(stop - mid):
         block.outside[i] = rows[mid + i]
+    if random:
+        _fill_cells(columns, pool, block, m)
+        return
     for column in pool:
         j = block.place_of[column]
-        ordered = sorted_places(columns.codes[column], rows, start, mid, keys, spare)
-        for i in range(m):
-            block.keys[j, i] = ordered[i]
+        sort_places(columns.codes[column], rows, start, mid, block.keys[j], scratch.spare, scratch.counts)
 
 
-@kernel
+@lean_kernel
+def _fill_cells(columns, pool, block, m):
+    block.has_missing[0] = 0
+    for first in range(0, m, 128):  # so few rows at a time that their cells stay in the cache
+        for column in pool:
+            j = block.place_of[column]
+            codes = columns.codes[column]
+            values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+            for i in range(first, min(first + 128, m)):
+                code = codes[block.rows[i]]
+                if code == values.shape[0]:
+                    block.cells[i, j] = np.nan
+                    block.has_missing[0] = 1
+                else:
+                    block.cells[i, j] = values[code]
+
+
+@lean_kernel
 def empty_block(partition, block, nodes, first_node, n_nodes):
     """Write the block's rows back to the partition, in the order of its leaves."""
     rows, b = partition.rows, partition.b
@@ -109,7 +153,7 @@ def empty_block(partition, block, nodes, first_node, n_nodes):
             place += 1
 
 
-@kernel
+@lean_kernel
 def is_pure_block(target, block, first, last):
     """Tell whether all in-sample rows of a node of the block have the same target (False where ``target`` is empty)."""
     if target.shape[0] == 0:
@@ -121,7 +165,7 @@ def is_pure_block(target, block, first, last):
     return True
 
 
-@kernel
+@lean_kernel
 def pair_keys(codes, block, first, keys):
     """Write the keys of a node of two rows, whose sorted lists are not kept, to ``keys``."""
     i, j = np.uint64(block.places[first]), np.uint64(block.places[first + 1])
@@ -131,7 +175,7 @@ def pair_keys(codes, block, first, keys):
     keys[1] = max(one, other)
 
 
-@kernel
+@lean_kernel
 def ceiling(limits, block, first, last, sums):
     """Return the highest score of any division in two of a node of few rows, whatever the columns.
 
@@ -152,7 +196,7 @@ def ceiling(limits, block, first, last, sums):
     return top
 
 
-@inner_kernel
+@lean_kernel
 def _divide_keys(keys, first, last, goes_left, spare):
     left = first
     right = 0
@@ -167,7 +211,7 @@ def _divide_keys(keys, first, last, goes_left, spare):
         keys[left + i] = spare[i]
 
 
-@kernel
+@lean_kernel
 def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
 
@@ -180,7 +224,12 @@ def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     missing = columns.offsets[column + 1] - columns.offsets[column]
     goes_left = block.goes_left
     codes = columns.codes[column]
-    if last - first > 2:
+    if block.cells.shape[0] > 0:
+        j = block.place_of[column]
+        for i in range(first, last):
+            value = block.cells[block.places[i], j]
+            goes_left[block.places[i]] = missing_left if value != value else value <= split.threshold
+    elif last - first > 2:
         keys = block.keys[block.place_of[column]]
         for i in range(first, last):
             code = np.int64(keys[i] >> np.uint64(32))

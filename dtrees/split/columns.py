@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.group import radix_sort, sort_keys
+from dtrees.split.group import RADIX, radix_sort, sort_keys
 from dtrees.split.kernel import inner_kernel, kernel
 
 #: Rows are numbered by uint32; the highest numbers are kept free.
@@ -99,11 +99,13 @@ def presort_column(values: NDArray[Any], codes: NDArray[np.uint32] | None = None
 def _sorted_rows(values: NDArray[Any]) -> NDArray[np.uint64]:
     """Return row numbers by ascending value, NaN last, in the lower 32 bits of keys."""
     n = values.shape[0]
-    keys, spare = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    keys, spare, counts = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(RADIX, np.int64)
     if values.dtype == np.float32:
         _keys_of_float32(values.view(np.uint32), keys)
-        return sort_keys(keys, spare, n)
-    return _sort_float64(values.view(np.uint64), keys, spare)
+        sort_keys(keys, spare, n, counts)
+    else:
+        _sort_float64(values.view(np.uint64), keys, spare, counts)
+    return keys
 
 
 @kernel
@@ -136,7 +138,7 @@ def _ordered_bits(x):
 
 
 @kernel
-def _sort_float64(bits, keys, spare):
+def _sort_float64(bits, keys, spare, counts):
     """Sort by the lower half of the ordered bits, then, stably, by the upper half."""
     shift = np.uint64(32)
     low = np.uint64(0xFFFFFFFF)
@@ -146,18 +148,16 @@ def _sort_float64(bits, keys, spare):
         half = _ordered_bits(bits[i]) & low
         differ |= half ^ (_ordered_bits(bits[0]) & low)
         keys[i] = half << shift | np.uint64(i)
-    ordered = keys  # if the lower halves are all the same: the numbers are float32s, or small integers
-    if differ != 0:
-        ordered = radix_sort(keys, spare, n, np.uint64(0), low)
-    upper = np.empty(n, np.uint64)
-    for i in range(n):
-        row = ordered[i] & low
-        upper[i] = _ordered_bits(bits[row]) >> shift << shift | row
+    if differ != 0:  # else all lower halves are the same: the numbers are float32s, or small integers
+        radix_sort(keys, spare, n, np.uint64(0), low, counts)
     first, last = low, np.uint64(0)
     for i in range(n):
-        first = min(first, upper[i] >> shift)
-        last = max(last, upper[i] >> shift)
-    return radix_sort(upper, keys, n, first, last)
+        row = keys[i] & low
+        upper = _ordered_bits(bits[row]) >> shift
+        keys[i] = upper << shift | row
+        first = min(first, upper)
+        last = max(last, upper)
+    radix_sort(keys, spare, n, first, last, counts)
 
 
 @kernel

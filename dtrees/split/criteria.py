@@ -45,6 +45,12 @@ def score_moments(criterion, left_g, left_h, right_g, right_h, penalty):
         return -1.0
     if criterion == ENTROPY:
         return _negative_entropy(left_g, left_h) + _negative_entropy(right_g, right_h)
+    return score_squares(left_g, a, right_g, b)
+
+
+@kernel
+def score_squares(left_g, a, right_g, b):
+    """Return the same for all criteria but entropy; ``a`` and ``b`` include the penalty and are positive."""
     d = left_g * b - right_g * a
     return d * d / (a * b)
 

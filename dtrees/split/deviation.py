@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.fixed_point import absolute_sum, scale_into
-from dtrees.split.group import sort_keys
+from dtrees.split.group import RADIX, sort_keys
 from dtrees.split.kernel import inner_kernel, kernel
 
 #: Bits of the lower part of levels and deviations.
@@ -222,7 +222,7 @@ def node_medians(partition, target, left, right, start, mid, medians, spreads):
         if left[node] < 0:
             n += mid[node] - start[node]
         lasts[node] = n
-    keys, spare = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    keys, spare, counts = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(RADIX, np.int64)
     for node in range(n_nodes - 1, -1, -1):
         first = firsts[node]
         if left[node] < 0:
@@ -230,8 +230,7 @@ def node_medians(partition, target, left, right, start, mid, medians, spreads):
             for i in range(last - first):
                 place = start[node] + i
                 keys[first + i] = np.uint64(partition.a[place]) << np.uint64(32) | np.uint64(place)
-            ordered = sort_keys(keys[first:last], spare[first:last], last - first)
-            keys[first:last] = ordered[: last - first]
+            sort_keys(keys[first:last], spare[first:last], last - first, counts)
         else:
             last = lasts[right[node]]
             lasts[node] = last

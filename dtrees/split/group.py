@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.kernel import inner_kernel, kernel
+from dtrees.split.kernel import kernel, lean_kernel
 
 _INSERTION = 24
+#: Values of a digit of the radix sort.
+RADIX = 1 << 11
 
 
 #: Sums of a node's rows with one value: the value's code, sums a and b, number of rows.
@@ -81,33 +83,30 @@ def group_by_bins(codes, n_distinct, partition, start, mid, groups):
     return m, g, h, n
 
 
-@kernel
-def sorted_places(codes, rows, start, mid, keys, spare):
-    """Sort a node's in-sample rows by code.
-
-    Returns the array (``keys`` or ``spare``, uint64) whose first ``mid - start`` elements are ``code << 32 | place - start``, ascending.
-    """
+@lean_kernel
+def sort_places(codes, rows, start, mid, keys, spare, counts):
+    """Write ``code << 32 | place - start`` of a node's in-sample rows, ascending, to the first ``mid - start`` of ``keys`` (uint64)."""
     m = mid - start
     for i in range(m):
         keys[i] = np.uint64(codes[rows[start + i]]) << np.uint64(32) | np.uint64(i)
-    return sort_keys(keys, spare, m)
+    sort_keys(keys, spare, m, counts)
 
 
 @kernel
-def sort_keys(keys, spare, m):
-    """Sort ``keys[:m]`` by code; returns the array of the two that holds the result. Places must ascend."""
+def sort_keys(keys, spare, m, counts):
+    """Sort ``keys[:m]`` by code. Places must ascend. ``counts`` is scratch space, int64 of shape (RADIX,)."""
     if m <= _INSERTION:
         _insertion_sort(keys, m)
-        return keys
+        return
     low = keys[0]
     high = keys[0]
     for i in range(1, m):
         low = min(low, keys[i])
         high = max(high, keys[i])
-    return radix_sort(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32))
+    radix_sort(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32), counts)
 
 
-@inner_kernel
+@lean_kernel
 def _insertion_sort(keys, m):
     for i in range(1, m):
         key = keys[i]
@@ -118,8 +117,8 @@ def _insertion_sort(keys, m):
         keys[j + 1] = key
 
 
-@kernel
-def radix_sort(keys, spare, m, low, high):
+@lean_kernel
+def radix_sort(keys, spare, m, low, high, counts):
     """Sort by the codes, known to lie in low..high; stable, so places stay ascending among equal codes."""
     bits = 0
     span = high - low
@@ -129,24 +128,27 @@ def radix_sort(keys, spare, m, low, high):
     widest = 8 if m < 1024 else 11
     passes = (bits + widest - 1) // widest
     if passes == 0:
-        return keys
+        return
     digit = (bits + passes - 1) // passes
-    mask = np.uint64((1 << digit) - 1)
-    counts = np.empty(1 << digit, np.int64)
+    size = 1 << digit
+    mask = np.uint64(size - 1)
+    source, sink = keys, spare
     for p in range(passes):
         shift = np.uint64(p * digit)
-        counts[:] = 0
+        counts[:size] = 0
         for i in range(m):
-            counts[(((keys[i] >> np.uint64(32)) - low) >> shift) & mask] += 1
+            counts[(((source[i] >> np.uint64(32)) - low) >> shift) & mask] += 1
         total = 0
-        for k in range(counts.shape[0]):
+        for k in range(size):
             count = counts[k]
             counts[k] = total
             total += count
         for i in range(m):
-            key = keys[i]
+            key = source[i]
             k = (((key >> np.uint64(32)) - low) >> shift) & mask
-            spare[counts[k]] = key
+            sink[counts[k]] = key
             counts[k] += 1
-        keys, spare = spare, keys
-    return keys
+        source, sink = sink, source
+    if passes & 1:
+        for i in range(m):
+            keys[i] = spare[i]

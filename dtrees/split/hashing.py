@@ -36,6 +36,15 @@ def mix(x):
 
 
 @kernel
+def mix_each(numbers):
+    """Return the hash of each number of an array."""
+    out = np.empty(numbers.shape[0], np.uint64)
+    for i in range(numbers.shape[0]):
+        out[i] = mix(np.uint64(numbers[i]))
+    return out
+
+
+@kernel
 def stream_key(seed, stream, tree):
     """Return the key of one stream of one tree; hash it with a counter for the draws."""
     return mix(mix(mix(np.uint64(seed)) ^ np.uint64(stream)) ^ np.uint64(tree))

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 #: Compile a kernel.
-kernel = partial(njit, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()
+kernel = partial(njit, _nrt=True, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()
 
 
 @kernel
@@ -29,4 +29,9 @@ def NONE():
 
 
 #: Compile a part of kernels that is never called from Python: without the code for that, it compiles faster.
-inner_kernel = partial(njit, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()
+inner_kernel = partial(njit, _nrt=True, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()
+
+#: Compile a part of kernels that runs for each small node: it does not count references to arrays, which costs time, most of all where
+#: threads share arrays. Such a part must not allocate an array nor return one. (A part called by it would do without counting as well, but
+#: for the explicit ``_nrt=True`` above.)
+lean_kernel = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()

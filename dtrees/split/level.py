@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.prefetch import AHEAD, prefetch, prefetch_row
 from dtrees.split.queue import claim, finish, wait_for
-from dtrees.split.search import MAX_PARTS, PICKS, bar_for, complete, scan_picked
+from dtrees.split.search import MAX_PARTS, PICKS, complete, scan_picked
 from dtrees.split.status import NO_SPLIT, SPLIT
-from dtrees.split.sweep import sweep_moments
+from dtrees.split.sweep import bar_for, sweep_moments
 from dtrees.split.zones import best_edge, flag_zones, last_present
 
 #: Rows beyond which sizes and counts cannot be packed.

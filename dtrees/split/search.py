@@ -5,8 +5,8 @@ The level-by-level engine maps :func:`search_many` over threads; the subtree ker
 
 A *candidate* is the best split of a node found so far; :class:`Candidates` holds many, a structure of arrays. The splits of a node are
 ordered by larger score, then lower column; within a column the sweep sees to the rest of the order. While a node's columns are searched
-one after the other, the score of the best so far is the *bar* that others have to pass (:func:`bar_for`), and the best is kept in
-:class:`Scratch` until :func:`complete` makes a candidate of it.
+one after the other, the score of the best so far is the *bar* that others have to pass (:func:`~dtrees.split.sweep.bar_for`), and the
+best is kept in :class:`Scratch` until :func:`complete` makes a candidate of it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dtrees.split.absolute import Absolute, make_absolute, search_absolute
 from dtrees.split.criteria import NEWTON, gain_classes, gain_moments
-from dtrees.split.group import GROUP, group_by_bins, prefers_bins, sort_keys, sorted_places
+from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
-from dtrees.split.kernel import NONE, ZERO, kernel
+from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.random_split import search_random
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
@@ -93,9 +93,9 @@ def empty_candidates(n: int, n_sums: int) -> Candidates:
 class Scratch(NamedTuple):
     """What one thread needs to search; reused between calls.
 
-    ``keys`` and ``spare`` have room for the rows that are sorted, ``groups`` for the distinct values of a column and one more. ``best``
-    is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits, the last of ``classes`` holds the
-    left sums of the class layout.
+    ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
+    one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits, the last of
+    ``classes`` holds the left sums of the class layout.
     """
 
     groups: NDArray[Any]
@@ -111,6 +111,7 @@ class Scratch(NamedTuple):
     best: NDArray[np.int64]
     threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
+    counts: NDArray[np.int64]
     absolute: Absolute | None
 
 
@@ -138,6 +139,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),
+        np.empty(RADIX, np.int64),
         make_absolute(n_rows, levels) if levels.shape[0] else None,
     )
 
@@ -149,15 +151,7 @@ def midpoint(low, high):
     return t if low <= t < high else low
 
 
-@kernel
-def bar_for(column, best_column, best_score):
-    """Return what the score of a split of ``column`` must exceed to come before the best split so far."""
-    if best_score >= 0.0 and column < best_column:
-        return np.nextafter(best_score, -np.inf)  # the lower column wins a tie
-    return best_score
-
-
-@kernel
+@lean_kernel
 def search_column(absolute, codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch):
     """Find the best split of one node in one column.
 
@@ -202,11 +196,11 @@ def search_column(absolute, codes, values, partition, start, mid, sums, limits, 
             return CONSTANT, 0.0, False
         score = sweep_moments(limits, scratch.groups, m, (g, h, n_miss), (sums[0], sums[1], n), bar, scratch.best)
         return SPLIT if score >= 0.0 else NO_SPLIT, score, n_miss > 0
-    keys = sorted_places(codes, partition.rows, start, mid, scratch.keys, scratch.spare)
-    return search_sorted(keys, ZERO(), n, n_distinct, partition.a, partition.b, start, sums, limits, bar, scratch)
+    sort_places(codes, partition.rows, start, mid, scratch.keys, scratch.spare, scratch.counts)
+    return search_sorted(scratch.keys, ZERO(), n, n_distinct, partition.a, partition.b, start, sums, limits, bar, scratch)
 
 
-@kernel
+@lean_kernel
 def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, scratch):
     """Do the same, scanning only those zones of the column in which a split may pass the bar (:mod:`dtrees.split.zones`)."""
     shift = zone_shift(mid - start, n_distinct)
@@ -238,21 +232,21 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     return SPLIT, score, missing[2] > 0
 
 
-@kernel
+@lean_kernel
 def scan_picked(codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar, keys, scratch):
     """Scan the rows of a column's flagged zones exactly, given by ``keys``, ``code << 32 | place`` with places ascending.
 
     The split goes to ``scratch``. Returns its score, -1.0 if none is above the bar. Zones are as of
     :func:`~dtrees.split.zones.scan_zones`.
     """
-    ordered = sort_keys(keys, scratch.spare, keys.shape[0])
-    score = scan_zones(limits, ordered, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
+    sort_keys(keys, scratch.spare, keys.shape[0], scratch.counts)
+    score = scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
     if score >= 0.0 and scratch.best[1] == UNKNOWN:
         scratch.best[1] = code_after(codes, n_distinct, partition.rows, start, mid, scratch.best[0])
     return score
 
 
-@kernel
+@lean_kernel
 def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
     """Do the same over rows that are sorted already; see :func:`~dtrees.split.sweep.sweep_sorted` for what they are."""
     low = keys[first] >> np.uint64(32)
@@ -271,7 +265,7 @@ def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, 
     return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing
 
 
-@kernel
+@lean_kernel
 def complete(values, column, n_all, sums, limits, score, has_missing, scratch, out, t):
     """Write the split kept in ``scratch``, of a node of ``n_all`` rows, as a candidate to place ``t`` of ``out``."""
     n_distinct = values.shape[0]

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from dtrees.split.block import BLOCK_ROWS, CEILING_ROWS, Block, ceiling, divide_block, empty_block, fill_block, is_pure_block, pair_keys
 from dtrees.split.columns import highest_code_below
 from dtrees.split.hashing import LEFT, RIGHT, child_path, draw, draw_columns, undraw_columns
-from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
+from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.partition import RowPartition, divide, is_pure, mark_left
-from dtrees.split.search import Candidates, Scratch, bar_for, complete, search_column, search_sorted
+from dtrees.split.random_split import search_random_block
+from dtrees.split.search import Candidates, Scratch, complete, search_column, search_sorted
 from dtrees.split.status import CONSTANT, SPLIT
-from dtrees.split.sweep import Limits
+from dtrees.split.sweep import Limits, bar_for
 
 
 class Stops(NamedTuple):
@@ -135,7 +136,7 @@ class Task(NamedTuple):
     use_blocks: bool
 
 
-@kernel
+@lean_kernel
 def search_node(columns, task, first, last, sums, path, in_block):
     """Find the best split of one node over the columns drawn for it, and write it to ``task.best``.
 
@@ -143,7 +144,7 @@ def search_node(columns, task, first, last, sums, path, in_block):
     in-sample rows are the places first..last of the partition or, ``in_block``, of the block's lists.
     """
     limits, stops, scratch, pool, block = task.limits, task.stops, task.scratch, task.pool, task.block
-    partition, best = task.partition, task.best
+    partition = task.partition
     node_key, threshold_key = task.keys
     n_columns = pool.shape[0]
     everything = stops.max_features >= n_columns
@@ -181,35 +182,41 @@ def search_node(columns, task, first, last, sums, path, in_block):
             winner = column
     if not everything:
         undraw_columns(node_key, path, pool, drawn)
-    best.records[0].status = status
+    _conclude(columns, task, n, sums, status, score, has_missing, winner)
+
+
+@lean_kernel
+def _conclude(columns, task, n, sums, status, score, has_missing, column):
+    """Write what the search of a node of ``n`` rows found to ``task.best``."""
+    task.best.records[0].status = status
     if status == SPLIT:
-        values = columns.values[columns.offsets[winner] : columns.offsets[winner + 1]]
-        complete(values, winner, n, sums, limits, score, has_missing, scratch, best, ZERO())
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        complete(values, column, n, sums, task.limits, score, has_missing, task.scratch, task.best, ZERO())
 
 
 class Stack(NamedTuple):
-    """Nodes still to be looked at: (start, mid, stop, depth, parent, side), identity and sums of each."""
+    """Nodes still to be looked at: (start, mid, stop, depth, parent, side, block's first row out of sample), identity and sums of each."""
 
     todo: NDArray[np.int64]
     path: NDArray[np.uint64]
     sums: NDArray[np.int64]
 
 
-@inner_kernel
+@kernel
 def _make_stack(stops, depth, n_rows, n_sums):
     # Depth first, there is at most one sibling waiting for each level above.
     capacity = min(stops.max_depth - depth, n_rows) + 2
-    return Stack(np.empty((capacity, 6), np.int64), np.empty(capacity, np.uint64), np.empty((capacity, n_sums), np.int64))
+    return Stack(np.empty((capacity, 7), np.int64), np.empty(capacity, np.uint64), np.empty((capacity, n_sums), np.int64))
 
 
-@inner_kernel
+@lean_kernel
 def _put(stack, n, start, mid, stop, depth, parent, side, path):
     todo = stack.todo[n]
     todo[0], todo[1], todo[2], todo[3], todo[4], todo[5] = start, mid, stop, depth, parent, side
     stack.path[n] = path
 
 
-@inner_kernel
+@lean_kernel
 def _put_children(stack, n, node, start, mid, stop, depth, path, middle, left_mid, sums, left_sums):
     """Put both children of a node on the stack, the left one on top."""
     right_mid = middle + (mid - start) - (left_mid - start)
@@ -220,7 +227,7 @@ def _put_children(stack, n, node, start, mid, stop, depth, path, middle, left_mi
         stack.sums[n + 1, k] = left_sums[k]
 
 
-@inner_kernel
+@lean_kernel
 def _link(records, parent, side, node):
     if parent >= 0:
         if side == 0:
@@ -229,10 +236,10 @@ def _link(records, parent, side, node):
             records[parent].right = node
 
 
-@inner_kernel
+@lean_kernel
 def _open_node(stack, n, nodes, node):
     """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
-    start, mid, stop, _, parent, side = stack.todo[n]
+    start, mid, stop, _, parent, side, _ = stack.todo[n]
     for k in range(stack.sums.shape[1]):
         nodes.sums[node, k] = stack.sums[n, k]
     record = nodes.records[node]
@@ -248,7 +255,7 @@ def _open_node(stack, n, nodes, node):
     _link(nodes.records, parent, side, node)
 
 
-@inner_kernel
+@lean_kernel
 def _note_split(record, split):
     record.column = split.column
     record.threshold = split.threshold
@@ -276,19 +283,25 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     int
         The number of nodes.
     """
-    partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
-    stack = _make_stack(stops, depth, mid - start, sums.shape[0])
+    stack = _make_stack(task.stops, depth, mid - start, sums.shape[0])
     _put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
-    stack.sums[0] = sums
+    for k in range(sums.shape[0]):
+        stack.sums[0, k] = sums[k]
+    return _grow(columns, task, stack, nodes)
+
+
+@lean_kernel
+def _grow(columns, task, stack, nodes):
+    """Grow the subtree of the node on the stack."""
+    partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
     n_todo = 1
     n_nodes = ZERO()
     while n_todo > 0:
         n_todo -= 1
-        start, mid, stop, depth, parent, side = stack.todo[n_todo]
+        start, mid, stop, depth, _, _, _ = stack.todo[n_todo]
         path = stack.path[n_todo]
         if task.use_blocks and mid - start <= BLOCK_ROWS:
-            _link(nodes.records, parent, side, n_nodes)
-            n_nodes = _grow_block(columns, task, start, mid, stop, depth, path, stack.sums[n_todo], nodes, n_nodes)
+            n_nodes = _grow_block(columns, task, stack, n_todo, nodes, n_nodes)
             continue
         node = n_nodes
         n_nodes += 1
@@ -318,32 +331,26 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     return n_nodes
 
 
-@inner_kernel
-def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nodes):
-    """Grow the subtree of a small node in a block; its nodes are numbered from ``n_nodes``. Returns the number of nodes then.
+@lean_kernel
+def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
 
     Here a node's in-sample rows are ``first:last`` of the block's lists and its rows out of sample ``out_first:out_last``; places in
-    the partition follow from both.
+    the partition follow from both. Returns the number of nodes then.
     """
     limits, stops, best, block = task.limits, task.stops, task.best, task.block
-    base = start
+    base, mid, stop, depth, _, _, _ = stack.todo[bottom]
     first_node = n_nodes
-    if not may_be_split(stops, mid - start, depth, node_weight(limits, sums)) or is_pure(task.target, task.partition.rows, start, mid):
-        stack = _make_stack(stops, depth, mid - start, sums.shape[0])
-        _put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
-        stack.sums[0] = sums
-        _open_node(stack, ZERO(), nodes, n_nodes)
+    weight = node_weight(limits, stack.sums[bottom])
+    if not may_be_split(stops, mid - base, depth, weight) or is_pure(task.target, task.partition.rows, base, mid):
+        _open_node(stack, bottom, nodes, n_nodes)
         return n_nodes + 1
-    stack = _make_stack(stops, depth, mid - start, sums.shape[0])
-    out_firsts = np.empty(stack.path.shape[0], np.int64)
-    fill_block(columns, task.pool, task.partition, start, mid, stop, block, task.scratch.keys, task.scratch.spare)
-    _put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
-    stack.sums[0] = sums
-    out_firsts[0] = 0
-    n_todo = 1
-    while n_todo > 0:
+    fill_block(columns, task.pool, task.partition, base, mid, stop, block, limits.random, task.scratch)
+    stack.todo[bottom, 6] = 0
+    n_todo = bottom + 1
+    while n_todo > bottom:
         n_todo -= 1
-        start, mid, stop, depth, _, _ = stack.todo[n_todo]
+        start, mid, stop, depth, _, _, out_first = stack.todo[n_todo]
         path = stack.path[n_todo]
         node = n_nodes
         n_nodes += 1
@@ -352,26 +359,31 @@ def _grow_block(columns, task, start, mid, stop, depth, path, sums, nodes, n_nod
         n_rows = mid - start
         if not may_be_split(stops, n_rows, depth, node_weight(limits, node_sums)):
             continue
-        out_first = out_firsts[n_todo]
         out_last = out_first + stop - mid
         first = start - base - out_first
         last = first + n_rows
         if is_pure_block(task.target, block, first, last):
             continue
-        search_node(columns, task, first, last, node_sums, path, first >= 0)
+        if limits.random:
+            status, score, has_missing, column = search_random_block(
+                limits, stops.max_features, task.keys, task.pool, block, first, last, node_sums, path, task.scratch
+            )
+            _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
+        else:
+            search_node(columns, task, first, last, node_sums, path, first >= 0)
         split = best.records[0]
         if split.status != SPLIT:
             continue
         _note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
-        keep_sorted = larger >= max(stops.min_samples, 3) and depth + 1 < stops.max_depth
+        keep_sorted = not limits.random and larger >= max(stops.min_samples, 3) and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)
         middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, places, keep_sorted)
         left_mid = start + middle - first
-        out_firsts[n_todo] = out_middle
-        out_firsts[n_todo + 1] = out_first
         left_stop = left_mid + out_middle - out_first
         _put_children(stack, n_todo, node, start, mid, stop, depth, path, left_stop, left_mid, node_sums, best.left[0])
+        stack.todo[n_todo, 6] = out_middle
+        stack.todo[n_todo + 1, 6] = out_first
         n_todo += 2
     empty_block(task.partition, block, nodes, first_node, n_nodes)
     return n_nodes

@@ -48,6 +48,14 @@ class Limits(NamedTuple):
 
 
 @kernel
+def bar_for(column, best_column, best_score):
+    """Return what the score of a split of ``column`` must exceed to come before the best split so far."""
+    if best_score >= 0.0 and column < best_column:
+        return np.nextafter(best_score, -np.inf)  # the lower column wins a tie
+    return best_score
+
+
+@kernel
 def sweep_moments(limits, groups, m, missing, node, bar, best):
     """Find the best split of a node in one column (moment layout).
 
@@ -242,7 +250,8 @@ def sweep_classes(limits, keys, first, last, classes, weights, base, missing_cod
                     best[1] = -1 if last_value else keys[i + 1] >> np.uint64(32)
                     best[2] = 1 - side
                     best[5] = nl
-                    best_left[:] = left
+                    for k in range(n_classes):
+                        best_left[k] = left[k]
             if side == 0:
                 for k in range(n_classes):
                     left[k] -= missing[k]
