@@ -30,6 +30,10 @@ T = TypeVar("T")
 
 #: Rows a task of the search should have at least, over all its nodes and columns.
 _TASK_ROWS = 8192
+#: Rows to be marked or divided for each thread: to start a thread from Python takes as long as this many.
+_THREAD_ROWS = 32_768
+#: Cells of subtrees to be grown for each thread.
+_GROW_CELLS = 32_768
 
 
 class Shard:
@@ -265,13 +269,14 @@ class Shard:
         bars = np.full(nodes.shape[0], -1.0)
 
         n_tasks = level.tasks.shape[0]
-        scratch = [self._scratch_for(thread) for thread in range(min(self.n_threads, n_tasks))]
+        scratch = [self._scratch_for(thread) for thread in range(min(level.n_threads, n_tasks))]
         self._threads.share(
             n_tasks,
             lambda queue, thread: search_level(
                 queue, level.tasks, operations, self._columns, self._ids, zone_map, self._rows, level.sums, level.nodes, node_sums,
                 self._limits, bars, scratch[thread], found,
             ),
+            level.n_threads,
         )  # fmt: skip
         scans = operations[:, 0] == SCAN
         return operations[scans, 1], found.take(scans)
@@ -375,6 +380,7 @@ class Shard:
             lambda queue, _: partition.mark_many(
                 queue, pieces, self._columns, places, splits.threshold, splits.missing_left, self._rows.rows, start, stop, bits, offsets
             ),
+            most=1 + bits.shape[0] * 8 // _THREAD_ROWS,
         )
         return m.Marks(bits, offsets)
 
@@ -387,6 +393,7 @@ class Shard:
         self._threads.share(
             tasks.shape[0],
             lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, mid, stop, self._spare),
+            most=1 + int((stop - start).sum()) // _THREAD_ROWS,
         )
         if not np.array_equal(left_mid - start, splits.n_left):
             raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
@@ -431,7 +438,8 @@ class Shard:
             return subtree.Nodes(*(array[:count].copy() for array in nodes))
 
         largest_first = np.argsort(table.start[nodes] - table.mid[nodes], kind="stable")
-        grown = self._threads.map(grow, nodes[largest_first])
+        n_cells = int((table.stop[nodes] - table.start[nodes]).sum()) * self._pool.shape[0]
+        grown = self._threads.map(grow, nodes[largest_first], most=1 + n_cells // _GROW_CELLS)
         return [grown[i] for i in np.argsort(largest_first)]
 
     def _most_nodes(self, n_rows: int, depth: int) -> int:
