@@ -13,6 +13,7 @@ from dtrees.split.subtree import Stops
 from dtrees.split.sweep import Limits
 
 _NO_LIMIT = 2**31
+_EPSILON = float(np.finfo(np.float64).eps)
 
 
 def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
@@ -43,7 +44,7 @@ def make_limits(
     min_weight = max(child_weight, math.ceil(rules.min_weight_fraction_leaf * root_weight))
     root = math.ldexp(root_weight, -weight_exponent)
     # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
-    min_gain = (rules.min_impurity_decrease - np.finfo(np.float64).eps) * root
+    min_gain = (rules.min_impurity_decrease - _EPSILON) * root
     limits = Limits(
         criterion=int(rules.criterion),
         n_classes=n_classes if in_classes else 0,

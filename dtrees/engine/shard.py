@@ -437,6 +437,8 @@ class Shard:
             count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)
             return subtree.Nodes(*(array[:count].copy() for array in nodes))
 
+        if nodes.shape[0] == 1:
+            return [grow(nodes[0])]
         largest_first = np.argsort(table.start[nodes] - table.mid[nodes], kind="stable")
         n_cells = int((table.stop[nodes] - table.start[nodes]).sum()) * self._pool.shape[0]
         grown = self._threads.map(grow, nodes[largest_first], most=1 + n_cells // _GROW_CELLS)

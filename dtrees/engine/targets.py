@@ -307,6 +307,9 @@ class BoostingTarget:
     def _in_pieces(self, function: Callable[[slice], Any]) -> None:
         """Apply an elementwise function to stretches of rows, in threads."""
         n = self.target.shape[0]
+        if n <= _PIECE_ROWS:
+            function(slice(0, n))
+            return
         step = max(_PIECE_ROWS, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 
