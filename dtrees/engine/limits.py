@@ -30,6 +30,14 @@ def scaled(x: Any, exponent: int) -> Any:
         return np.ldexp(x, exponent)
 
 
+def _scaled_number(x: float, exponent: int) -> float:
+    """Do the same for one number, in a tenth of the time."""
+    try:
+        return math.ldexp(x, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
 def make_limits(
     rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0
 ) -> tuple[Limits, Stops]:
@@ -53,7 +61,7 @@ def make_limits(
         slope=slope,
         min_samples=rules.min_samples_leaf,
         min_weight=min(min_weight, 2**62),
-        min_gain=float(scaled(min_gain, gain_exponent(rules.criterion, exponents))),
+        min_gain=_scaled_number(min_gain, gain_exponent(rules.criterion, exponents)),
     )
     stops = Stops(
         max_depth=_NO_LIMIT if rules.max_depth is None else rules.max_depth,

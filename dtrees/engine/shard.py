@@ -240,8 +240,11 @@ class Shard:
         if self._scratch and self._scratch[0].keys.shape[0] <= n_in:
             self._scratch = []
         while len(self._scratch) <= thread:
-            self._scratch.append(search.make_scratch(n_in, self._max_distinct, self._limits.n_classes, self._levels))
+            self._scratch.append(self._new_scratch(n_in))
         return self._scratch[thread]
+
+    def _new_scratch(self, n_rows: int) -> search.Scratch:
+        return search.make_scratch(n_rows, self._max_distinct, self._limits.n_classes, self._levels)
 
     def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
         """Search nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
@@ -414,6 +417,7 @@ class Shard:
     def _grow(self, nodes: NDArray[np.int64]) -> m.Subtrees:
         table = self._nodes
         n_sums = table.sums.shape[1]
+        alone = nodes.shape[0] == 1  # no other thread uses the scratch that is kept
 
         def grow(node: int) -> subtree.Nodes:
             start, mid, stop = int(table.start[node]), int(table.mid[node]), int(table.stop[node])
@@ -427,7 +431,7 @@ class Shard:
                 stops=self._stops,
                 keys=self._keys,
                 pool=self._pool.copy(),
-                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes, self._levels),
+                scratch=self._scratch_for(0) if alone else self._new_scratch(mid - start),
                 best=search.empty_candidates(1, n_sums),
                 bits=np.empty((stop - start + 7) // 8, np.uint8),
                 block=make_block(mid - start, stop - mid, self._rows.b.shape[0] > 0, self._pool, self._n_columns_total),
@@ -437,7 +441,7 @@ class Shard:
             count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)
             return subtree.Nodes(*(array[:count].copy() for array in nodes))
 
-        if nodes.shape[0] == 1:
+        if alone:
             return [grow(nodes[0])]
         largest_first = np.argsort(table.start[nodes] - table.mid[nodes], kind="stable")
         n_cells = int((table.stop[nodes] - table.start[nodes]).sum()) * self._pool.shape[0]
