@@ -108,9 +108,12 @@ def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float
     root = roots[0]
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {tree}")
+    if not search:
+        whole = cast(m.Subtrees, executor.send({0: m.Grow(session.fit, session.epoch, np.zeros(1, np.int64))})[0])
+        return _finish(session, whole[0], root, output, learning_rate, score)
     n_columns = plan.rules.columns_per_tree
     grower = Grower(plan.rules, n_classes, n_columns, root, subtree_rows)
-    if search and grower.to_search.shape[0]:
+    if grower.to_search.shape[0]:
         _accept(session, grower, grower.to_search, [cast(m.Found, r.found) for r in roots])
     while (splits := grower.choose()) is not None:
         divided = session.divide(splits, grower.to_search)
@@ -145,9 +148,7 @@ def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_
     executor, plan = session.executor, session.plan
     rules = plan.rules
     records = nodes.records
-    leaf = records["column"] < 0
-    start, mid, stop = (records[name][leaf] for name in ("start", "mid", "stop"))
-    left, right = records["left"].copy(), records["right"].copy()
+    left, right, feature, threshold, missing_left, n_samples, leaf, start, mid, stop = _take_apart(records)
     a_exponent, b_exponent = root.exponents
     if rules.criterion == Criterion.SQUARED_ERROR:
         reply = executor.send({0: m.MeasureLeaves(session.fit, session.epoch, start, mid)})[0]
@@ -166,13 +167,9 @@ def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_
         weight = scaled(weight, -b_exponent)
         gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
     elif rules.criterion == Criterion.NEWTON:
-        g = scaled(nodes.sums[:, 0].astype(np.float64), -a_exponent)
-        weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)
-        denominator = weight + rules.reg_lambda
-        step = np.divide(-g, denominator, out=np.zeros_like(g), where=denominator > 0)
-        value = (learning_rate * step)[:, None]
-        impurity = np.divide(step * -g, weight, out=np.zeros_like(g), where=weight > 0)
-        gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
+        value, weight, impurity, gain = _newton_values(
+            records, nodes.sums, a_exponent, b_exponent, gain_exponent(rules.criterion, root.exponents), rules.reg_lambda, learning_rate
+        )
     else:
         value, weight, impurity = _class_values(nodes, rules.criterion, b_exponent)
         gain = scaled(records["gain"], -b_exponent)
@@ -184,12 +181,12 @@ def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_
     tree = Tree(
         children_left=left,
         children_right=right,
-        feature=np.where(leaf, -2, records["column"]).astype(np.int32),
-        threshold=np.where(leaf, -2.0, records["threshold"]),
-        missing_go_to_left=~leaf & records["missing_left"],
+        feature=feature,
+        threshold=threshold,
+        missing_go_to_left=missing_left,
         impurity=impurity,
         gain=gain,
-        n_node_samples=records["mid"] - records["start"],
+        n_node_samples=n_samples,
         weighted_n_node_samples=weight,
         value=value,
     )
@@ -211,6 +208,45 @@ def _class_values(
         with np.errstate(divide="ignore", invalid="ignore"):
             impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
     return value, scaled(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
+
+
+@kernel
+def _take_apart(records):  # type: ignore[no-untyped-def]
+    """Return arrays of a tree, which nodes are leaves, and where the rows of the leaves lie."""
+    n = records.shape[0]
+    left, right, feature = np.empty(n, np.int32), np.empty(n, np.int32), np.full(n, -2, np.int32)
+    threshold, missing_left, n_samples = np.full(n, -2.0), np.zeros(n, np.bool_), np.empty(n, np.int64)
+    leaf = np.zeros(n, np.bool_)
+    places = np.empty((3, n // 2 + 1), np.int64)
+    n_leaves = 0
+    for i in range(n):
+        record = records[i]
+        left[i], right[i] = record.left, record.right
+        n_samples[i] = record.mid - record.start
+        if record.column >= 0:
+            feature[i], threshold[i], missing_left[i] = record.column, record.threshold, record.missing_left
+        else:
+            leaf[i] = True
+            places[0, n_leaves], places[1, n_leaves], places[2, n_leaves] = record.start, record.mid, record.stop
+            n_leaves += 1
+    return left, right, feature, threshold, missing_left, n_samples, leaf, places[0], places[1], places[2]
+
+
+@kernel
+def _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate):  # type: ignore[no-untyped-def]
+    """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
+    n = records.shape[0]
+    value, weight, impurity, gain = np.zeros((n, 1)), np.empty(n), np.zeros(n), np.empty(n)
+    for i in range(n):
+        g = math.ldexp(float(sums[i, 0]), -a_exponent)
+        h = math.ldexp(float(sums[i, 1]), -b_exponent)
+        step = -g / (h + penalty) if h + penalty > 0.0 else 0.0
+        value[i, 0] = learning_rate * step
+        weight[i] = h
+        if h > 0.0:
+            impurity[i] = step * -g / h
+        gain[i] = math.ldexp(records[i].gain, -gain_exponent)
+    return value, weight, impurity, gain
 
 
 @kernel

@@ -13,6 +13,7 @@ from dtrees.split.subtree import Stops
 from dtrees.split.sweep import Limits
 
 _NO_LIMIT = 2**31
+_EPSILON = float(np.finfo(np.float64).eps)
 
 
 def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
@@ -29,6 +30,14 @@ def scaled(x: Any, exponent: int) -> Any:
         return np.ldexp(x, exponent)
 
 
+def _scaled_number(x: float, exponent: int) -> float:
+    """Do the same for one number, in a tenth of the time."""
+    try:
+        return math.ldexp(x, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
 def make_limits(
     rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0
 ) -> tuple[Limits, Stops]:
@@ -43,7 +52,7 @@ def make_limits(
     min_weight = max(child_weight, math.ceil(rules.min_weight_fraction_leaf * root_weight))
     root = math.ldexp(root_weight, -weight_exponent)
     # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
-    min_gain = (rules.min_impurity_decrease - np.finfo(np.float64).eps) * root
+    min_gain = (rules.min_impurity_decrease - _EPSILON) * root
     limits = Limits(
         criterion=int(rules.criterion),
         n_classes=n_classes if in_classes else 0,
@@ -52,7 +61,7 @@ def make_limits(
         slope=slope,
         min_samples=rules.min_samples_leaf,
         min_weight=min(min_weight, 2**62),
-        min_gain=float(scaled(min_gain, gain_exponent(rules.criterion, exponents))),
+        min_gain=_scaled_number(min_gain, gain_exponent(rules.criterion, exponents)),
     )
     stops = Stops(
         max_depth=_NO_LIMIT if rules.max_depth is None else rules.max_depth,

@@ -30,6 +30,10 @@ T = TypeVar("T")
 
 #: Rows a task of the search should have at least, over all its nodes and columns.
 _TASK_ROWS = 8192
+#: Rows to be marked or divided for each thread: to start a thread from Python takes as long as this many.
+_THREAD_ROWS = 32_768
+#: Cells of subtrees to be grown for each thread.
+_GROW_CELLS = 32_768
 
 
 class Shard:
@@ -236,8 +240,11 @@ class Shard:
         if self._scratch and self._scratch[0].keys.shape[0] <= n_in:
             self._scratch = []
         while len(self._scratch) <= thread:
-            self._scratch.append(search.make_scratch(n_in, self._max_distinct, self._limits.n_classes, self._levels))
+            self._scratch.append(self._new_scratch(n_in))
         return self._scratch[thread]
+
+    def _new_scratch(self, n_rows: int) -> search.Scratch:
+        return search.make_scratch(n_rows, self._max_distinct, self._limits.n_classes, self._levels)
 
     def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
         """Search nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
@@ -265,13 +272,14 @@ class Shard:
         bars = np.full(nodes.shape[0], -1.0)
 
         n_tasks = level.tasks.shape[0]
-        scratch = [self._scratch_for(thread) for thread in range(min(self.n_threads, n_tasks))]
+        scratch = [self._scratch_for(thread) for thread in range(min(level.n_threads, n_tasks))]
         self._threads.share(
             n_tasks,
             lambda queue, thread: search_level(
                 queue, level.tasks, operations, self._columns, self._ids, zone_map, self._rows, level.sums, level.nodes, node_sums,
                 self._limits, bars, scratch[thread], found,
             ),
+            level.n_threads,
         )  # fmt: skip
         scans = operations[:, 0] == SCAN
         return operations[scans, 1], found.take(scans)
@@ -375,6 +383,7 @@ class Shard:
             lambda queue, _: partition.mark_many(
                 queue, pieces, self._columns, places, splits.threshold, splits.missing_left, self._rows.rows, start, stop, bits, offsets
             ),
+            most=1 + bits.shape[0] * 8 // _THREAD_ROWS,
         )
         return m.Marks(bits, offsets)
 
@@ -387,6 +396,7 @@ class Shard:
         self._threads.share(
             tasks.shape[0],
             lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, mid, stop, self._spare),
+            most=1 + int((stop - start).sum()) // _THREAD_ROWS,
         )
         if not np.array_equal(left_mid - start, splits.n_left):
             raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
@@ -407,6 +417,7 @@ class Shard:
     def _grow(self, nodes: NDArray[np.int64]) -> m.Subtrees:
         table = self._nodes
         n_sums = table.sums.shape[1]
+        alone = nodes.shape[0] == 1  # no other thread uses the scratch that is kept
 
         def grow(node: int) -> subtree.Nodes:
             start, mid, stop = int(table.start[node]), int(table.mid[node]), int(table.stop[node])
@@ -420,7 +431,7 @@ class Shard:
                 stops=self._stops,
                 keys=self._keys,
                 pool=self._pool.copy(),
-                scratch=search.make_scratch(mid - start, self._max_distinct, self._limits.n_classes, self._levels),
+                scratch=self._scratch_for(0) if alone else self._new_scratch(mid - start),
                 best=search.empty_candidates(1, n_sums),
                 bits=np.empty((stop - start + 7) // 8, np.uint8),
                 block=make_block(
@@ -438,8 +449,11 @@ class Shard:
             count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)
             return subtree.Nodes(*(array[:count].copy() for array in nodes))
 
+        if alone:
+            return [grow(nodes[0])]
         largest_first = np.argsort(table.start[nodes] - table.mid[nodes], kind="stable")
-        grown = self._threads.map(grow, nodes[largest_first])
+        n_cells = int((table.stop[nodes] - table.start[nodes]).sum()) * self._pool.shape[0]
+        grown = self._threads.map(grow, nodes[largest_first], most=1 + n_cells // _GROW_CELLS)
         return [grown[i] for i in np.argsort(largest_first)]
 
     def _most_nodes(self, n_rows: int, depth: int) -> int:

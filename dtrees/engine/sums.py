@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plans import Criterion, Rules
 from dtrees.engine.threads import Threads
+from dtrees.split.block import BLOCK_ROWS
 from dtrees.split.columns import Columns
 from dtrees.split.level import ADD, BAR, MAX_PACKED_ROWS, SCAN, SUBTRACT, SUM, Sums
 from dtrees.split.zone_map import map_zones
@@ -19,10 +20,14 @@ _MIN_BYTES = 64 * 2**20
 _BYTES_PER_ROW = 32
 #: Below this many rows, bounding zones costs more than it saves.
 _MIN_ROWS = 128
+#: A table of up to this many cells is grown whole by one thread: sending a level round takes longer than all its sums.
+_WHOLE_CELLS = 2**17
 #: Fewest rows of a task of summing.
 _PIECE_ROWS = 4096
 #: To bound the zones of a node costs as much as to look at so many rows.
 _BOUNDS_ROWS = 2000
+#: Cells of a level to be searched for each thread: to start one from Python takes as long as a part of these.
+_THREAD_CELLS = 65_536
 
 Operation = tuple[int, int, int, int]
 
@@ -34,7 +39,9 @@ def inherits_sums(rules: Rules, n_classes: int) -> bool:
 
 
 def smallest_node(n_rows: int, n_columns: int) -> int:
-    """Return the rows of the smallest nodes to be searched by zone sums: so many that those of a level have room for their slots."""
+    """Return up to how many rows a node is not worth zone sums: those that are must be few enough for a level's to have slots."""
+    if n_rows <= BLOCK_ROWS and n_rows * n_columns <= _WHOLE_CELLS:
+        return n_rows
     slot = n_columns * MAX_ZONES * 24
     room = max(_MIN_BYTES, _BYTES_PER_ROW * n_rows)
     return max(_MIN_ROWS, 2 * slot * n_rows // room)
@@ -110,7 +117,9 @@ class ZoneSums:
             slot = self._slot_of.pop(parent, None)
             if slot is not None:
                 inherited[child] = slot
-        n_threads = self._threads.n_threads
+        n_columns = self.zone_map.which.shape[0]
+        costs = (mid[search] - start[search] + _BOUNDS_ROWS).tolist()
+        n_threads = min(self._threads.n_threads, 1 + sum(costs) * n_columns // _THREAD_CELLS)
         if not self._usable or len(self._slot_of) + 2 * search.shape[0] + 2 * n_threads > self._max_slots:
             self._free.extend(inherited.values())
             return None
@@ -153,8 +162,6 @@ class ZoneSums:
             after[:0] = [(ADD, slot, other, 0) for other in slots[1:]]
             temporary.extend(slots[1:])
         self._free.extend(temporary)
-        n_columns = self.zone_map.which.shape[0]
-        costs = (mid[search] - start[search] + _BOUNDS_ROWS).tolist()
         share = sum(costs) / (6 * n_threads) if n_threads > 1 else math.inf
         scans: list[list[Operation]] = []
         filled = math.inf
@@ -168,7 +175,7 @@ class ZoneSums:
                 filled += costs[i] / n_pieces
         places = [(int(start[node]), int(mid[node]), self._slot_of[node]) for node in search.tolist()]
         nodes = np.array(places, np.int64).reshape(-1, 3)
-        return Level(Sums(self._slots, self._size_shift), nodes, [sums, settle, scans])
+        return Level(Sums(self._slots, self._size_shift), nodes, [sums, settle, scans], n_threads)
 
 
 class Level:
@@ -181,11 +188,14 @@ class Level:
         See :func:`~dtrees.split.level.search_level`.
     phases : list of list of list of Operation
         Tasks of operations; those of a phase may be done in any order, when the phases before are done.
+    n_threads : int
+        How many threads that is worth.
     """
 
-    def __init__(self, sums: Sums, nodes: NDArray[np.int64], phases: list[list[list[Operation]]]) -> None:
+    def __init__(self, sums: Sums, nodes: NDArray[np.int64], phases: list[list[list[Operation]]], n_threads: int) -> None:
         self.sums = sums
         self.nodes = nodes
+        self.n_threads = n_threads
         operations: list[Operation] = []
         tasks: list[tuple[int, int, int]] = []
         for phase in phases:

@@ -29,6 +29,8 @@ from dtrees.split.partition import add_by_leaf
 
 _NONE = np.empty(0, np.int64)
 _NO_TARGET = np.empty(0, np.float64)
+#: Fewest rows that are worth a thread.
+_PIECE_ROWS = 32_768
 
 
 class Prepared(NamedTuple):
@@ -305,7 +307,10 @@ class BoostingTarget:
     def _in_pieces(self, function: Callable[[slice], Any]) -> None:
         """Apply an elementwise function to stretches of rows, in threads."""
         n = self.target.shape[0]
-        step = max(16_384, -(-n // self.threads.n_threads))
+        if n <= _PIECE_ROWS:
+            function(slice(0, n))
+            return
+        step = max(_PIECE_ROWS, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 
     def state(self) -> list[NDArray[Any]]:
@@ -315,7 +320,7 @@ class BoostingTarget:
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the leaf values to the raw predictions."""
         # Leaves come in preorder, which is the order of their places in the partition.
-        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // 16_384)
+        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // _PIECE_ROWS)
         value = np.ascontiguousarray(leaves.value[:, 0])
         self.threads.share(n_pieces, lambda queue, _: add_by_leaf(queue, n_pieces, self.raw[output], rows, leaves.start, value))
 

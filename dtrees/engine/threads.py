@@ -76,13 +76,16 @@ class Threads:
         for helper in self._helpers:
             helper.start()
 
-    def map(self, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-        """Apply a function to every item; results come in order. The first error ends the work and is raised."""
+    def map(self, function: Callable[[Any], T], items: Iterable[Any], most: int | None = None) -> list[T]:
+        """Apply a function to every item, in ``most`` threads at most; results come in order.
+
+        The first error ends the work and is raised.
+        """
         items = list(items)
-        if not self._queues or len(items) < 2:
+        helpers = self._helpers_for(len(items), most)
+        if not helpers:
             return [function(item) for item in items]
         work = _Work(function, items)
-        helpers = self._queues[: len(items) - 1]
         for queue in helpers:
             queue.put(work.help)
         work.run()
@@ -92,8 +95,8 @@ class Threads:
             raise work.errors[0]
         return work.results
 
-    def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None]) -> None:
-        """Have threads call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`).
+    def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None], most: int | None = None) -> None:
+        """Have threads, not more than ``most``, call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`).
 
         ``function`` gets the queue and the number of its thread. The tasks are finished when this returns, also if a helper has not even
         come: it will find nothing to do.
@@ -101,10 +104,13 @@ class Threads:
         from dtrees.split.queue import make_queue, wait_for_all  # Numba, which counting cores does not need
 
         queue = make_queue()
-        for thread, helper in enumerate(self._queues[: n_tasks - 1], 1):
+        for thread, helper in enumerate(self._helpers_for(n_tasks, most), 1):
             helper.put(partial(function, queue, thread))
         function(queue, 0)
         wait_for_all(queue, n_tasks)
+
+    def _helpers_for(self, n_tasks: int, most: int | None) -> list[SimpleQueue[Callable[[], None] | None]]:
+        return self._queues[: max(0, min(n_tasks, most or n_tasks) - 1)]
 
     def close(self) -> None:
         """End the threads."""

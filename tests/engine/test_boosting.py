@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dtrees.engine import shard, sums, targets
 from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
 from dtrees.engine.stopping import has_stalled
@@ -58,7 +59,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("case", CASES)
-def test_shards_and_threads_boost_the_same(case: str, loss: str) -> None:
+def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, changes, weighted = CASES[case]
     plan = make_plan(*LOSSES[loss], rule_changes=rule_changes, **changes)
     y = wild_target(TABLE, plan.n_classes, 4)
@@ -71,6 +72,11 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str) -> None:
     assert same(fit_here(plan, y, weight, n_threads=4), here)
     for spread in SPREADS:
         assert same(boost(ShardedExecutor(TABLE, y, weight, spread, n_threads=2), plan), here)
+    # As a large table is: by levels, each step of them by all threads.
+    monkeypatch.setattr(sums, "_WHOLE_CELLS", 0)
+    for module, name in ((sums, "_THREAD_CELLS"), (shard, "_THREAD_ROWS"), (shard, "_GROW_CELLS"), (targets, "_PIECE_ROWS")):
+        monkeypatch.setattr(module, name, 1)
+    assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 
 def test_several_levels_of_large_nodes() -> None:

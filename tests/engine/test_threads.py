@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dtrees.engine.threads import Threads, available_cores, effective_n_jobs
 
@@ -38,6 +40,20 @@ def test_several_threads_work_at_once() -> None:
     barrier = threading.Barrier(3, timeout=10)
     with Threads(3) as threads:
         assert sorted(threads.map(lambda _: barrier.wait(), range(3))) == [0, 1, 2]
+
+
+def test_work_that_is_not_worth_all_threads() -> None:
+    with Threads(4) as threads:
+        assert set(threads.map(lambda _: threading.get_ident(), range(50), most=1)) == {threading.get_ident()}
+        assert len(set(threads.map(lambda _: threading.get_ident(), range(50), most=2))) <= 2
+        called: list[int] = []
+
+        def claim_all(queue: NDArray[np.int64], thread: int) -> None:
+            called.append(thread)
+            queue[8] = 5
+
+        threads.share(5, claim_all, most=1)
+        assert called == [0]
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
