@@ -21,10 +21,11 @@ from dtrees.engine.sums import Level, ZoneSums, inherits_sums
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
-from dtrees.split.block import make_block, prefers_block
+from dtrees.split.block import block_rows, make_block
 from dtrees.split.columns import Columns
 from dtrees.split.deviation import node_medians
 from dtrees.split.level import SCAN, search_level
+from dtrees.split.stack import make_stack
 
 T = TypeVar("T")
 
@@ -418,6 +419,7 @@ class Shard:
         table = self._nodes
         n_sums = table.sums.shape[1]
         alone = nodes.shape[0] == 1  # no other thread uses the scratch that is kept
+        in_block = 0 if self._levels.shape[0] else block_rows(self._limits.random, self._stops.max_features, self._pool.shape[0])
 
         def grow(node: int) -> subtree.Nodes:
             start, mid, stop = int(table.start[node]), int(table.mid[node]), int(table.stop[node])
@@ -435,7 +437,7 @@ class Shard:
                 best=search.empty_candidates(1, n_sums),
                 bits=np.empty((stop - start + 7) // 8, np.uint8),
                 block=make_block(
-                    mid - start,
+                    min(mid - start, in_block),
                     stop - mid,
                     self._rows.b.shape[0] > 0,
                     self._pool,
@@ -443,7 +445,8 @@ class Shard:
                     self._limits.random,
                     self._limits.n_classes,
                 ),
-                use_blocks=not self._levels.shape[0] and prefers_block(self._limits.random, self._stops.max_features, self._pool.shape[0]),
+                block_rows=in_block,
+                stack=make_stack(self._stops.max_depth - int(table.depth[node]), mid - start, n_sums),
             )
             depth, path, sums = int(table.depth[node]), table.path[node], table.sums[node]
             count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)

@@ -1,15 +1,16 @@
-"""A small node grown to its end with every column kept sorted.
+"""A small node grown to its end in a compact copy of its rows.
 
-The node's rows are copied into a compact *block* that fits the cache, and sorted by each column once. A split then divides the sorted
-lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so no node below is ever sorted again::
+The node's rows are copied into a *block* that fits the cache, once with their values row by row, once sorted by each column. A split then
+divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so no node below is ever sorted again::
 
-    keys[j, first:last]   code << 32 | place, ascending, of a node's in-sample rows by column j (three rows and more)
+    cells[place]          the values of a row in the tree's columns, NaN where missing
+    keys[j, first:last]   code << 32 | place, ascending, of a node's in-sample rows by column j (nodes of more than FEW_ROWS rows)
     places[first:last]    the same rows in ascending order of their place (row number)
 
 ``place`` counts the block's in-sample rows; ``a`` and ``b`` are read by place and never move. Rows out of sample are only routed.
 
-Splits are found by the same sweep over sorted rows as elsewhere. For random thresholds nothing need be sorted: the block has the rows'
-values instead, row by row, in ``cells``.
+Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.few`), and for random thresholds
+(:mod:`dtrees.split.random_split`), for which nothing is sorted, from the cells.
 """
 
 from __future__ import annotations
@@ -20,23 +21,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.columns import highest_code_below
-from dtrees.split.criteria import score_moments
 from dtrees.split.group import sort_places
 from dtrees.split.hashing import mix_each
 from dtrees.split.kernel import lean_kernel
 
+#: Most rows of a node that is searched unsorted (:mod:`dtrees.split.few`).
+FEW_ROWS = 16
 #: Most in-sample rows of a block.
 BLOCK_ROWS = 4096
-#: Nodes of up to this many rows are compared with the best of all their divisions.
-CEILING_ROWS = 6
+#: Cells of a block for random thresholds, which may have more rows.
+RANDOM_BLOCK_CELLS = 2**19
 
 
 class Block(NamedTuple):
     """Room for one block; reused.
 
-    ``place_of`` gives the number within the tree's columns of each column of the table. For random thresholds only: ``cells`` are the
-    values of the rows (by place) in the tree's columns, NaN where missing, ``has_missing`` says whether any is, ``identity`` has a hash of
-    each column; ``reals`` and ``counts`` are scratch space, a row for each quantity and a column for each of the tree's.
+    Attributes
+    ----------
+    keys, places, cells
+        See the module's text.
+    rows : ndarray of uint32
+        Row numbers by place.
+    outside : ndarray of uint32
+        Row numbers of the rows out of sample, node by node.
+    a, b : ndarray of int64
+        Sums of each row by place; ``b`` is empty where every weight is 1.
+    goes_left, spare
+        Scratch space of a split.
+    place_of : ndarray of int32
+        The number within the tree's columns of each column of the table; ``column_at`` is the reverse.
+    has_missing : ndarray of int64, shape (1,)
+        1 if any cell is missing.
+    identity : ndarray of uint64
+        A hash of each of the tree's columns.
+    reals, counts
+        Scratch space of a search of all columns: a row for each quantity, a column for each of the tree's.
+    tile, few, chosen, to_sweep
+        Scratch space for nodes of few rows: their cells, their places, the columns drawn, and those left to the sweep.
     """
 
     keys: NDArray[np.uint64]
@@ -53,46 +74,61 @@ class Block(NamedTuple):
     identity: NDArray[np.uint64]
     reals: NDArray[np.float64]
     counts: NDArray[np.int64]
+    tile: NDArray[np.float64]
+    few: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+    column_at: NDArray[np.int32]
+    to_sweep: NDArray[np.int64]
 
 
-def prefers_block(random: bool, max_features: int, n_columns: int) -> bool:
-    """Tell whether blocks pay: for random thresholds all columns are looked at together, which is a waste where very few are drawn."""
-    return not random or 16 * max_features >= n_columns
+def block_rows(random: bool, max_features: int, n_columns: int) -> int:
+    """Return up to how many rows a node is grown in a block.
+
+    Random thresholds are searched in all columns together, which is a waste where very few are drawn; in exchange their blocks, which are
+    never sorted, may be larger than the cache.
+    """
+    if not random:
+        return BLOCK_ROWS
+    if 16 * max_features < n_columns:
+        return 0
+    return max(BLOCK_ROWS, RANDOM_BLOCK_CELLS // n_columns)
 
 
-def make_block(
-    n_inside: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], n_columns: int, random: bool, n_classes: int
-) -> Block:
-    """Return room for blocks of up to ``n_inside`` rows (at most BLOCK_ROWS are used) and ``n_outside`` out of sample.
+def make_block(n_rows: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], n_columns: int, random: bool, n_classes: int) -> Block:
+    """Return room for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
 
     ``n_classes`` is 0 for the moment layout.
     """
-    n = min(n_inside, BLOCK_ROWS)
     width = pool.shape[0]
     n_counts = 4 + 2 * max(n_classes, 1)
     place_of = np.full(n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
     return Block(
-        np.empty((width, 0 if random else n), np.uint64),
-        np.empty(n, np.uint32),
-        np.empty(n, np.uint32),
+        np.empty((width, 0 if random else n_rows), np.uint64),
+        np.empty(n_rows, np.uint32),
+        np.empty(n_rows, np.uint32),
         np.empty(n_outside, np.uint32),
-        np.empty(n, np.int64),
-        np.empty(n if weighted else 0, np.int64),
-        np.empty(n, np.uint8),
-        np.empty(max(n, n_outside), np.uint32),
+        np.empty(n_rows, np.int64),
+        np.empty(n_rows if weighted else 0, np.int64),
+        np.empty(n_rows, np.uint8),
+        np.empty(max(n_rows, n_outside), np.uint32),
         place_of,
-        np.empty((n if random else 0, width)),
+        np.empty((n_rows, width)),
         np.zeros(1, np.int64),
         mix_each(pool),
-        np.empty((6, width)),
+        np.empty((7, width)),
         np.empty((n_counts, width), np.int64),
+        np.empty((FEW_ROWS, width)),
+        np.empty(FEW_ROWS, np.int64),
+        np.empty(width, np.int64),
+        pool.copy(),
+        np.empty(width + 1, np.int64),
     )
 
 
 @lean_kernel
 def fill_block(columns, pool, partition, start, mid, stop, block, random, scratch):
-    """Copy a node's rows into the block and sort them by every column of the tree; for random thresholds, copy their values."""
+    """Copy a node's rows into the block and, but for random thresholds, sort them by every column of the tree."""
     m = mid - start
     rows, a, b = partition.rows, partition.a, partition.b
     for i in range(m):
@@ -104,8 +140,8 @@ def fill_block(columns, pool, partition, start, mid, stop, block, random, scratc
             block.b[i] = b[start + i]
     for i in range(stop - mid):
         block.outside[i] = rows[mid + i]
+    _fill_cells(columns, pool, block, m)
     if random:
-        _fill_cells(columns, pool, block, m)
         return
     for column in pool:
         j = block.place_of[column]
@@ -166,37 +202,6 @@ def is_pure_block(target, block, first, last):
 
 
 @lean_kernel
-def pair_keys(codes, block, first, keys):
-    """Write the keys of a node of two rows, whose sorted lists are not kept, to ``keys``."""
-    i, j = np.uint64(block.places[first]), np.uint64(block.places[first + 1])
-    one = np.uint64(codes[block.rows[i]]) << np.uint64(32) | i
-    other = np.uint64(codes[block.rows[j]]) << np.uint64(32) | j
-    keys[0] = min(one, other)
-    keys[1] = max(one, other)
-
-
-@lean_kernel
-def ceiling(limits, block, first, last, sums):
-    """Return the highest score of any division in two of a node of few rows, whatever the columns.
-
-    Every division is tried, so the best split of a column that reaches the ceiling cannot be surpassed, not even by a rounding.
-    """
-    n = last - first
-    weighted = block.b.shape[0] > 0
-    top = -1.0
-    for subset in range(1, 1 << (n - 1)):
-        g = h = 0
-        for k in range(n - 1):
-            if (subset >> k) & 1:
-                place = block.places[first + k]
-                g += block.a[place]
-                h += block.b[place] if weighted else 1
-        score = score_moments(limits.criterion, float(g), float(h), float(sums[0] - g), float(sums[1] - h), limits.penalty)
-        top = max(top, score)
-    return top
-
-
-@lean_kernel
 def _divide_keys(keys, first, last, goes_left, spare):
     left = first
     right = 0
@@ -224,20 +229,10 @@ def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     missing = columns.offsets[column + 1] - columns.offsets[column]
     goes_left = block.goes_left
     codes = columns.codes[column]
-    if block.cells.shape[0] > 0:
-        j = block.place_of[column]
-        for i in range(first, last):
-            value = block.cells[block.places[i], j]
-            goes_left[block.places[i]] = missing_left if value != value else value <= split.threshold
-    elif last - first > 2:
-        keys = block.keys[block.place_of[column]]
-        for i in range(first, last):
-            code = np.int64(keys[i] >> np.uint64(32))
-            goes_left[keys[i] & np.uint64(0xFFFFFFFF)] = missing_left if code == missing else code <= cut
-    else:
-        for i in range(first, last):
-            code = np.int64(codes[block.rows[block.places[i]]])
-            goes_left[block.places[i]] = missing_left if code == missing else code <= cut
+    j = block.place_of[column]
+    for i in range(first, last):
+        value = block.cells[block.places[i], j]
+        goes_left[block.places[i]] = missing_left if value != value else value <= split.threshold
     if keep_sorted:
         for j in range(pool.shape[0]):
             _divide_keys(block.keys[j], first, last, goes_left, spare_keys)

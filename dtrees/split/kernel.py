@@ -35,3 +35,6 @@ inner_kernel = partial(njit, _nrt=True, nogil=True, cache=True, error_model="num
 #: threads share arrays. Such a part must not allocate an array nor return one. (A part called by it would do without counting as well, but
 #: for the explicit ``_nrt=True`` above.)
 lean_kernel = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()
+
+#: The same for what is called from Python.
+lean_entry = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()

@@ -12,6 +12,7 @@ from dtrees.split.columns import highest_code_below
 from dtrees.split.criteria import ENTROPY, may_exceed, score_classes, score_moments, score_squares
 from dtrees.split.hashing import draw_columns, mix, undraw_columns, uniform
 from dtrees.split.kernel import ZERO, lean_kernel
+from dtrees.split.lanes import add_left, add_missing, add_two_left, widen, widen_two
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.sweep import bar_for
 
@@ -135,14 +136,14 @@ def _find_extremes(cells, places, low, high, n_missing, has_missing):
     low[:] = np.inf
     high[:] = -np.inf
     n_missing[:] = 0
-    for place in places:
-        x = cells[place]
-        for j in range(low.shape[0]):
-            low[j] = x[j] if x[j] < low[j] else low[j]
-            high[j] = x[j] if x[j] > high[j] else high[j]
+    n = places.shape[0]
+    if n & 1:
+        widen(cells[places[n - 1]], low, high)
+    for i in range(0, n - 1, 2):
+        widen_two(cells[places[i]], cells[places[i + 1]], low, high)
     if has_missing:
         for place in places:
-            _add_missing(cells[place], np.int64(1), n_missing)
+            add_missing(cells[place], np.int64(1), n_missing)
 
 
 @lean_kernel
@@ -156,19 +157,15 @@ def _draw_thresholds(low, high, key, identity, threshold):
 
 
 @lean_kernel
-def _add_left(x, threshold, n, n_left, g, g_left):
-    """Add two numbers of a row with values ``x`` to the sums of those columns in which it goes left."""
-    for j in range(threshold.shape[0]):
-        left = x[j] <= threshold[j]
-        n_left[j] += n if left else 0
-        g_left[j] += g if left else 0
-
-
-@lean_kernel
-def _add_missing(x, g, g_missing):
-    """Add a number of a row to the sums of those columns in which it has no value."""
-    for j in range(x.shape[0]):
-        g_missing[j] += g if x[j] != x[j] else 0
+def _sum_plain(cells, a, places, threshold, g_left, n_left):
+    n = places.shape[0]
+    one = np.int64(1)
+    if n & 1:
+        place = places[n - 1]
+        add_left(cells[place], threshold, a[place], g_left, one, n_left)
+    for i in range(0, n - 1, 2):
+        x, y = places[i], places[i + 1]
+        add_two_left(cells[x], cells[y], threshold, a[x], a[y], g_left, one, one, n_left)
 
 
 @lean_kernel
@@ -177,21 +174,24 @@ def _sum_sides(block, places, n_classes, has_missing):
     threshold, counts, weighted = block.reals[2], block.counts, block.b.shape[0] > 0
     h_missing = LEFT + max(n_classes, 1)
     counts[1:] = 0
-    for place in places:
-        x, g = block.cells[place], block.a[place]
-        h = block.b[place] if weighted else 1
-        if n_classes > 0:
-            _add_left(x, threshold, np.int64(1), counts[N_LEFT], h, counts[LEFT + g])
-        else:
-            _add_left(x, threshold, np.int64(1), counts[N_LEFT], g, counts[LEFT])
-        if weighted:
-            _add_left(x, threshold, np.int64(0), counts[N_LEFT], h, counts[H_LEFT])
-        if has_missing:
-            _add_missing(x, h, counts[h_missing])
+    if n_classes == 0 and not weighted and not has_missing:
+        _sum_plain(block.cells, block.a, places, threshold, counts[LEFT], counts[N_LEFT])
+    else:
+        for place in places:
+            x, g = block.cells[place], block.a[place]
+            h = block.b[place] if weighted else 1
             if n_classes > 0:
-                _add_missing(x, h, counts[h_missing + 1 + g])
+                add_left(x, threshold, np.int64(1), counts[N_LEFT], h, counts[LEFT + g])
             else:
-                _add_missing(x, g, counts[h_missing + 1])
+                add_left(x, threshold, np.int64(1), counts[N_LEFT], g, counts[LEFT])
+            if weighted:
+                add_left(x, threshold, np.int64(0), counts[N_LEFT], h, counts[H_LEFT])
+            if has_missing:
+                add_missing(x, h, counts[h_missing])
+                if n_classes > 0:
+                    add_missing(x, h, counts[h_missing + 1 + g])
+                else:
+                    add_missing(x, g, counts[h_missing + 1])
     if not weighted:
         for j in range(threshold.shape[0]):
             counts[H_LEFT, j] = counts[N_LEFT, j]
@@ -230,8 +230,9 @@ def _score_columns(limits, n, sums, total, reals, counts):
         _score_moments(limits, sums, counts[LEFT], h, a, b, score)
     least, lightest = limits.min_samples, limits.min_weight
     for j in range(score.shape[0]):
+        found = score[j]
         allowed = (n_left[j] >= least) & (n - n_left[j] >= least) & (h[j] >= lightest) & (total - h[j] >= lightest)
-        score[j] = score[j] if allowed & (a[j] > 0.0) & (b[j] > 0.0) else -1.0
+        score[j] = found if allowed & (a[j] > 0.0) & (b[j] > 0.0) else -1.0
 
 
 @lean_kernel

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.absolute import Absolute, make_absolute, search_absolute
-from dtrees.split.criteria import NEWTON, gain_classes, gain_moments
+from dtrees.split.criteria import ENTROPY, NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
 from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.random_split import search_random
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.stretch import Stretch, make_stretch, sums_squares, sweep_complete, sweep_squares
 from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
 from dtrees.split.zones import (
     MAX_ZONES,
@@ -46,6 +47,8 @@ PICKS = 32
 #: Parts that flagged zones are cut into.
 MAX_PARTS = 2048
 _NO_LEVELS = np.empty(0, np.int64)
+#: In place of the code after a cut: the threshold is in ``Scratch.threshold``.
+KNOWN = -3
 #: One candidate, all but its sums.
 CANDIDATE = np.dtype(
     [
@@ -94,8 +97,8 @@ class Scratch(NamedTuple):
     """What one thread needs to search; reused between calls.
 
     ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
-    one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits, the last of
-    ``classes`` holds the left sums of the class layout.
+    one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits and where KNOWN, the
+    last of ``classes`` holds the left sums of the class layout.
     """
 
     groups: NDArray[Any]
@@ -113,6 +116,7 @@ class Scratch(NamedTuple):
     classes: NDArray[np.int64]
     counts: NDArray[np.int64]
     absolute: Absolute | None
+    stretch: Stretch
 
 
 def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS) -> Scratch:
@@ -141,6 +145,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.zeros((4, n_classes), np.int64),
         np.empty(RADIX, np.int64),
         make_absolute(n_rows, levels) if levels.shape[0] else None,
+        make_stretch(),
     )
 
 
@@ -257,9 +262,15 @@ def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, 
     best = scratch.best
     if limits.n_classes > 0:
         left, miss, best_left = scratch.classes[0], scratch.classes[1], scratch.classes[3]
+        if high != missing and sums_squares(limits, sums):
+            score = sweep_squares(limits, keys, first, last, a, b, base, sums, left, bar, best, best_left, scratch.stretch)
+            return SPLIT if score >= 0.0 else NO_SPLIT, score, False
         score = sweep_classes(limits, keys, first, last, a, b, base, missing, sums, left, miss, bar, best, best_left)
     else:
         node = (sums[0], sums[1], last - first)
+        if high != missing and limits.criterion != ENTROPY:
+            score = sweep_complete(limits, keys, first, last, a, b, base, node, bar, best, scratch.stretch)
+            return SPLIT if score >= 0.0 else NO_SPLIT, score, False
         end, missing_sums = split_off_missing(keys, first, last, missing, a, b, base)
         score = sweep_sorted(limits, keys, first, end, a, b, base, (ZERO(), ZERO(), ZERO()), missing_sums, node, NONE(), bar, best)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing
@@ -273,7 +284,7 @@ def complete(values, column, n_all, sums, limits, score, has_missing, scratch, o
     record = out.records[t]
     record.column = column
     record.score = score
-    if limits.random:
+    if limits.random or best[1] == KNOWN:
         record.threshold = scratch.threshold[0]
         record.cut = best[0]
     elif best[1] < 0:

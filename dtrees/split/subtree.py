@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.block import BLOCK_ROWS, CEILING_ROWS, Block, ceiling, divide_block, empty_block, fill_block, is_pure_block, pair_keys
+from dtrees.split.block import FEW_ROWS, Block, divide_block, empty_block, fill_block, is_pure_block
 from dtrees.split.columns import highest_code_below
-from dtrees.split.hashing import LEFT, RIGHT, child_path, draw, draw_columns, undraw_columns
-from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.few import search_few
+from dtrees.split.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.kernel import NONE, ZERO, kernel, lean_entry, lean_kernel
 from dtrees.split.partition import RowPartition, divide, is_pure, mark_left
 from dtrees.split.random_split import search_random_block
 from dtrees.split.search import Candidates, Scratch, complete, search_column, search_sorted
+from dtrees.split.stack import Stack, put, put_children
 from dtrees.split.status import CONSTANT, SPLIT
 from dtrees.split.sweep import Limits, bar_for
 
@@ -118,8 +120,9 @@ class Task(NamedTuple):
     bits : ndarray of uint8
         Room for a bit a row.
     block : Block
-    use_blocks : bool
-        Finish small nodes in blocks.
+    block_rows : int
+        Nodes of up to this many in-sample rows are finished in the block.
+    stack : Stack
     """
 
     partition: RowPartition
@@ -133,7 +136,8 @@ class Task(NamedTuple):
     best: Candidates
     bits: NDArray[np.uint8]
     block: Block
-    use_blocks: bool
+    block_rows: int
+    stack: Stack
 
 
 @lean_kernel
@@ -153,23 +157,15 @@ def search_node(columns, task, first, last, sums, path, in_block):
     winner = -1
     has_missing = False
     n = last - first
-    top = np.inf
-    if in_block and n <= CEILING_ROWS and limits.n_classes == 0:
-        top = ceiling(limits, block, first, last, sums)
     drawn = 0
     while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
         if not everything:
             draw_columns(node_key, path, pool, drawn, drawn + 1)
         column = pool[drawn]
         drawn += 1
-        if score >= top and column > winner:
-            continue
         bar = bar_for(column, winner, score)
         offset, end = columns.offsets[column], columns.offsets[column + 1]
-        if in_block and n == 2:
-            pair_keys(columns.codes[column], block, first, scratch.keys)
-            found = search_sorted(scratch.keys, ZERO(), n, end - offset, block.a, block.b, ZERO(), sums, limits, bar, scratch)
-        elif in_block:
+        if in_block:
             keys = block.keys[block.place_of[column]]
             found = search_sorted(keys, first, last, end - offset, block.a, block.b, ZERO(), sums, limits, bar, scratch)
         else:
@@ -192,39 +188,6 @@ def _conclude(columns, task, n, sums, status, score, has_missing, column):
     if status == SPLIT:
         values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
         complete(values, column, n, sums, task.limits, score, has_missing, task.scratch, task.best, ZERO())
-
-
-class Stack(NamedTuple):
-    """Nodes still to be looked at: (start, mid, stop, depth, parent, side, block's first row out of sample), identity and sums of each."""
-
-    todo: NDArray[np.int64]
-    path: NDArray[np.uint64]
-    sums: NDArray[np.int64]
-
-
-@kernel
-def _make_stack(stops, depth, n_rows, n_sums):
-    # Depth first, there is at most one sibling waiting for each level above.
-    capacity = min(stops.max_depth - depth, n_rows) + 2
-    return Stack(np.empty((capacity, 7), np.int64), np.empty(capacity, np.uint64), np.empty((capacity, n_sums), np.int64))
-
-
-@lean_kernel
-def _put(stack, n, start, mid, stop, depth, parent, side, path):
-    todo = stack.todo[n]
-    todo[0], todo[1], todo[2], todo[3], todo[4], todo[5] = start, mid, stop, depth, parent, side
-    stack.path[n] = path
-
-
-@lean_kernel
-def _put_children(stack, n, node, start, mid, stop, depth, path, middle, left_mid, sums, left_sums):
-    """Put both children of a node on the stack, the left one on top."""
-    right_mid = middle + (mid - start) - (left_mid - start)
-    _put(stack, n, middle, right_mid, stop, depth + 1, node, ZERO() + 1, child_path(path, RIGHT))
-    _put(stack, n + 1, start, left_mid, middle, depth + 1, node, ZERO(), child_path(path, LEFT))
-    for k in range(sums.shape[0]):
-        stack.sums[n, k] = sums[k] - left_sums[k]
-        stack.sums[n + 1, k] = left_sums[k]
 
 
 @lean_kernel
@@ -263,7 +226,7 @@ def _note_split(record, split):
     record.gain = split.gain
 
 
-@kernel
+@lean_entry
 def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     """Grow the subtree of the node at places start..mid..stop.
 
@@ -283,24 +246,18 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     int
         The number of nodes.
     """
-    stack = _make_stack(task.stops, depth, mid - start, sums.shape[0])
-    _put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
+    partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
+    stack = task.stack
+    put(stack, ZERO(), start, mid, stop, depth, NONE(), ZERO(), path)
     for k in range(sums.shape[0]):
         stack.sums[0, k] = sums[k]
-    return _grow(columns, task, stack, nodes)
-
-
-@lean_kernel
-def _grow(columns, task, stack, nodes):
-    """Grow the subtree of the node on the stack."""
-    partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
     n_todo = 1
     n_nodes = ZERO()
     while n_todo > 0:
         n_todo -= 1
         start, mid, stop, depth, _, _, _ = stack.todo[n_todo]
         path = stack.path[n_todo]
-        if task.use_blocks and mid - start <= BLOCK_ROWS:
+        if mid - start <= task.block_rows:
             n_nodes = _grow_block(columns, task, stack, n_todo, nodes, n_nodes)
             continue
         node = n_nodes
@@ -326,7 +283,7 @@ def _grow(columns, task, stack, nodes):
         mark_left(columns.codes[column], cut, missing_code, split.missing_left, partition.rows, start, stop, used)
         inside, outside = divide(used, partition, start, mid, stop, task.spare)
         middle = start + inside + outside
-        _put_children(stack, n_todo, node, start, mid, stop, depth, path, middle, start + inside, node_sums, best.left[0])
+        put_children(stack, n_todo, node, start, mid, stop, depth, path, middle, start + inside, node_sums, best.left[0])
         n_todo += 2
     return n_nodes
 
@@ -369,6 +326,11 @@ def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
                 limits, stops.max_features, task.keys, task.pool, block, first, last, node_sums, path, task.scratch
             )
             _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
+        elif n_rows <= FEW_ROWS:
+            status, score, has_missing, column = search_few(
+                columns, limits, stops.max_features, task.keys[0], task.pool, block, first, last, node_sums, path, task.scratch
+            )
+            _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
         else:
             search_node(columns, task, first, last, node_sums, path, first >= 0)
         split = best.records[0]
@@ -376,12 +338,12 @@ def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
             continue
         _note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
-        keep_sorted = not limits.random and larger >= max(stops.min_samples, 3) and depth + 1 < stops.max_depth
+        keep_sorted = not limits.random and larger >= max(stops.min_samples, FEW_ROWS + 1) and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)
         middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, places, keep_sorted)
         left_mid = start + middle - first
         left_stop = left_mid + out_middle - out_first
-        _put_children(stack, n_todo, node, start, mid, stop, depth, path, left_stop, left_mid, node_sums, best.left[0])
+        put_children(stack, n_todo, node, start, mid, stop, depth, path, left_stop, left_mid, node_sums, best.left[0])
         stack.todo[n_todo, 6] = out_middle
         stack.todo[n_todo + 1, 6] = out_first
         n_todo += 2
