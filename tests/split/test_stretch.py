@@ -69,7 +69,7 @@ def test_moments(criterion: int, weighted: bool) -> None:
             score = _moments(limits, keys, first, last, a, b, base, (g, h, n), -1.0, best, make_stretch(), plain)
             answers.append((score, best.tolist()))
             # Only what is better than the bar counts, even by the last bit.
-            for bar in (np.nextafter(score, -np.inf), score):
+            for bar in (np.nextafter(score, -np.inf) if score >= 0.0 else -1.0, score):
                 again = np.full(6, -7)
                 answers[-1] += (
                     _moments(limits, keys, first, last, a, b, base, (g, h, n), bar, again, make_stretch(), plain),
