@@ -18,4 +18,4 @@ def note_compilation() -> None:
         return
     _noted = True
     if not any(Path(grow_subtree.stats.cache_path).glob("subtree.grow_subtree-*.nbi")):
-        _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes up to half a minute, once.")
+        _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes up to a minute, once.")
