@@ -48,19 +48,29 @@ class DaskBackend:
         client = default_client()
         return None if client is None else fit(estimator, X, y, sample_weight, options, client)
 
-    def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
+    def load(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        classify: bool,
+        estimator_name: str,
+        n_jobs: int | None,
+        n_trees: int | None,
+    ) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one.
 
         Workers use the threads they have; ``n_jobs`` matters only without a cluster.
         """
         with current_client() as client:
             if client is not None:
-                table = load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name)
+                table = load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_trees=n_trees)
                 current_fit().own(*table.columns.blocks, table.target, table.weight)
                 return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         X, y, sample_weight = dask.compute(X, y, sample_weight)
-        return LOCAL.load(X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs)
+        return LOCAL.load(X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs, n_trees=n_trees)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
@@ -87,15 +97,16 @@ class DaskBackend:
         """Grow the trees ``first`` to ``last - 1``."""
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.grow_forest(table, plan, first, last, callback)
-        from dtrees.cluster.forest import grow_forest, in_one_block
+        from dtrees.cluster.forest import grow_forest, grow_on_shards
         from dtrees.engine.saving import grow_in_batches, without_checkpoint
 
-        with out_of_the_way(), in_one_block(table.columns) as columns:
-            bare = without_checkpoint(plan)
+        bare = without_checkpoint(plan)
+        grow_some = grow_on_shards if table.columns.placement.kind == "sharded" else grow_forest
 
-            def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
-                return grow_forest(columns, table.target, table.weight, bare, first, last, callback)
+        def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
+            return grow_some(table.columns, table.target, table.weight, bare, first, last, callback)
 
+        with out_of_the_way():
             return grow_in_batches(grow, plan, first, last, callback)
 
     def boost(

@@ -1,4 +1,4 @@
-"""Boosting on a cluster, on one worker or over shards on all, whichever is likely to be faster. The model is the same.
+"""Boosting on a cluster, on one worker or over shards on several. The model is the same.
 
 On one worker, boosting is a single task, which uses all threads of its worker: messages to a shard would only add latency. If the worker is
 lost, Dask runs the task elsewhere.
@@ -20,8 +20,7 @@ from dtrees.cluster.evaluation import ClusterEvaluation, ClusterSets
 from dtrees.cluster.events import tell
 from dtrees.cluster.executor import DaskExecutor
 from dtrees.cluster.fits import Fit, current_fit
-from dtrees.cluster.loading import ClusterColumns, join_blocks
-from dtrees.cluster.placement import nthreads, worker_for_all
+from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
 from dtrees.cluster.tree_log import ClusterTreeLog
@@ -58,17 +57,13 @@ def boost(
         If nobody wants the fit any more.
     """
     fit = current_fit()
-    threads = nthreads(columns.client)
-    placement = fit.settings.placement
-    if placement == "auto":
-        placement = "sharded" if worker_for_all(columns.n_rows * columns.n_columns, threads) is None else "one-worker"
-    if placement == "one-worker":
-        workers = [worker for worker in threads if threads[worker] == max(threads.values())]
+    if columns.placement.kind == "one-worker":
+        (block,) = columns.blocks
         with Tasks(columns.client) as tasks:
             future = tasks.submit(
-                "boost", _boost_here, columns.blocks, target, weight, plan, previous, initial, callback, fit.name, fit.submitted,
+                "boost", _boost_here, block, target, weight, plan, previous, initial, callback, fit.name, fit.submitted,
                 None if sets is None else sets.about, [] if sets is None else sets.blocks,
-                workers=workers, allow_other_workers=True,
+                workers=columns.workers, allow_other_workers=True,
             )  # fmt: skip
             (result,) = tasks.watch.gather([future])
             return result
@@ -81,7 +76,7 @@ def boost(
 
 
 def _boost_here(
-    blocks: list[Columns],
+    columns: Columns,
     target: NDArray[Any],
     weight: NDArray[np.float64] | None,
     plan: BoostingPlan,
@@ -95,10 +90,9 @@ def _boost_here(
 ) -> BoostingResult:
     """Boost in a task."""
     fit = Fit(name, current_fit().settings, submitted)
-    tell(name, "placed", workers=[get_worker().address])
     n_threads = get_worker().state.nthreads
     evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
-    with LocalExecutor(join_blocks(blocks), target, weight, n_threads) as executor, _log(fit, get_client(), plan) as log:
+    with LocalExecutor(columns, target, weight, n_threads) as executor, _log(fit, get_client(), plan) as log:
         watched = _Watched(fit, callback, None)
         return boosting.boost(executor, plan, previous, initial, watched, log, evaluation)
 

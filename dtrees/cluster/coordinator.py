@@ -36,6 +36,7 @@ from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
 from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, needs, trees
 from dtrees.cluster.partitions import is_lazy
+from dtrees.cluster.placement import check_placement
 from dtrees.cluster.relay import here
 from dtrees.cluster.watch import Watch
 from dtrees.ensemble import parameters
@@ -59,6 +60,7 @@ def submit(
     detached: bool = False,
     priority: int = 0,
     max_restarts: int | None = None,
+    placement: str | None = None,
     **options: Any,
 ) -> Future:
     """Fit a model on a Dask cluster, without waiting for it.
@@ -80,6 +82,11 @@ def submit(
         Of the fit among other tasks of the cluster; higher ones run first.
     max_restarts : int, optional
         How many times the fit may replace workers that are lost. By default ``dtrees.max-restarts`` of Dask's configuration, or 10.
+    placement : {"auto", "one-worker", "replicated", "sharded"}, optional
+        Where the columns are: all on one worker; all on each, which grow trees by themselves (not for boosting, whose trees depend on each
+        other); or spread over all workers, which grow each tree together. "auto" decides by the sizes of the table, by the threads of
+        workers and by the memory that they have left; the model does not depend on it, and says in ``placement_`` which it was. By
+        default ``dtrees.placement`` of Dask's configuration, or "auto". Only for Dask collections.
     **options
         Passed on to ``fit``. Callbacks run on the cluster.
 
@@ -109,7 +116,14 @@ def submit(
     """
     client = client or _default_client()
     model._validate_params()
-    settings = Settings.read(max_restarts=max_restarts)
+    settings = Settings.read(max_restarts=max_restarts, placement=placement)
+    if is_lazy(X):
+        check_placement(settings.placement, boosting=model._GROUP_PER_OUTPUT)
+    elif placement not in (None, "auto", "one-worker"):
+        raise ValueError(
+            f"placement is {placement!r}, but X is a {type(X).__name__} in memory, which one worker fits by itself; wants a Dask DataFrame "
+            "or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
+        )
     name = new_name()
     if options.get("checkpoint") is not None:  # workers may have another working directory
         options = options | {"checkpoint": absolute_path(options["checkpoint"])}

@@ -20,3 +20,7 @@ class SchedulerLost(ClusterError):
 
 class FitCancelled(ClusterError):
     """Nobody wants the fit any more: its future was cancelled or released, or its client is gone."""
+
+
+class NotEnoughMemory(ClusterError, MemoryError):
+    """The workers do not have the memory that a fit would need; it has not begun."""

@@ -115,7 +115,10 @@ def fingerprint(table: Table) -> str:
         rows = [tasks.submit("digest", array_digest, array) for array in (table.target, table.weight) if array is not None]
         by_block = tasks.watch.gather(columns)
         target, weight = (*tasks.watch.gather(rows), None)[:2]
-    return table_digest(table, [digest for digests in by_block for digest in digests], target, weight)
+    by_column = {
+        j: digest for ids, digests in zip(table.columns.ids, by_block, strict=True) for j, digest in zip(ids, digests, strict=True)
+    }
+    return table_digest(table, [by_column[j] for j in sorted(by_column)], target, weight)
 
 
 class ScorerActor:

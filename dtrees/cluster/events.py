@@ -7,7 +7,8 @@ that is.
 On ``dtrees``:
 
 ``placed``
-    where the trees grow: ``workers``.
+    where the trees are to grow: ``placement`` (one-worker, replicated or sharded), the ``reason`` for it, ``workers`` that will have
+    columns, and the ``bytes`` that each of these will need at most.
 ``round``
     a round of boosting is finished: ``round``, ``total``, ``seconds`` since the fit began; over shards also ``scan`` and ``wait`` (seconds
     by worker, see :class:`~dtrees.cluster.timings.Timings`) and ``communicate``, all since the fit began.

@@ -22,8 +22,8 @@ from dtrees.cluster.actors import Actors, ActorsLost, Failed
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.events import tell
 from dtrees.cluster.fits import current_fit
-from dtrees.cluster.loading import ClusterColumns, join_blocks
-from dtrees.cluster.placement import nthreads, spread
+from dtrees.cluster.loading import ClusterColumns
+from dtrees.cluster.memory import STATE_BYTES, Room
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
 from dtrees.engine.executor import ShardsLost
@@ -35,25 +35,23 @@ logger = logging.getLogger("dtrees.cluster")
 
 _SECONDS_BETWEEN_CENSUSES = 5.0
 _SECONDS_BETWEEN_TRIES = 0.5
-#: What a shard keeps for each row besides its columns.
-_BYTES_A_ROW = 64
 
 
 class ShardActor:
     """A shard on a worker, using as many threads as the worker has.
 
-    Parameters are those of :class:`~dtrees.engine.shard.Shard`, but for the columns, which come in blocks.
+    Parameters are those of :class:`~dtrees.engine.shard.Shard`. The columns are not copied.
     """
 
     def __init__(
         self,
-        blocks: list[Columns],
+        columns: Columns,
         column_ids: NDArray[np.int32],
         n_columns: int,
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
     ) -> None:
-        self._shard = Shard(join_blocks(blocks), column_ids, n_columns, target, weight, get_worker().state.nthreads)
+        self._shard = Shard(columns, column_ids, n_columns, target, weight, get_worker().state.nthreads)
 
     def handle(self, message: Message) -> tuple[Reply, float] | Failed:
         """Carry out a message; see :meth:`dtrees.engine.shard.Shard.handle`. With the reply come the seconds it took."""
@@ -97,25 +95,24 @@ class DaskExecutor:
         self._next_census = 0.0
         with Tasks(columns.client) as tasks:
             sizes = tasks.watch.gather(tasks.map("size", _size, columns.blocks))
-        placed = spread(sizes, nthreads(columns.client))
-        self.n_shards = len(placed)
+        self.n_shards = len(columns.blocks)
         self._owner = np.zeros(self.n_columns, np.int64)
         self._arguments: list[tuple[Any, ...]] = []
         self._bytes: list[int] = []
         self._actors = Actors(columns.client, "shard", ShardActor)
-        for shard, (worker, blocks) in enumerate(placed.items()):
-            ids = np.concatenate([np.arange(columns.bounds[i], columns.bounds[i + 1], dtype=np.int32) for i in blocks])
+        for shard, (block, owned) in enumerate(zip(columns.blocks, columns.ids, strict=True)):
+            ids = np.array(owned, np.int32)
             self._owner[ids] = shard
-            self._arguments.append(([columns.blocks[i] for i in blocks], ids, self.n_columns, target, weight))
-            self._bytes.append(sum(sizes[i] for i in blocks) + _BYTES_A_ROW * self.n_rows)
+            self._arguments.append((block, ids, self.n_columns, target, weight))
+            self._bytes.append(sizes[shard] + STATE_BYTES * self.n_rows)
+        for shard, worker in enumerate(self._first_workers(columns)):
             self._actors.add(worker, self._arguments[shard])
         try:
             self._make_all()
         except BaseException:
             self.close()
             raise
-        logger.info("boosting with %d columns in %d shards on %s", self.n_columns, self.n_shards, ", ".join(self._actors.workers))
-        tell(self._fit.name, "placed", workers=self._actors.workers)
+        logger.info("%d columns in %d shards on %s", self.n_columns, self.n_shards, ", ".join(self._actors.workers))
 
     def __enter__(self) -> DaskExecutor:
         return self
@@ -190,6 +187,11 @@ class DaskExecutor:
         """Free the shards."""
         self._actors.close()
 
+    def _first_workers(self, columns: ClusterColumns) -> list[str]:
+        """Return where the shards are to be made: where their columns are, unless these were lost since."""
+        there = set(self._actors.look())
+        return [worker if worker in there else min(there, default=worker) for worker in columns.workers]
+
     def _make_all(self) -> None:
         """Wait for the first shards, replacing those whose workers are lost meanwhile."""
         try:
@@ -211,7 +213,7 @@ class DaskExecutor:
             for i, worker in enumerate(self._actors.workers):
                 if i not in self._actors.lost and worker in load:
                     load[worker] += self._bytes[i] / workers[worker]["nthreads"]
-            able = [worker for worker, facts in workers.items() if _free_memory(facts) >= self._bytes[shard]]
+            able = [worker for worker, facts in workers.items() if Room.of(facts).free >= self._bytes[shard]]
             if able:
                 return min(able, key=lambda worker: (load[worker], worker))
             if time.monotonic() > deadline:
@@ -229,7 +231,7 @@ class DaskExecutor:
                 return shard
         doubled = [shard for shard, worker in enumerate(mine) if worker in mine[:shard]]
         spare = [facts for worker, facts in workers.items() if worker not in mine and facts["status"] == "running" and facts["nthreads"]]
-        return next((shard for shard in doubled for facts in spare if _free_memory(facts) >= self._bytes[shard]), None)
+        return next((shard for shard in doubled for facts in spare if Room.of(facts).free >= self._bytes[shard]), None)
 
     def _note_loss(self) -> None:
         lost = [f"{self._actors.workers[shard]} (which held {self._describe(shard)})" for shard in sorted(self._actors.lost)]
@@ -248,9 +250,3 @@ class DaskExecutor:
 
 def _size(block: Columns) -> int:
     return sum(array.nbytes for array in block)
-
-
-def _free_memory(facts: Mapping[str, Any]) -> float:
-    """Return the bytes that a worker has left."""
-    limit = facts["memory_limit"]
-    return limit - facts["metrics"].get("memory", 0) if limit else float("inf")

@@ -24,7 +24,8 @@ from distributed import Future, Worker, get_worker
 
 from dtrees.cluster.errors import FitCancelled
 
-_PLACEMENTS = ("auto", "one-worker", "sharded")
+#: What they mean: :mod:`dtrees.cluster.placement`.
+PLACEMENTS = ("auto", "one-worker", "replicated", "sharded")
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Settings:
         How many times a fit may replace lost workers, until it gives up.
     patience : float
         Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
-    placement : {"auto", "one-worker", "sharded"}
-        Where boosting keeps the columns: all on one worker, or spread over all.
+    placement : {"auto", "one-worker", "replicated", "sharded"}
+        Where columns are: all on one worker, all on each, or spread over all.
     """
 
     max_restarts: int = 10
@@ -61,8 +62,8 @@ class Settings:
             raise ValueError(f"max_restarts is {settings.max_restarts!r}; wants an integer of at least 0")
         if not settings.patience > 0:
             raise ValueError(f"patience is {settings.patience!r}; wants a number of seconds above 0")
-        if settings.placement not in _PLACEMENTS:
-            raise ValueError(f"placement is {settings.placement!r}; wants one of {', '.join(_PLACEMENTS)}")
+        if settings.placement not in PLACEMENTS:
+            raise ValueError(f"placement is {settings.placement!r}; wants one of {', '.join(PLACEMENTS)}")
         return settings
 
 

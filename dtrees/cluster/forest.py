@@ -1,5 +1,7 @@
 """Forests by tasks: each grows a batch of trees, with one thread, from the whole table that its worker holds.
 
+Where no worker can hold it, trees grow over shards.
+
 A tree is a function of its number, the plan and the table. Which worker grows it, in which batch, and how often (a lost worker's tasks
 are simply run again) leaves no trace in the result.
 
@@ -9,21 +11,23 @@ at first; any other worker may take them over when one is lost or slow.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from distributed import Future
 from numpy.typing import NDArray
 
-from dtrees.cluster.loading import ClusterColumns, join_blocks
+from dtrees.cluster.executor import DaskExecutor
+from dtrees.cluster.fits import current_fit
+from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.placement import nthreads
 from dtrees.cluster.tasks import Tasks
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.recovery import LastingFit
 from dtrees.split.columns import Columns
 from dtrees.tree.tree import Tree
 
@@ -47,16 +51,6 @@ class Batch:
     n_threads: int
 
 
-@contextlib.contextmanager
-def in_one_block(columns: ClusterColumns) -> Iterator[ClusterColumns]:
-    """Give columns side by side in one block, for as long as the with block lasts."""
-    if len(columns.blocks) == 1:
-        yield columns
-        return
-    with Tasks(columns.client) as tasks:
-        yield replace(columns, blocks=[tasks.submit("columns", join_blocks, columns.blocks)], bounds=(0, columns.n_columns))
-
-
 def grow_forest(
     columns: ClusterColumns,
     target: Future,
@@ -66,7 +60,7 @@ def grow_forest(
     last: int,
     callback: Callback | None,
 ) -> ForestResult:
-    """Grow the trees ``first`` to ``last - 1`` on the cluster, from columns :func:`in_one_block`.
+    """Grow the trees ``first`` to ``last - 1`` on the cluster, from columns in one block.
 
     The callback hears of trees in their order; when it ends the fit, later ones are left out even where they are grown already, so that
     the forest does not depend on timing.
@@ -76,7 +70,10 @@ def grow_forest(
     began = time.perf_counter()
     with Tasks(client) as tasks:
         per_thread = _BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else _BATCHES_PER_THREAD
-        batches = plan_batches(first, last, nthreads(client), per_thread)
+        threads = nthreads(client)
+        if columns.placement.kind == "one-worker":  # or on all, where that one is lost
+            threads = {worker: n for worker, n in threads.items() if worker in columns.workers} or threads
+        batches = plan_batches(first, last, threads, per_thread)
         logger.info("growing %d trees in %d batches", last - first, len(batches))
         grow = _Grow(tasks, table, target, weight, plan)
         results = grow.start(batches)
@@ -95,6 +92,40 @@ def grow_forest(
         if not plan.out_of_bag:
             return ForestResult(grown)
         return ForestResult(grown, *grow.out_of_bag(batches, results, first + len(grown)))
+
+
+def grow_on_shards(
+    columns: ClusterColumns,
+    target: Future,
+    weight: Future | None,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    callback: Callback | None,
+) -> ForestResult:
+    """Grow the trees ``first`` to ``last - 1`` over shards, one after the other."""
+    began = time.perf_counter()
+    fit = current_fit()
+    grown: list[Tree] = []
+    with DaskExecutor(columns, target, weight) as executor, Tasks(columns.client) as tasks:
+        lasting = LastingFit(executor, plan)
+        for number in range(first, last):
+            fit.check()
+            tree, _ = lasting.grow_tree(number)
+            grown.append(tree)
+            if callback is not None and callback(Progress(len(grown), last - first, time.perf_counter() - began)):
+                break
+        if not plan.out_of_bag:
+            return ForestResult(grown)
+        sums, counts = (array.astype(np.int64, copy=False) for array in lasting.row_state())
+        (exponent,) = tasks.watch.gather([tasks.submit("oob", _out_of_bag_exponent, plan, target)])
+        return ForestResult(grown, sums.T, counts, exponent)
+
+
+def _out_of_bag_exponent(plan: ForestPlan, target: NDArray[Any]) -> int:
+    from dtrees.engine.targets import OutOfBag
+
+    return OutOfBag(plan, target).exponent
 
 
 def plan_batches(first: int, last: int, threads: dict[str, int], per_thread: int) -> list[Batch]:

@@ -1,10 +1,12 @@
 """Row partitions to presorted columns, by tasks: nothing but summaries passes through the client.
 
-The stages, each a task or more for the scheduler to place::
+The stages, each a task or more::
 
     check     a partition: its schema, and the summary of its target and weights   ->  merged at the client
-    encode    a partition: columns to numbers, cut into blocks of columns
-    presort   a block: the pieces of all partitions joined, then sorted
+    (here it is decided which worker gets which columns: :mod:`dtrees.cluster.placement`)
+    encode    a partition: columns to numbers, cut into blocks of columns, one for each worker that is to have some
+    presort   a block, on its worker: the pieces of all partitions joined, then sorted
+    columns   all blocks side by side, where each worker is to have all columns
     target    all partitions: class codes or values; weight alike
 
 Every result can be computed again from the user's collections, as long as somebody holds on to what it was made for: that is how Dask
@@ -13,22 +15,26 @@ replaces what a lost worker held.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future
+from distributed import Client, Future, get_worker
 from numpy.typing import NDArray
 
+from dtrees.cluster.events import tell
+from dtrees.cluster.fits import current_fit
+from dtrees.cluster.memory import Room, Sizes, rooms
 from dtrees.cluster.partitions import Partitions, align, is_lazy
+from dtrees.cluster.placement import Plan, check_placement, place
 from dtrees.cluster.tasks import Tasks
-from dtrees.ensemble.backend import Table
+from dtrees.engine.threads import Threads
+from dtrees.ensemble.backend import Placement, Table
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import TargetSummary, check_target, check_weights, encode_classes
-from dtrees.split.columns import Columns, concatenate, presort
+from dtrees.split.columns import Assembly, Columns, presort
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -40,25 +46,30 @@ class ClusterColumns:
     Attributes
     ----------
     client : distributed.Client
+    placement : Placement
     blocks : list of Future
-        Each a :class:`~dtrees.split.columns.Columns`.
-    bounds : tuple of int
-        Block i has the columns ``bounds[i]`` to ``bounds[i + 1] - 1`` of the table.
+        Each a :class:`~dtrees.split.columns.Columns`: where columns are sharded, a block for each shard; else one with all of them.
+    ids : list of list of int
+        The columns of each block, ascending.
+    workers : list of str
+        Where each block was made.
     n_rows : int
     """
 
     client: Client
+    placement: Placement
     blocks: list[Future]
-    bounds: tuple[int, ...]
+    ids: list[list[int]]
+    workers: list[str]
     n_rows: int
 
     @property
     def n_columns(self) -> int:
         """Number of columns of the table."""
-        return self.bounds[-1]
+        return sum(map(len, self.ids))
 
 
-def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str) -> Table:
+def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_trees: int | None = None) -> Table:
     """Check, encode and presort a training set on the cluster.
 
     Parameters
@@ -70,34 +81,60 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
     classify : bool
     estimator_name : str
         For messages.
+    n_trees : int, optional
+        Trees to grow that do not depend on each other; None is for boosting.
 
     Returns
     -------
     Table
         Its columns are a :class:`ClusterColumns`; target and weight are futures of arrays.
+
+    Raises
+    ------
+    NotEnoughMemory
+        If no worker, or not all of them together, can hold the columns.
     """
+    check_placement(current_fit().settings.placement, boosting=n_trees is None)
     if not is_lazy(y):
         y = check_target(y, classify=classify, name=estimator_name)
+    before = rooms(client)
     with Tasks(client) as tasks:
         parts = align(tasks, X, y, sample_weight)
         if not parts.lengths:
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
         schema, summary = _summarise(tasks, parts, classify=classify, name=estimator_name)
-        bounds = _cut_columns(len(schema), sum(client.nthreads().values()))
-        logger.info(
-            "loading %d rows and %d columns from %d partitions into %d blocks",
-            summary.n_rows, len(schema), len(parts.lengths), len(bounds) - 1,
-        )  # fmt: skip
-        blocks = _presort_blocks(tasks, parts.X, schema, bounds)
+        plan = _plan(client, parts, schema, summary.n_rows, n_trees, before)
+        workers, ids = list(plan.columns), list(plan.columns.values())
+        logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
+        blocks = _presort_blocks(tasks, parts.X, schema, plan.columns)
+        if plan.placement.kind == "replicated":
+            blocks = [tasks.submit("columns", _side_by_side, blocks, ids)]
+            ids, workers = [list(range(len(schema)))], workers[:1]
         codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=estimator_name)
         target = tasks.submit("target", _join, codes)
         weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
         made = [future for future in (*blocks, target, weight) if future is not None]
         tasks.watch.wait(made)
         tasks.keep(*made)
-    columns = ClusterColumns(client, blocks, tuple(bounds), summary.n_rows)
-    return Table.of(schema, summary, columns=columns, target=target, weight=weight)
+    columns = ClusterColumns(client, plan.placement, blocks, ids, workers, summary.n_rows)
+    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement)
+
+
+def _plan(client: Client, parts: Partitions, schema: Schema, n_rows: int, n_trees: int | None, before: dict[str, Room]) -> Plan:
+    """Decide where the columns go, and say so.
+
+    Since ``before``, the workers have computed partitions, which they will not keep: the less they used then or use now, the better known.
+    """
+    fit = current_fit()
+    now = {worker: min(room, before.get(worker, room), key=lambda room: room.used) for worker, room in rooms(client).items()}
+    partition = max(client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
+    sizes = Sizes.of(schema, n_rows, weighted=parts.weight is not None, partition=partition)
+    plan = place(sizes, now, fit.settings.placement, n_trees)
+    plan.log(now)
+    placement = plan.placement
+    tell(fit.name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)
+    return plan
 
 
 def _summarise(tasks: Tasks, parts: Partitions, *, classify: bool, name: str) -> tuple[Schema, TargetSummary]:
@@ -109,31 +146,14 @@ def _summarise(tasks: Tasks, parts: Partitions, *, classify: bool, name: str) ->
     return Schema.merge(schema for schema, _ in checked), summary
 
 
-def _presort_blocks(tasks: Tasks, X: list[Future], schema: Schema, bounds: list[int]) -> list[Future]:
-    encoded = tasks.map("encode", _encode, X, schema=schema, bounds=bounds)
+def _presort_blocks(tasks: Tasks, X: list[Future], schema: Schema, columns: dict[str, list[int]]) -> list[Future]:
+    """Return a block for each worker."""
+    encoded = tasks.map("encode", _encode, X, schema=schema, blocks=list(columns.values()))
     blocks = []
-    for block in range(len(bounds) - 1):
+    for block, worker in enumerate(columns):
         pieces = tasks.map("split", _piece, encoded, block=block)
-        blocks.append(tasks.submit("presort", _presort, pieces))
+        blocks.append(tasks.submit("presort", _presort, pieces, workers=[worker], allow_other_workers=True))
     return blocks
-
-
-def join_blocks(blocks: list[Columns]) -> Columns:
-    """Return blocks side by side; a lone one as it is."""
-    return blocks[0] if len(blocks) == 1 else concatenate(blocks)
-
-
-def _cut_columns(n_columns: int, n_blocks: int) -> list[int]:
-    """Return the bounds of blocks of columns, one block for each thread of the cluster where there are columns enough.
-
-    Examples
-    --------
-    >>> _cut_columns(8, 3)
-    [0, 3, 6, 8]
-    """
-    n_blocks = max(1, min(n_blocks, n_columns))
-    small, n_large = divmod(n_columns, n_blocks)
-    return [0, *np.cumsum([small + 1] * n_large + [small] * (n_blocks - n_large)).tolist()]
 
 
 def _check(X: Any, y: Any, weight: Any, classify: bool, name: str) -> tuple[Schema, TargetSummary]:
@@ -143,10 +163,10 @@ def _check(X: Any, y: Any, weight: Any, classify: bool, name: str) -> tuple[Sche
     return Schema.infer(X), TargetSummary.of(y, weight, classify=classify)
 
 
-def _encode(X: Any, schema: Schema, bounds: Sequence[int]) -> list[list[NDArray[Any]]]:
+def _encode(X: Any, schema: Schema, blocks: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
     """Return the columns of a partition as numbers, block by block."""
     columns = [np.ascontiguousarray(column) for column in schema.encode(X)]
-    return [columns[first:last] for first, last in itertools.pairwise(bounds)]
+    return [[columns[j] for j in block] for block in blocks]
 
 
 def _piece(encoded: list[list[NDArray[Any]]], block: int) -> list[NDArray[Any]]:
@@ -155,7 +175,16 @@ def _piece(encoded: list[list[NDArray[Any]]], block: int) -> list[NDArray[Any]]:
 
 def _presort(pieces: list[list[NDArray[Any]]]) -> Columns:
     """Join the pieces of a block, and sort its columns."""
-    return presort([np.concatenate(column) for column in zip(*pieces, strict=True)])
+    with Threads(get_worker().state.nthreads) as threads:
+        return presort([np.concatenate(column) for column in zip(*pieces, strict=True)], map=threads.map)
+
+
+def _side_by_side(blocks: list[Columns], ids: list[list[int]]) -> Columns:
+    """Return blocks as one, its columns in the order of the table."""
+    assembly = Assembly(blocks[0].n_rows, sum(map(len, ids)))
+    for block, places in zip(blocks, ids, strict=True):
+        assembly.take(places, block)
+    return assembly.finished()
 
 
 def _encode_target(y: Any, classes: NDArray[Any] | None, name: str) -> NDArray[Any]:

@@ -1,15 +1,160 @@
-"""Which worker gets which columns, and when one worker should have them all."""
+"""Which worker gets which columns: decided once for a fit, from sizes, when rows and columns are known and before any column is loaded.
+
+Terms
+-----
+one-worker
+    one worker has all columns, and grows all trees. Others take over if it is lost.
+replicated
+    every worker has all columns, and grows some of the trees. Only trees that do not depend on each other can grow so.
+sharded
+    every worker has some of the columns, and all of them grow each tree together.
+auto
+    whichever of these is likely to be fastest, among those that there is memory for.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from dask.utils import format_bytes
 from distributed import Client
 
-from dtrees.cluster.errors import WorkerLost
+from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
+from dtrees.cluster.memory import Room, Sizes
+from dtrees.ensemble.backend import Placement
+
+logger = logging.getLogger("dtrees.cluster")
 
 #: Cells (rows times columns) that a thread gets through in a level while shards exchange that level's two messages: some 6 ms, at 4 ns.
 CELLS_PER_LEVEL = 1_500_000
+_AS_ASKED = "as asked for by placement"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What each worker will hold.
+
+    Attributes
+    ----------
+    placement : Placement
+    columns : dict from str to list of int
+        The columns that each worker loads and sorts, ascending. All of them together are the table's, each once.
+    needs : dict from str to int
+        Bytes that each worker will need at most.
+    """
+
+    placement: Placement
+    columns: dict[str, list[int]]
+    needs: dict[str, int]
+
+    def log(self, rooms: Mapping[str, Room]) -> None:
+        """Log the plan, a line for each worker."""
+        kind = self.placement.kind
+        logger.info("placement %s: %s", kind, self.placement.reason)
+        n_columns = sum(map(len, self.columns.values()))
+        for worker, needed in self.needs.items():
+            held = n_columns if kind == "replicated" else len(self.columns[worker])
+            logger.info("%s will hold %d of %d columns: %s of %s", worker, held, n_columns, format_bytes(needed), _free(rooms[worker]))
+
+
+def check_placement(placement: str, *, boosting: bool) -> None:
+    """Raise ValueError if trees cannot grow that way."""
+    if boosting and placement == "replicated":
+        raise ValueError(
+            "placement is 'replicated', which is for forests: in boosting each tree depends on those before it, so that workers cannot "
+            "grow trees of their own; wants one of auto, one-worker, sharded"
+        )
+
+
+def place(sizes: Sizes, rooms: Mapping[str, Room], placement: str = "auto", n_trees: int | None = None) -> Plan:
+    """Decide where columns go.
+
+    Parameters
+    ----------
+    sizes : Sizes
+    rooms : mapping from str to Room
+        What each worker has.
+    placement : {"auto", "one-worker", "replicated", "sharded"}, default="auto"
+    n_trees : int or None, default=None
+        Trees to grow that do not depend on each other; None for boosting.
+
+    Raises
+    ------
+    NotEnoughMemory
+        If there is no memory for it.
+
+    Examples
+    --------
+    >>> sizes = Sizes(1_000_000, (9_000_000,) * 28, 8_000_000, 14_000_000)  # 252 MB of columns
+    >>> place(sizes, {"a": Room(1, 1e9), "b": Room(1, 1e9)}, n_trees=100).placement.kind
+    'replicated'
+    >>> plan = place(sizes, {"a": Room(1, 3e8), "b": Room(1, 3e8)}, n_trees=100)
+    >>> print(plan.placement)
+    sharded on 2 workers: the table (240.33 MiB presorted) fits no single worker
+    >>> plan.needs
+    {'a': 212000000, 'b': 212000000}
+    """
+    everything = range(len(sizes.columns))
+    under_way = {worker: min(room.threads, n_trees or 1) for worker, room in rooms.items()}
+    whole = {worker: sizes.needed(everything, under_way[worker], room.threads) for worker, room in rooms.items()}
+    able = [worker for worker in rooms if whole[worker] <= rooms[worker].free]
+    kind, reason = (placement, _AS_ASKED) if placement != "auto" else _choose(sizes, rooms, able, n_trees)
+    if kind == "one-worker":
+        best = max(able or rooms, key=lambda worker: (rooms[worker].threads, rooms[worker].free, worker))
+        columns = {best: list(everything)}
+        needs = {best: whole[best]}
+    else:
+        columns = _spread_columns(sizes, rooms)
+        if kind == "sharded":
+            needs = {worker: sizes.needed(own, threads=rooms[worker].threads) for worker, own in columns.items()}
+        else:
+            needs = whole
+    _refuse_impossible(kind, sizes, needs, rooms)
+    return Plan(Placement(kind, reason, tuple(needs)), columns, needs)
+
+
+def _choose(sizes: Sizes, rooms: Mapping[str, Room], able: Sequence[str], n_trees: int | None) -> tuple[str, str]:
+    """Return a placement and the reason for it; ``able`` are the workers with the memory for the whole table."""
+    if len(rooms) == 1:
+        return "one-worker", "the cluster has one worker"
+    if not able:
+        return "sharded", f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
+    threads = {worker: room.threads for worker, room in rooms.items()}
+    if n_trees is None:
+        n_cells = sizes.n_rows * len(sizes.columns)
+        if worker_for_all(n_cells, threads, able) is None:
+            return "sharded", f"with {n_cells:,} cells, all workers together are faster than one"
+        return "one-worker", f"with {n_cells:,} cells, messages between workers would take longer than they save"
+    if n_trees <= 1:
+        return "one-worker", "there is one tree to grow, and a worker can hold the whole table"
+    if len(able) == len(rooms):
+        return "replicated", "trees do not depend on each other, and every worker can hold the whole table"
+    if max(threads[worker] for worker in able) * 2 >= sum(threads.values()):
+        return "one-worker", "the worker that can hold the whole table has half of all threads, or more"
+    return "sharded", f"{len(able)} of {len(rooms)} workers can hold the whole table"
+
+
+def _refuse_impossible(kind: str, sizes: Sizes, needs: Mapping[str, int], rooms: Mapping[str, Room]) -> None:
+    short = [worker for worker, needed in needs.items() if needed > rooms[worker].free]
+    if not short:
+        return
+    worst = max(short, key=lambda worker: needs[worker] - rooms[worker].free)
+    others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
+    elsewhere = "" if kind == "sharded" else ", spread the columns over all workers (placement='sharded')"
+    raise NotEnoughMemory(
+        f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
+        f"{kind!r}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(rooms[worst])}{others}. "
+        f"Presorted, the columns take {format_bytes(sizes.table)} in all. Add workers{elsewhere}, give them more memory "
+        "(dask worker --memory-limit), free what they hold, or pass fewer columns, or narrower ones (float32 rather than float64)."
+    )
+
+
+def _free(room: Room) -> str:
+    if room.limit == float("inf"):
+        return "unlimited memory"
+    return f"{format_bytes(int(room.free))} free ({format_bytes(int(room.limit))} usable, {format_bytes(int(room.used))} in use)"
 
 
 def nthreads(client: Client) -> dict[str, int]:
@@ -28,7 +173,7 @@ def nthreads(client: Client) -> dict[str, int]:
     return threads
 
 
-def worker_for_all(n_cells: int, threads: Mapping[str, int]) -> str | None:
+def worker_for_all(n_cells: int, threads: Mapping[str, int], able: Sequence[str] | None = None) -> str | None:
     """Return the worker that had best boost by itself, None if the columns should be spread over all workers.
 
     More threads save time in proportion to the table, round trips between workers cost the same for any.
@@ -39,6 +184,8 @@ def worker_for_all(n_cells: int, threads: Mapping[str, int]) -> str | None:
         Rows times columns.
     threads : mapping from str to int
         Of each worker.
+    able : sequence of str, optional
+        The workers with the memory for it, at least one; by default all.
 
     Examples
     --------
@@ -47,12 +194,21 @@ def worker_for_all(n_cells: int, threads: Mapping[str, int]) -> str | None:
     >>> worker_for_all(28_000_000, {"a": 1, "b": 2}) is None
     True
     """
-    largest = max(threads, key=lambda worker: (threads[worker], worker))
+    largest = max(threads if able is None else able, key=lambda worker: (threads[worker], worker))
     saved = n_cells * (1 / threads[largest] - 1 / sum(threads.values()))
     return largest if len(threads) == 1 or saved < CELLS_PER_LEVEL else None
 
 
-def spread(sizes: Sequence[float], capacities: Mapping[str, float]) -> dict[str, list[int]]:
+def _spread_columns(sizes: Sizes, rooms: Mapping[str, Room]) -> dict[str, list[int]]:
+    besides = {worker: sizes.besides(threads=min(room.threads, len(sizes.columns))) for worker, room in rooms.items()}
+    return spread(
+        sizes.columns,
+        {worker: room.threads for worker, room in rooms.items()},
+        {worker: room.free - besides[worker] for worker, room in rooms.items()},
+    )
+
+
+def spread(sizes: Sequence[float], capacities: Mapping[str, float], limits: Mapping[str, float] | None = None) -> dict[str, list[int]]:
     """Spread items over workers so that each has about its share: the largest first, each to the worker least filled.
 
     Parameters
@@ -61,6 +217,8 @@ def spread(sizes: Sequence[float], capacities: Mapping[str, float]) -> dict[str,
         Of the items, in bytes.
     capacities : mapping from str to float
         The workers, and their shares of the work (threads, for example).
+    limits : mapping from str to float, optional
+        Bytes that each worker can take. What fits nowhere goes to some worker all the same.
 
     Returns
     -------
@@ -73,11 +231,14 @@ def spread(sizes: Sequence[float], capacities: Mapping[str, float]) -> dict[str,
     {'b': [0, 1, 3], 'a': [2]}
     >>> spread([4], {"a": 1, "b": 1})
     {'a': [0]}
+    >>> spread([4, 4, 4, 4], {"a": 1, "b": 3}, {"a": 20, "b": 5})
+    {'b': [0], 'a': [1, 2, 3]}
     """
     placed: dict[str, list[int]] = {}
     load = dict.fromkeys(capacities, 0.0)
     for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
-        worker = min(load, key=lambda w: ((load[w] + sizes[item]) / capacities[w], w))
+        fitting = [worker for worker in load if limits is None or load[worker] + sizes[item] <= limits[worker]]
+        worker = min(fitting or load, key=lambda w: ((load[w] + sizes[item]) / capacities[w], w))
         load[worker] += sizes[item]
         placed.setdefault(worker, []).append(item)
     return {worker: sorted(items) for worker, items in placed.items()}

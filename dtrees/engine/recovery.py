@@ -96,6 +96,17 @@ class LastingFit:
             self._log.keep(grown, scores)
         return grown, scores
 
+    def row_state(self) -> list[NDArray[np.generic]]:
+        """Return what the trees grown left behind for each row: arrays whose last axis are the rows."""
+        return self._lasting(self._fetch_state)
+
+    def _fetch_state(self) -> list[NDArray[np.generic]]:
+        session, pieces = self._session, []
+        for first, last in self._stretches():
+            fetch = m.Fetch(session.fit, session.epoch, first, last)
+            pieces.append(cast(m.RowState, self._executor.send({0: fetch})[0]).arrays)
+        return [np.concatenate(arrays, axis=-1) for arrays in zip(*pieces, strict=True)]
+
     def _lasting(self, act: Callable[[], T]) -> T:
         """Do something that leaves no trace in the fit unless it ends well, as often as it takes."""
         while True:
@@ -134,12 +145,16 @@ class LastingFit:
     def _copy_state(self, source: int, behind: list[int]) -> None:
         """Copy the state of the rows from one shard to others."""
         session, n_rows = self._session, self._executor.n_rows
-        n_outputs = session.plan.loss.n_outputs if isinstance(session.plan, BoostingPlan) else max(1, session.plan.n_classes)
-        step = max(1, _PIECE // (16 * n_outputs))
-        for first in range(0, n_rows, step):
-            last = min(first + step, n_rows)
+        for first, last in self._stretches():
             fetch = m.Fetch(session.fit, session.epoch, first, last)
             state = cast(m.RowState, self._executor.send({source: fetch})[source])
             # Only the last piece makes it count: shards may be lost in between.
             adopt = m.Adopt(session.fit, session.epoch, first, state, len(self._finished) if last == n_rows else 0)
             self._executor.send(dict.fromkeys(behind, adopt))
+
+    def _stretches(self) -> list[tuple[int, int]]:
+        """Return the rows whose state travels in a message, for each message."""
+        plan, n_rows = self._session.plan, self._executor.n_rows
+        n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else max(1, plan.n_classes)
+        step = max(1, _PIECE // (16 * n_outputs))
+        return [(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]

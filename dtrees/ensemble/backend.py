@@ -42,6 +42,36 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where the columns of a training set were, and its trees grew.
+
+    Attributes
+    ----------
+    kind : {"local", "one-worker", "replicated", "sharded"}
+        In the process that fitted; on one worker of a cluster; each worker had all; each worker had some.
+    reason : str
+        Why it was chosen.
+    workers : tuple of str
+        The addresses of the workers that had columns; none where it is local.
+
+    Examples
+    --------
+    >>> print(Placement("sharded", "the table fits no single worker", ("tcp://10.0.0.5:1234", "tcp://10.0.0.6:1234")))
+    sharded on 2 workers: the table fits no single worker
+    """
+
+    kind: str
+    reason: str
+    workers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        n = len(self.workers)
+        where = f" on {n} worker{'s' * (n > 1)}" if self.kind in ("replicated", "sharded") else ""
+        return f"{self.kind}{where}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class Table:
     """A loaded training set.
 
@@ -62,6 +92,8 @@ class Table:
         Sum of the sample weights of each class; equal to the counts without weights.
     columns, target, weight : object
         The backend's own handles: arrays here, something remote elsewhere.
+    placement : Placement
+        Where they are.
     n_jobs : int or None
         Threads to grow with, as the estimator was given it; backends with workers of their own may have no use for it.
     evaluation : object
@@ -78,11 +110,22 @@ class Table:
     columns: Any
     target: Any
     weight: Any
+    placement: Placement
     n_jobs: int | None = None
     evaluation: Any = None
 
     @classmethod
-    def of(cls, schema: Schema, summary: TargetSummary, *, columns: Any, target: Any, weight: Any, n_jobs: int | None = None) -> Table:
+    def of(
+        cls,
+        schema: Schema,
+        summary: TargetSummary,
+        *,
+        columns: Any,
+        target: Any,
+        weight: Any,
+        placement: Placement,
+        n_jobs: int | None = None,
+    ) -> Table:
         """Return the table of a schema, a (merged, checked) summary and the backend's handles; ``weight`` is None without weights."""
         sums = summary.class_weights
         return cls(
@@ -96,6 +139,7 @@ class Table:
             columns=columns,
             target=target,
             weight=weight,
+            placement=placement,
             n_jobs=n_jobs,
         )
 
@@ -127,8 +171,18 @@ class Backend(Protocol):
     def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
         """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on."""
 
-    def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
-        """Check, encode and presort a training set.
+    def load(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        classify: bool,
+        estimator_name: str,
+        n_jobs: int | None,
+        n_trees: int | None,
+    ) -> Table:
+        """Check, encode and presort a training set, for so many trees that do not depend on each other; None is for boosting.
 
         Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
         """

@@ -21,7 +21,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plans import BoostingPlan, Callback, ForestPlan, Progress
-from dtrees.ensemble.backend import Backend, Output, Table, backend_for
+from dtrees.ensemble.backend import Backend, Output, Placement, Table, backend_for
 from dtrees.ensemble.local import LOCAL
 from dtrees.ensemble.prediction import FindLeaves, Predict, Step, TreeSum, logarithm
 from dtrees.ensemble.schema import CATEGORICAL, Schema
@@ -46,6 +46,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     _trees: TreeSum
     _seed: int
     n_features_in_: int
+    placement_: Placement
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -63,16 +64,21 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_trees")
 
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool) -> tuple[Backend, Table]:
-        """Load a training set and take over what it says of columns and classes; with ``keep``, it must agree with the fit before."""
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, n_trees: int | None) -> tuple[Backend, Table]:
+        """Load a training set and take over what it says of columns and classes; with ``keep``, it must agree with the fit before.
+
+        ``n_trees`` are to be grown that do not depend on each other; None is for boosting.
+        """
         backend = backend_for(X)
         self.__dict__.pop("estimators_", None)
         # Names first, while a wrong one costs nothing.
         validate_data(self, X=backend.header(X), skip_check_array=True, reset=not keep)
-        table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=type(self).__name__, n_jobs=self.n_jobs)
+        name = type(self).__name__
+        table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=name, n_jobs=self.n_jobs, n_trees=n_trees)
         if keep:
             self._check_same_encoding(table)
         self._schema = table.schema
+        self.placement_ = table.placement
         return backend, table
 
     def _load_evaluation(self, backend: Backend, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
@@ -238,8 +244,8 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
     def _probability_output(self, name: str) -> Output:
         return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
 
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool) -> tuple[Backend, Table]:
-        backend, table = super()._load(X, y, sample_weight, keep=keep)
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, n_trees: int | None) -> tuple[Backend, Table]:
+        backend, table = super()._load(X, y, sample_weight, keep=keep, n_trees=n_trees)
         assert table.classes is not None
         self.classes_ = table.classes
         self.n_classes_ = len(table.classes)

@@ -124,7 +124,7 @@ class Boosting(TreeEstimator):
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = progress_callback(callbacks, self.verbose, "round")
-        backend, table = self._load(X, y, sample_weight, keep=keep)
+        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=None)
         loss = self._loss(table)
         if sets:
             table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])

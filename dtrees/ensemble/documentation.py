@@ -174,6 +174,9 @@ _DESCRIPTIONS = {
             Names of the columns; only where they all had names that are strings.
         max_features_ : int
             Columns drawn for each node.
+        placement_ : dtrees.ensemble.backend.Placement
+            Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
+            Not part of a saved model.
         feature_importances_ : ndarray of float64 of shape (n_features_in_,)
             The share each column has in the gain of all splits; sums to 1.
         """,
@@ -184,6 +187,9 @@ _DESCRIPTIONS = {
             Names of the columns; only where they all had names that are strings.
         max_features_ : int
             Columns drawn for each node.
+        placement_ : dtrees.ensemble.backend.Placement
+            Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
+            Not part of a saved model.
         feature_importances_ : ndarray of float64 of shape (n_features_in_,)
             The share each column has in the impurity decrease of all splits, averaged over trees; sums to 1.
         """,

@@ -105,7 +105,7 @@ class Forest(TreeEstimator):
                 f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
             )
         callback = progress_callback(callbacks, self.verbose, "tree")
-        backend, table = self._load(X, y, sample_weight, keep=keep)
+        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=self.n_estimators - len(trees))
         if not keep:
             self._batches, self._votes = [], None
         if len(trees) == self.n_estimators:

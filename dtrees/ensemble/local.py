@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.backend import Output, Placement, Table
 from dtrees.ensemble.schema import Schema, is_frame, numeric_array
 from dtrees.ensemble.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
 from dtrees.tree.tree import Tree
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Presorting fewer cells than this takes less time than starting threads.
 _SERIAL_CELLS = 100_000
+_HERE = Placement("local", "the data is in the memory of one process")
 
 
 class LocalBackend:
@@ -35,8 +36,18 @@ class LocalBackend:
     def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> None:
         """Have the estimator fit itself."""
 
-    def load(self, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_jobs: int | None) -> Table:
-        """Check, encode and presort a training set."""
+    def load(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        classify: bool,
+        estimator_name: str,
+        n_jobs: int | None,
+        n_trees: int | None = None,
+    ) -> Table:
+        """Check, encode and presort a training set; here, that is the same for any kind of trees."""
         from dtrees.engine.compiling import note_compilation
         from dtrees.split.columns import presort
 
@@ -59,7 +70,7 @@ class LocalBackend:
         else:
             columns = presort(encoded)
         target = encode_classes(y, summary.classes) if summary.classes is not None else y
-        return Table.of(schema, summary, columns=columns, target=target, weight=weight, n_jobs=n_jobs)
+        return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=_HERE, n_jobs=n_jobs)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""

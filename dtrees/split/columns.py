@@ -193,15 +193,46 @@ def presort(columns: Sequence[NDArray[Any]], map: Callable[[Callable[[int], Any]
     map : callable, default=map
         How to map over columns; a thread pool's ``map`` sorts them in parallel.
     """
-    codes = np.empty((len(columns), columns[0].shape[0] if columns else 0), dtype=np.uint32)
-    distinct = list(map(lambda j: presort_column(columns[j], codes[j])[1], range(len(columns))))
-    return Columns(codes, *_join(distinct))
+    assembly = Assembly(columns[0].shape[0] if columns else 0, len(columns))
+    list(map(lambda j: assembly.sort(j, columns[j]), range(len(columns))))
+    return assembly.finished()
 
 
-def concatenate(parts: Sequence[Columns]) -> Columns:
-    """Put columns of the same rows side by side."""
-    distinct = [part.distinct(j) for part in parts for j in range(part.n_columns)]
-    return Columns(np.concatenate([part.codes for part in parts]), *_join(distinct))
+class Assembly:
+    """Columns in the making: each is put in its place when it is there, so that nothing is held twice.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+
+    Examples
+    --------
+    >>> assembly = Assembly(3, 2)
+    >>> assembly.sort(1, np.array([5.0, 3.0, 5.0]))
+    >>> assembly.take([0], presort([np.array([7.0, 8.0, 9.0])]))
+    >>> assembly.finished().codes
+    array([[0, 1, 2],
+           [1, 0, 1]], dtype=uint32)
+    """
+
+    def __init__(self, n_rows: int, n_columns: int) -> None:
+        self._codes = np.empty((n_columns, n_rows), dtype=np.uint32)
+        self._distinct: list[NDArray[Any]] = [np.empty(0, np.float32)] * n_columns
+
+    def sort(self, place: int, values: NDArray[Any]) -> None:
+        """Sort a column, and put it in its place; see :func:`presort_column`."""
+        _, self._distinct[place] = presort_column(values, self._codes[place])
+
+    def take(self, places: Sequence[int], columns: Columns) -> None:
+        """Copy sorted columns to their places."""
+        for j, place in enumerate(places):
+            self._codes[place] = columns.codes[j]
+            self._distinct[place] = columns.distinct(j).copy()
+
+    def finished(self) -> Columns:
+        """Return the columns, when all are in their places; nothing can be added any more."""
+        distinct, self._distinct = self._distinct, []
+        return Columns(self._codes, *_join(distinct))
 
 
 def _join(distinct: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:

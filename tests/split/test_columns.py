@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.columns import concatenate, highest_code_below, presort, presort_column
+from dtrees.split.columns import Assembly, highest_code_below, presort, presort_column
 from tests.split.strategies import POOLS, columns, tables
 
 
@@ -79,17 +79,16 @@ def test_presort_of_many_columns(table: list[NDArray[Any]]) -> None:
     one = presort(table)
     with ThreadPoolExecutor(3) as pool:
         threaded = presort(table, pool.map)
-    parts = concatenate([presort(table[:1]), presort(table[1:]), presort(table[:2])]) if len(table) > 1 else None
+    assembly = Assembly(table[0].shape[0], len(table))
+    assembly.take(range(1, len(table)), presort(table[1:]))
+    assembly.sort(0, table[0])
+    assembled = assembly.finished()
     assert (one.n_columns, one.n_rows) == (len(table), table[0].shape[0])
     for j, column in enumerate(table):
         codes, distinct = naive_presort(column)
-        for columns_ in (one, threaded):
+        for columns_ in (one, threaded, assembled):
             assert columns_.codes[j].tolist() == codes
             assert columns_.distinct(j).tolist() == distinct
-        if parts is not None:
-            assert parts.codes[j].tolist() == codes
-            assert parts.distinct(j).tolist() == distinct
-            assert parts.n_columns == len(table) + 2
 
 
 def test_no_columns_and_no_rows() -> None:

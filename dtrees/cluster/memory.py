@@ -1,0 +1,154 @@
+"""What a table takes on workers, and what they have to spare: the figures that placement is decided by, before any column is loaded.
+
+A worker that has columns holds, while trees grow::
+
+    its columns         4 bytes a cell for codes, 1 for zones, and the distinct values (4 bytes each where float32 holds all, else 8)
+    state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
+    target, weight      8 bytes a row each
+    a row partition     of those that the columns are made of
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client
+
+from dtrees.cluster.errors import WorkerLost
+from dtrees.cluster.watch import Lookout
+from dtrees.ensemble.schema import CATEGORICAL, NUMERIC, Column, Schema
+
+#: What a tree under way keeps for each row.
+STATE_BYTES = 64
+#: What sorting a column takes for each row, in each thread that sorts: keys, as many again to sort them, values and distinct values.
+SORTING_BYTES = 32
+
+_CODE_AND_ZONE_BYTES = 5
+_VECTOR_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a table takes at most.
+
+    Attributes
+    ----------
+    n_rows : int
+    columns : tuple of int
+        Bytes of each presorted column.
+    vectors : int
+        Bytes of target and weight together.
+    partition : int
+        Bytes of the largest row partition.
+    """
+
+    n_rows: int
+    columns: tuple[int, ...]
+    vectors: int
+    partition: int
+
+    @classmethod
+    def of(cls, schema: Schema, n_rows: int, *, weighted: bool, partition: int) -> Sizes:
+        """Return the sizes of a table of a schema.
+
+        Examples
+        --------
+        >>> schema = Schema.infer(np.empty((0, 2), np.float32))
+        >>> Sizes.of(schema, 1000, weighted=False, partition=800)
+        Sizes(n_rows=1000, columns=(9000, 9000), vectors=8000, partition=800)
+        """
+        width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
+        columns = tuple(n_rows * _CODE_AND_ZONE_BYTES + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
+        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * (2 if weighted else 1), partition)
+
+    @property
+    def table(self) -> int:
+        """Bytes of all presorted columns."""
+        return sum(self.columns)
+
+    def needed(self, columns: Sequence[int], trees: int = 1, threads: int = 1) -> int:
+        """Return what a worker needs for some columns, with so many trees under way, if so many threads sort the columns."""
+        return sum(self.columns[j] for j in columns) + self.besides(trees, min(threads, len(columns)))
+
+    def besides(self, trees: int = 1, threads: int = 1) -> int:
+        """Return what a worker needs besides columns."""
+        return max(STATE_BYTES * trees, SORTING_BYTES * threads) * self.n_rows + self.vectors + self.partition
+
+
+def _fits_float32(column: Column) -> bool:
+    return column.kind == CATEGORICAL or (column.kind == NUMERIC and bool(np.can_cast(np.dtype(column.dtype), np.float32)))
+
+
+def _most_distinct(column: Column) -> int:
+    """Return how many distinct values a column can have, whatever its number of rows."""
+    if column.kind == CATEGORICAL:
+        return len(column.categories)
+    if column.kind != NUMERIC:
+        return 0
+    dtype = np.dtype(column.dtype)
+    return 2 if dtype.kind == "b" else int(2 ** (8 * dtype.itemsize))
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a worker has.
+
+    Attributes
+    ----------
+    threads : int
+    limit : float
+        Bytes that it may use in all; infinite where it has no limit. Dask stops giving work to a worker well before the limit that the
+        user has set (at ``distributed.worker.memory.pause``, by default 80%); it is that share that counts.
+    used : float
+        Bytes in use.
+    """
+
+    threads: int
+    limit: float = float("inf")
+    used: float = 0.0
+
+    @property
+    def free(self) -> float:
+        """Bytes that are left."""
+        return max(0.0, self.limit - self.used)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Room:
+        """Return what the scheduler knows of a worker.
+
+        Examples
+        --------
+        >>> Room.of({"nthreads": 2, "memory_limit": 0, "metrics": {}}).free
+        inf
+        """
+        limit = facts["memory_limit"] * _usable_share() if facts["memory_limit"] else float("inf")
+        return cls(facts["nthreads"], limit, facts["metrics"].get("memory", 0))
+
+
+def rooms(client: Client) -> dict[str, Room]:
+    """Return what each worker has that takes on work.
+
+    Raises
+    ------
+    WorkerLost
+        If there are none.
+    """
+    known = client.sync(Lookout(client).look)
+    found = {worker: Room.of(facts) for worker, facts in sorted(known.items()) if facts["nthreads"] and facts["status"] == "running"}
+    if not found:
+        raise WorkerLost(
+            "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
+        )
+    return found
+
+
+def _usable_share() -> float:
+    for key in ("pause", "terminate"):
+        share = dask.config.get(f"distributed.worker.memory.{key}", False)
+        if share:
+            return float(share)
+    return 1.0
