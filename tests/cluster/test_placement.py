@@ -1,0 +1,262 @@
+"""Which worker gets which columns: the decision, with figures worked out by hand, and what a fit makes of it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+
+import dtrees
+from dtrees.cluster.errors import NotEnoughMemory
+from dtrees.cluster.memory import Room, Sizes
+from dtrees.cluster.placement import place, spread
+from dtrees.ensemble.schema import Schema
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets
+
+pytestmark = pytest.mark.timeout(180)
+
+FRAME = table()
+REGRESSION = targets(FRAME)["regression"]
+MODELS: dict[str, Any] = {
+    "boosting": lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=1),
+    "forest": lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.5, random_state=2),
+    "tree": lambda: dtrees.DecisionTreeRegressor(max_depth=5, random_state=3),
+}
+
+
+@functools.cache
+def fitted_here(name: str) -> Any:
+    return MODELS[name]().fit(FRAME, REGRESSION)
+
+
+def training_set(n_partitions: int = 3) -> tuple[Any, Any]:
+    return in_partitions(FRAME, LENGTHS[n_partitions]), in_partitions(REGRESSION, LENGTHS[n_partitions])
+
+
+def columns_of(frame: pd.DataFrame) -> list[int]:
+    return list(Sizes.of(Schema.infer(frame), 1000, weighted=False, partition=0).columns)
+
+
+def test_bytes_of_columns() -> None:
+    """5 bytes a cell for code and zone, and each distinct value once."""
+    single = pd.DataFrame({"a": np.zeros(1, np.float32), "b": np.zeros(1, bool), "c": np.zeros(1, np.int8), "d": ["elm"]})
+    assert columns_of(single) == [5000 + 4 * 1000, 5000 + 4 * 2, 5000 + 4 * 256, 5000 + 4 * 1]
+    # One column that float32 does not hold makes all values float64.
+    double = single.assign(e=np.zeros(1), f=np.array([None], object))
+    assert columns_of(double) == [5000 + 8 * 1000, 5000 + 8 * 2, 5000 + 8 * 256, 5000 + 8 * 1, 5000 + 8 * 1000, 5000]
+
+
+def test_bytes_of_a_worker() -> None:
+    sizes = Sizes(n_rows=1000, columns=(9000, 13000), vectors=8000, partition=700)
+    assert sizes.table == 22000
+    assert sizes.needed([1]) == 13000 + 64 * 1000 + 8000 + 700
+    assert sizes.needed([0, 1], trees=3) == 22000 + 3 * 64 * 1000 + 8000 + 700
+    assert sizes.needed([0, 1], threads=8) == sizes.needed([0, 1])  # two columns are sorted by two threads: 2 * 32 bytes a row
+    assert Sizes(10, (90,) * 4, 80, 0).needed(range(4), threads=8) == 360 + 4 * 32 * 10 + 80
+
+
+def test_room_of_a_worker() -> None:
+    facts = {"nthreads": 2, "memory_limit": 1000, "metrics": {"memory": 300}}
+    assert Room.of(facts) == Room(2, 800.0, 300)  # Dask pauses workers at 80%
+    assert Room.of(facts).free == 500
+    with dask.config.set({"distributed.worker.memory.pause": False}):
+        assert Room.of(facts).limit == 950
+        with dask.config.set({"distributed.worker.memory.terminate": False}):
+            assert Room.of(facts).limit == 1000
+    assert Room.of(facts | {"memory_limit": 0}).free == float("inf")
+    assert Room(1, 100, 200).free == 0
+
+
+#: 100,000 rows of four columns of a megabyte each. Besides, a worker needs 6.4 MB for rows, 0.8 MB for the target, 0.4 MB a partition.
+SMALL = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
+BESIDES = 6_400_000 + 800_000 + 400_000
+LARGE = Sizes(10_000_000, (1_000_000,) * 4, 0, 0)
+
+
+def rooms(*free: float, threads: int = 1) -> dict[str, Room]:
+    return {worker: Room(threads, limit) for worker, limit in zip("abcd", free, strict=False)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "free", "n_trees", "kind", "reason"),
+    [
+        (SMALL, [1e9], None, "one-worker", "one worker"),
+        (SMALL, [1e9], 10, "one-worker", "one worker"),
+        (SMALL, [1e9, 1e9], None, "one-worker", "400,000 cells, messages"),
+        (LARGE, [1e9, 1e9], None, "sharded", "40,000,000 cells, all workers together"),
+        (SMALL, [BESIDES + 4e6, 0], None, "one-worker", "messages"),
+        (SMALL, [BESIDES + 3e6, BESIDES + 3e6], None, "sharded", "fits no single worker"),
+        (SMALL, [1e9, 1e9, 1e9], 10, "replicated", "every worker can hold"),
+        (SMALL, [1e9, 1e9, 1e9], 1, "one-worker", "one tree"),
+        (SMALL, [1e9, BESIDES + 1e6], 10, "one-worker", "half of all threads"),
+        (SMALL, [1e9, BESIDES + 1e6, BESIDES + 1e6], 10, "sharded", "1 of 3 workers"),
+        (SMALL, [BESIDES + 1e6] * 4, 10, "sharded", "(3.81 MiB presorted) fits no single worker"),
+        (SMALL, [BESIDES + 1e6] * 4, 1, "sharded", "fits no single worker"),
+        (SMALL, [float("inf"), float("inf")], 10, "replicated", "every worker can hold"),
+    ],
+)
+def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, reason: str) -> None:
+    plan = place(sizes, rooms(*free), "auto", n_trees)
+    assert plan.placement.kind == kind
+    assert reason in plan.placement.reason
+    assert sorted(j for columns in plan.columns.values() for j in columns) == [0, 1, 2, 3]
+    assert list(plan.needs) == list(plan.placement.workers)
+    if kind == "sharded":
+        assert plan.needs == {worker: sizes.needed(columns) for worker, columns in plan.columns.items()}
+    else:
+        assert plan.needs == dict.fromkeys(plan.needs, sizes.needed(range(4)))
+
+
+def test_a_tree_for_each_thread_takes_room() -> None:
+    """Each thread that grows a tree of a forest has the state of the rows for itself: 6.4 MB here."""
+    assert place(SMALL, rooms(BESIDES + 4e6 + 6.4e6, 1e9, threads=2), "replicated", 10).needs == dict.fromkeys("ab", BESIDES + 10_400_000)
+    assert place(SMALL, rooms(BESIDES + 4e6, 1e9, threads=2), "replicated", 1).needs == dict.fromkeys("ab", BESIDES + 4_000_000)
+    with pytest.raises(NotEnoughMemory):
+        place(SMALL, rooms(BESIDES + 4e6, 1e9, threads=2), "replicated", 10)
+
+
+def test_columns_go_where_there_is_room() -> None:
+    assert place(SMALL, rooms(BESIDES + 1e6, 1e9), "sharded").columns == {"a": [0], "b": [1, 2, 3]}
+    assert place(SMALL, rooms(0, 1e9), "sharded").columns == {"b": [0, 1, 2, 3]}
+    assert spread([4, 4, 4], {"a": 1, "b": 1}, {"a": 3, "b": 3}).keys() == {"a", "b"}  # nowhere: refused later on
+
+
+def test_the_one_worker_has_most_threads_of_those_with_room() -> None:
+    there = {"a": Room(1, 1e9), "b": Room(4, 1e9), "c": Room(8, 1e6)}
+    assert place(SMALL, there, "one-worker").placement.workers == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("free", "placement", "message"),
+    [
+        ([1e6, 2e6], "auto", "placement 'sharded': worker a would need 9.16 MiB, and has 0.95 MiB free (0.95 MiB usable, 0 B in use)"),
+        ([BESIDES + 3e6] * 2, "one-worker", "'one-worker': worker b would need 11.06 MiB, and has 10.11 MiB free"),
+        ([1e9, BESIDES + 3e6], "replicated", "'replicated': worker b would need 11.06 MiB"),
+        ([1e6, 2e6], "sharded", "(and 1 more workers are short of memory). Presorted, the columns take 3.81 MiB in all"),
+    ],
+)
+def test_the_impossible_is_refused(free: list[float], placement: str, message: str) -> None:
+    n_trees = 10 if placement == "replicated" else None
+    with pytest.raises(NotEnoughMemory, match=r"X with 100,000 rows and 4 columns does not fit .* Add workers") as caught:
+        place(SMALL, rooms(*free), placement, n_trees)
+    assert message in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
+    assert ("placement='sharded'" in str(caught.value)) == (placement in ("one-worker", "replicated"))
+
+
+# --- fits ---
+
+
+@pytest.mark.parametrize(
+    ("name", "placement"),
+    [
+        ("boosting", "one-worker"), ("boosting", "sharded"), ("boosting", "auto"),
+        ("forest", "one-worker"), ("forest", "replicated"), ("forest", "sharded"), ("forest", "auto"),
+        ("tree", "sharded"),
+    ],
+)  # fmt: skip
+def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
+    fitted = dtrees.submit(MODELS[name](), *training_set(7), placement=placement).result(timeout=150)
+    here = fitted_here(name)
+    assert_same_model(fitted, here)
+    chosen = {"auto": "one-worker" if name == "boosting" else "replicated"}.get(placement, placement)
+    assert fitted.placement_.kind == chosen
+    assert ("as asked for" in fitted.placement_.reason) == (placement != "auto")
+    assert len(fitted.placement_.workers) == (1 if chosen == "one-worker" else 3)
+    (told,) = events(client, "placed")
+    assert (told["placement"], told["reason"]) == (chosen, fitted.placement_.reason)
+    assert set(told["workers"]) == set(told["bytes"]) == set(fitted.placement_.workers) <= set(client.nthreads())
+    assert here.placement_.kind == "local"
+    for model, file in ((fitted, "there"), (here, "here")):
+        dtrees.save(model, tmp_path / file)
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+    assert not hasattr(dtrees.load(tmp_path / "there"), "placement_")
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+@pytest.mark.parametrize("placement", ["one-worker", "sharded"])
+@pytest.mark.parametrize("columns", [["wide"], ["wide", "word"]], ids=["one", "two"])
+def test_fewer_columns_than_workers(client: Client, name: str, placement: str, columns: list[str]) -> None:
+    X, y = training_set(7)
+    fitted = dtrees.submit(MODELS[name](), X[columns], y, placement=placement).result(timeout=150)
+    assert_same_model(fitted, MODELS[name]().fit(FRAME[columns], REGRESSION))
+    assert len(fitted.placement_.workers) == (len(columns) if placement == "sharded" else 1)
+
+
+def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """In a fit that this process coordinates itself."""
+    from dtrees.cluster.loading import load
+
+    X, y = training_set()
+    with caplog.at_level(logging.INFO, logger="dtrees.cluster"):
+        loaded = load(client, X, y, None, classify=False, estimator_name="the test", n_trees=3)
+    lines = [record.getMessage() for record in caplog.records]
+    assert "placement replicated: trees do not depend on each other, and every worker can hold the whole table" in lines
+    assert sum(bool(re.fullmatch(r"tcp://\S+ will hold 6 of 6 columns: \S+ kiB of .* in use\)", line)) for line in lines) == 3
+    for future in [*loaded.columns.blocks, loaded.target]:
+        future.release()
+    assert_clean(client)
+
+
+def test_placements_that_cannot_be(client: Client) -> None:
+    for placement in ("nowhere", 3):
+        with pytest.raises(ValueError, match=f"placement is {placement!r}; wants one of auto, one-worker, replicated, sharded"):
+            dtrees.submit(MODELS["forest"](), *training_set(), placement=placement)
+    with pytest.raises(ValueError, match="placement is 'replicated', which is for forests: in boosting each tree depends on those before"):
+        dtrees.submit(MODELS["boosting"](), *training_set(), placement="replicated")
+    with dask.config.set({"dtrees.placement": "replicated"}), pytest.raises(ValueError, match="which is for forests"):
+        MODELS["boosting"]().fit(*training_set())
+    with pytest.raises(ValueError, match="placement is 'sharded', but X is a DataFrame in memory"):
+        dtrees.submit(MODELS["forest"](), FRAME, REGRESSION, placement="sharded")
+    assert_clean(client)
+
+
+def _limit(free: dict[str, float] | None, dask_scheduler: Any) -> None:
+    """Have the scheduler tell that workers have so much memory left; None ends that."""
+    true_limits = dask_scheduler.extensions.setdefault("dtrees-true-limits", {})
+    for address, worker in dask_scheduler.workers.items():
+        true_limits.setdefault(address, worker.memory_limit)
+        worker.memory_limit = true_limits[address] if free is None else free[address]
+
+
+@pytest.fixture
+def limited(client: Client) -> Iterator[Any]:
+    """A function to have all workers left with so many bytes, beyond what they use now."""
+
+    def limit(free: float) -> None:
+        used = {worker: facts["metrics"]["memory"] for worker, facts in client.scheduler_info(n_workers=-1)["workers"].items()}
+        client.run_on_scheduler(_limit, {worker: int((used[worker] + free) / 0.8) for worker in used})
+
+    yield limit
+    client.run_on_scheduler(_limit, None)
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+def test_a_table_for_the_cluster_but_no_single_worker(client: Client, limited: Any, name: str) -> None:
+    """A worker needs 300,000 * (24 * 9 + 64 + 8) bytes = 86 MB and a partition for all, 300,000 * (8 * 9 + 64 + 8) = 43 MB for a third."""
+    n = 300_000
+    X = da.random.default_rng(0).integers(0, 2**20, (n, 24), chunks=(50_000, 24)).astype(np.float32)
+    y = X[:, 0] + X[:, 1] // 1000
+    model = MODELS[name]().set_params(n_estimators=2, max_depth=3)
+    limited(65e6)
+    fitted = dtrees.submit(model, X, y).result(timeout=150)
+    assert fitted.placement_.kind == "sharded"
+    assert "(61.80 MiB presorted) fits no single worker" in fitted.placement_.reason
+    assert_same_model(fitted, model.fit(*dask.compute(X, y)))
+    limited(20e6)
+    with pytest.raises(
+        NotEnoughMemory, match=r"300,000 rows and 24 columns does not fit .* 'sharded': worker tcp://\S+ would need 4\d\.\d+ MiB"
+    ):
+        model.fit(X, y)
+    assert_clean(client)
