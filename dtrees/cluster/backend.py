@@ -97,16 +97,10 @@ class DaskBackend:
         """Grow the trees ``first`` to ``last - 1``."""
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.grow_forest(table, plan, first, last, callback)
-        from dtrees.cluster.forest import grow_forest, grow_on_shards
-        from dtrees.engine.saving import grow_in_batches, without_checkpoint
+        from dtrees.cluster.forest import forest_grower
+        from dtrees.engine.saving import grow_in_batches
 
-        bare = without_checkpoint(plan)
-        grow_some = grow_on_shards if table.columns.placement.kind == "sharded" else grow_forest
-
-        def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
-            return grow_some(table.columns, table.target, table.weight, bare, first, last, callback)
-
-        with out_of_the_way():
+        with out_of_the_way(), forest_grower(table.columns, table.target, table.weight, plan) as grow:
             return grow_in_batches(grow, plan, first, last, callback)
 
     def boost(

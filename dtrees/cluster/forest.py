@@ -11,9 +11,10 @@ at first; any other worker may take them over when one is lost or slow.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +29,14 @@ from dtrees.cluster.placement import nthreads
 from dtrees.cluster.tasks import Tasks
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.recovery import LastingFit
+from dtrees.engine.saving import without_checkpoint
 from dtrees.split.columns import Columns
 from dtrees.tree.tree import Tree
 
 logger = logging.getLogger("dtrees.cluster")
+
+#: Grows the trees from the first number to before the second one.
+Grow = Callable[[int, int, Callback | None], ForestResult]
 
 #: Batches for each thread: more share out the work better, fewer prepare targets less often.
 _BATCHES_PER_THREAD = 8
@@ -49,6 +54,26 @@ class Batch:
     last: int
     worker: str
     n_threads: int
+
+
+@contextlib.contextmanager
+def forest_grower(columns: ClusterColumns, target: Future, weight: Future | None, plan: ForestPlan) -> Iterator[Grow]:
+    """Give a function that grows trees on the cluster, for as long as the with block lasts.
+
+    Parameters
+    ----------
+    columns : ClusterColumns
+    target : Future of ndarray, shape (n_rows,)
+    weight : Future of ndarray, shape (n_rows,), or None
+    plan : ForestPlan
+        What it says of checkpoints is the caller's business.
+    """
+    bare = without_checkpoint(plan)
+    if columns.placement.kind != "sharded":
+        yield lambda first, last, callback: grow_forest(columns, target, weight, bare, first, last, callback)
+        return
+    with DaskExecutor(columns, target, weight) as executor:
+        yield lambda first, last, callback: _grow_on_shards(executor, columns, target, bare, first, last, callback)
 
 
 def grow_forest(
@@ -94,10 +119,10 @@ def grow_forest(
         return ForestResult(grown, *grow.out_of_bag(batches, results, first + len(grown)))
 
 
-def grow_on_shards(
+def _grow_on_shards(
+    executor: DaskExecutor,
     columns: ClusterColumns,
     target: Future,
-    weight: Future | None,
     plan: ForestPlan,
     first: int,
     last: int,
@@ -107,19 +132,19 @@ def grow_on_shards(
     began = time.perf_counter()
     fit = current_fit()
     grown: list[Tree] = []
-    with DaskExecutor(columns, target, weight) as executor, Tasks(columns.client) as tasks:
-        lasting = LastingFit(executor, plan)
-        for number in range(first, last):
-            fit.check()
-            tree, _ = lasting.grow_tree(number)
-            grown.append(tree)
-            if callback is not None and callback(Progress(len(grown), last - first, time.perf_counter() - began)):
-                break
-        if not plan.out_of_bag:
-            return ForestResult(grown)
-        sums, counts = (array.astype(np.int64, copy=False) for array in lasting.row_state())
+    lasting = LastingFit(executor, plan)
+    for number in range(first, last):
+        fit.check()
+        tree, _ = lasting.grow_tree(number)
+        grown.append(tree)
+        if callback is not None and callback(Progress(len(grown), last - first, time.perf_counter() - began)):
+            break
+    if not plan.out_of_bag:
+        return ForestResult(grown)
+    sums, counts = (array.astype(np.int64, copy=False) for array in lasting.row_state())
+    with Tasks(columns.client) as tasks:
         (exponent,) = tasks.watch.gather([tasks.submit("oob", _out_of_bag_exponent, plan, target)])
-        return ForestResult(grown, sums.T, counts, exponent)
+    return ForestResult(grown, sums.T, counts, exponent)
 
 
 def _out_of_bag_exponent(plan: ForestPlan, target: NDArray[Any]) -> int:
