@@ -1,6 +1,6 @@
 """One tree: carries the grower's decisions to the shards and their answers back.
 
-The loop of :func:`grow_tree` is the whole protocol of a tree::
+:func:`tree_steps` is the whole protocol of a tree::
 
     Start -> Root, Found          every shard
     while there are splits:
@@ -9,14 +9,17 @@ The loop of :func:`grow_tree` is the whole protocol of a tree::
     Grow     -> subtrees          small nodes, where one shard has all columns
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
     Finish                        leaf values
+
+It is a generator, which sends nothing itself: it yields the messages of an exchange with the shards, and is given their replies.
+:func:`grow_tree` carries out the exchanges of one tree, :mod:`dtrees.engine.lockstep` those of many trees at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,36 +36,60 @@ from dtrees.split.search import Candidates
 from dtrees.split.subtree import Nodes
 from dtrees.tree.tree import Tree
 
+T = TypeVar("T")
+
+#: For some shards, the message to each.
+Requests = Mapping[int, m.Message]
+#: What yields requests, is given the replies, and returns something in the end.
+Steps = Generator[Requests, Mapping[int, m.Reply], T]
+
 
 @dataclass(frozen=True)
 class Session:
-    """An open fit: the executor, and what every message carries."""
+    """An open fit: the executor, and what every message carries. ``n_slots`` are the trees to grow side by side; 0: one at a time."""
 
     executor: Executor
     plan: ForestPlan | BoostingPlan
     fit: str
     epoch: int = 0
+    n_slots: int = 0
 
-    def begin(self, initial: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Open the fit on every shard; return the raw prediction to start from."""
-        replies = self.executor.broadcast(m.Begin(self.fit, self.epoch, self.plan, initial))
-        return cast(m.Begun, replies[0]).initial
+    def opening(self, initial: NDArray[np.float64] | None) -> m.Begin:
+        """Return the message that opens the fit on a shard."""
+        return m.Begin(self.fit, self.epoch, self.plan, initial, self.n_slots)
+
+    def begin(self, initial: NDArray[np.float64] | None = None) -> m.Begun:
+        """Open the fit on every shard."""
+        return cast(m.Begun, self.executor.broadcast(self.opening(initial))[0])
 
     def renewed(self) -> Session:
         """Return the session of the next epoch."""
         return replace(self, epoch=self.epoch + 1)
 
-    def divide(self, splits: m.Splits, search: NDArray[np.int64]) -> list[m.Divided]:
-        """Apply splits on every shard, and search nodes."""
-        marks = self._evaluate(splits)
-        replies = self.executor.broadcast(m.Advance(self.fit, self.epoch, splits, marks, search))
-        return [cast(m.Divided, reply) for reply in replies]
+    def to_all(self, message: m.Message) -> Requests:
+        """Return the requests of one message to every shard."""
+        return dict.fromkeys(range(self.executor.n_shards), message)
 
-    def _evaluate(self, splits: m.Splits) -> m.Marks:
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out steps, one exchange after the other; return what they do."""
+        try:
+            requests = next(steps)
+            while True:
+                requests = steps.send(self.executor.send(requests))
+        except StopIteration as end:
+            return cast(T, end.value)
+
+    def divide(self, splits: m.Splits, search: NDArray[np.int64]) -> Steps[list[m.Divided]]:
+        """Apply splits on every shard, and search nodes."""
+        marks = yield from self._evaluate(splits)
+        replies = yield self.to_all(m.Advance(self.fit, self.epoch, splits, marks, search))
+        return [cast(m.Divided, replies[i]) for i in range(len(replies))]
+
+    def _evaluate(self, splits: m.Splits) -> Steps[m.Marks]:
         owner = self.executor.owner(splits.column)
         owners = np.unique(owner).tolist()
         asked = {i: m.Evaluate(self.fit, self.epoch, splits.take(owner == i)) for i in owners}
-        replies = cast(Mapping[int, m.Marks], self.executor.send(asked))
+        replies = cast(Mapping[int, m.Marks], (yield asked))
         if len(owners) == 1:
             return replies[owners[0]]
         bits: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * owner.shape[0]
@@ -73,10 +100,17 @@ class Session:
         offsets = np.concatenate([[0], np.cumsum([b.shape[0] for b in bits])]).astype(np.int64)
         return m.Marks(np.concatenate(bits), offsets)
 
-    def search_rest(self, grower: Grower, nodes: NDArray[np.int64]) -> Candidates:
+    def search_rest(self, grower: Grower, nodes: NDArray[np.int64]) -> Steps[Candidates]:
         """Search the columns of nodes that were not drawn at first, until one varies."""
-        replies = self.executor.broadcast(m.Search(self.fit, self.epoch, nodes, grower.n_drawn))
-        return merge_found([cast(m.Found, reply) for reply in replies])
+        replies = yield self.to_all(m.Search(self.fit, self.epoch, nodes, grower.n_drawn))
+        return merge_found([cast(m.Found, replies[i]) for i in range(len(replies))])
+
+
+class Grown(NamedTuple):
+    """A tree, and the message that is to close it on every shard; None where shards need not know its leaves."""
+
+    tree: Tree
+    closing: m.Finish | None
 
 
 def merge_found(found: list[m.Found]) -> Candidates:
@@ -100,31 +134,39 @@ def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float
     score : bool, default=False
         Whether to compute the mean loss afterwards.
     """
+    grown, closing = session.run(tree_steps(session, tree, output, learning_rate, score))
+    scores = m.Scores(math.nan, math.nan) if closing is None else cast(m.Scores, session.executor.broadcast(closing)[0])
+    return grown, scores
+
+
+def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> Steps[Grown]:
+    """Grow one tree, and leave it to the caller to close it; see :func:`grow_tree`."""
     executor, plan = session.executor, session.plan
     n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
     subtree_rows = _subtree_rows(executor, plan.rules, n_classes)
     search = subtree_rows < executor.n_rows  # a shard that grows the whole tree by itself need not search the root first
     several = executor.n_shards > 1
-    roots = cast(list[m.Root], executor.broadcast(m.Start(session.fit, session.epoch, tree, output, search, check=several)))
+    replies = yield session.to_all(m.Start(session.fit, session.epoch, tree, output, search, check=several))
+    roots = [cast(m.Root, replies[i]) for i in range(len(replies))]
     root = roots[0]
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {tree}")
     if not search:
-        whole = cast(m.Subtrees, executor.send({0: m.Grow(session.fit, session.epoch, np.zeros(1, np.int64))})[0])
-        return _finish(session, whole[0], root, output, learning_rate, score)
+        replies = yield {0: m.Grow(session.fit, session.epoch, np.zeros(1, np.int64))}
+        return (yield from _complete(session, tree, cast(m.Subtrees, replies[0])[0], root, output, learning_rate, score))
     n_columns = plan.rules.columns_per_tree
     grower = Grower(plan.rules, n_classes, n_columns, root, subtree_rows)
     if grower.to_search.shape[0]:
-        _accept(session, grower, grower.to_search, [cast(m.Found, r.found) for r in roots])
+        yield from _accept(session, grower, grower.to_search, [cast(m.Found, r.found) for r in roots])
     while (splits := grower.choose()) is not None:
-        divided = session.divide(splits, grower.to_search)
+        divided = yield from session.divide(splits, grower.to_search)
         grower.divide(splits, divided[0])
         if grower.to_search.shape[0]:
-            _accept(session, grower, grower.to_search, [cast(m.Found, d.found) for d in divided])
+            yield from _accept(session, grower, grower.to_search, [cast(m.Found, d.found) for d in divided])
     if grower.to_grow:
-        subtrees = executor.send({0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64))})[0]
-        grower.attach(grower.to_grow, cast(m.Subtrees, subtrees))
-    return _finish(session, grower.arrange(), root, output, learning_rate, score)
+        replies = yield {0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64))}
+        grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
+    return (yield from _complete(session, tree, grower.arrange(), root, output, learning_rate, score))
 
 
 def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
@@ -141,22 +183,23 @@ def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
     return max(1024, executor.n_rows // (8 * executor.whole_threads))
 
 
-def _accept(session: Session, grower: Grower, nodes: NDArray[np.int64], found: list[m.Found]) -> None:
+def _accept(session: Session, grower: Grower, nodes: NDArray[np.int64], found: list[m.Found]) -> Steps[None]:
     rest = grower.accept(nodes, merge_found(found))
     if rest.shape[0]:
-        grower.accept(rest, session.search_rest(grower, rest))
+        grower.accept(rest, (yield from session.search_rest(grower, rest)))
 
 
-def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
-    """Turn sums into values, and close the tree on every shard."""
-    executor, plan = session.executor, session.plan
+def _complete(session: Session, number: int, nodes: Nodes, root: m.Root, output: int, learning_rate: float, score: bool) -> Steps[Grown]:
+    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it."""
+    plan = session.plan
     rules = plan.rules
+    one = number % session.executor.n_shards
     records = nodes.records
     left, right, feature, threshold, missing_left, n_samples, leaf, start, mid, stop = _take_apart(records)
     a_exponent, b_exponent = root.exponents
     if rules.criterion == Criterion.SQUARED_ERROR:
-        reply = executor.send({0: m.MeasureLeaves(session.fit, session.epoch, start, mid)})[0]
-        mean, spread = cast(m.Measured, reply)
+        replies = yield {one: m.MeasureLeaves(session.fit, session.epoch, start, mid)}
+        mean, spread = cast(m.Measured, replies[one])
         weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)
         value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
         value[leaf, 0], impurity[leaf] = mean, scaled(spread, -b_exponent)
@@ -164,8 +207,8 @@ def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_
         _from_leaves(left, right, weight, gain, value[:, 0], impurity)
     elif rules.criterion == Criterion.ABSOLUTE_ERROR:
         places = records["start"].copy(), records["mid"].copy()
-        reply = executor.send({0: m.MeasureNodes(session.fit, session.epoch, left, right, *places)})[0]
-        median, spread = cast(m.Measured, reply)
+        replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
+        median, spread = cast(m.Measured, replies[one])
         weight = nodes.sums[:, 1].astype(np.float64)
         value, impurity = median[:, None], spread / weight
         weight = scaled(weight, -b_exponent)
@@ -177,11 +220,9 @@ def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_
     else:
         value, weight, impurity = _class_values(nodes, rules.criterion, b_exponent)
         gain = scaled(records["gain"], -b_exponent)
+    closing = None
     if isinstance(plan, BoostingPlan) or plan.out_of_bag:
-        message = m.Finish(session.fit, session.epoch, output, start, mid, stop, value[leaf], score)
-        scores = cast(m.Scores, executor.broadcast(message)[0])
-    else:
-        scores = m.Scores(math.nan, math.nan)
+        closing = m.Finish(session.fit, session.epoch, output, start, mid, stop, value[leaf], score)
     tree = Tree(
         children_left=left,
         children_right=right,
@@ -194,7 +235,7 @@ def _finish(session: Session, nodes: Nodes, root: m.Root, output: int, learning_
         weighted_n_node_samples=weight,
         value=value,
     )
-    return tree, scores
+    return Grown(tree, closing)
 
 
 def _class_values(

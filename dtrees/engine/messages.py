@@ -60,11 +60,21 @@ class Message:
 class Begin(Message):
     """Open a fit. Reply: :class:`Begun`.
 
-    ``initial`` is the raw prediction to start from, shape (K,); None lets the loss choose (boosting).
+    ``initial`` is the raw prediction to start from, shape (K,); None lets the loss choose (boosting). ``n_slots`` are the trees that will
+    grow side by side, by messages in :class:`Many`; 0 for one at a time.
     """
 
     plan: ForestPlan | BoostingPlan
     initial: NDArray[np.float64] | None = None
+    n_slots: int = 0
+
+
+@dataclass(frozen=True)
+class Many(Message):
+    """Messages about trees that grow side by side: ``messages[i]`` is for the one in slot ``slots[i]``. Reply: list of replies."""
+
+    slots: tuple[int, ...]
+    messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True)
@@ -182,9 +192,10 @@ class Finish(Message):
 
 
 class Begun(NamedTuple):
-    """The raw prediction that boosting starts from, shape (K,); empty for forests."""
+    """The raw prediction that boosting starts from, shape (K,); and the power of two that a forest's out-of-bag sums are multiplied by."""
 
     initial: NDArray[np.float64]
+    exponent: int = 0
 
 
 class Standing(NamedTuple):
@@ -250,4 +261,5 @@ class Scores(NamedTuple):
 
 
 Subtrees = list[Nodes]
-Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Measured | Scores | Subtrees
+#: That of :class:`Many` is a list of replies, which the type cannot say of itself.
+Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Measured | Scores | Subtrees | list[Any]

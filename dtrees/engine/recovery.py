@@ -13,7 +13,7 @@ takes longer the more there are.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
@@ -74,7 +74,7 @@ class LastingFit:
         self._log = log
         self._recalled = [] if log is None else log.recall()[::-1]
         self._given = initial
-        self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial))
+        self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial).initial)
         self._given = self.initial
 
     def replay_tree(self, tree: Tree, output: int = 0) -> None:
@@ -96,17 +96,6 @@ class LastingFit:
             self._log.keep(grown, scores)
         return grown, scores
 
-    def row_state(self) -> list[NDArray[np.generic]]:
-        """Return what the trees grown left behind for each row: arrays whose last axis are the rows."""
-        return self._lasting(self._fetch_state)
-
-    def _fetch_state(self) -> list[NDArray[np.generic]]:
-        session, pieces = self._session, []
-        for first, last in self._stretches():
-            fetch = m.Fetch(session.fit, session.epoch, first, last)
-            pieces.append(cast(m.RowState, self._executor.send({0: fetch})[0]).arrays)
-        return [np.concatenate(arrays, axis=-1) for arrays in zip(*pieces, strict=True)]
-
     def _lasting(self, act: Callable[[], T]) -> T:
         """Do something that leaves no trace in the fit unless it ends well, as often as it takes."""
         while True:
@@ -125,36 +114,45 @@ class LastingFit:
                 continue
 
     def _align(self) -> None:
-        self._session = session = self._session.renewed()
-        replies = self._executor.broadcast(m.Renew(session.fit, session.epoch))
+        self._session = self._session.renewed()
         wanted = len(self._finished)
-        standing = [cast(m.Standing, reply).n_finished for reply in replies]
-        behind = [shard for shard, n_finished in enumerate(standing) if n_finished != wanted]
-        if not behind:
-            return
-        begin = m.Begin(session.fit, session.epoch, session.plan, self._given)
-        self._executor.send(dict.fromkeys(behind, begin))
-        if not wanted:
-            return
-        if len(behind) < len(standing):
-            self._copy_state(standing.index(wanted), behind)
-        else:
+        if align(self._session, wanted, wanted, self._given) < wanted:
             for tree, output in self._finished:
-                replay_tree(session, tree, output)
+                replay_tree(self._session, tree, output)
 
-    def _copy_state(self, source: int, behind: list[int]) -> None:
-        """Copy the state of the rows from one shard to others."""
-        session, n_rows = self._session, self._executor.n_rows
-        for first, last in self._stretches():
-            fetch = m.Fetch(session.fit, session.epoch, first, last)
-            state = cast(m.RowState, self._executor.send({source: fetch})[source])
-            # Only the last piece makes it count: shards may be lost in between.
-            adopt = m.Adopt(session.fit, session.epoch, first, state, len(self._finished) if last == n_rows else 0)
-            self._executor.send(dict.fromkeys(behind, adopt))
 
-    def _stretches(self) -> list[tuple[int, int]]:
-        """Return the rows whose state travels in a message, for each message."""
-        plan, n_rows = self._session.plan, self._executor.n_rows
-        n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else max(1, plan.n_classes)
-        step = max(1, _PIECE // (16 * n_outputs))
-        return [(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]
+def align(session: Session, least: int, most: int, initial: NDArray[np.float64] | None) -> int:
+    """Bring all shards into an epoch just begun, and to the same state: that of one that has finished ``least`` to ``most`` trees.
+
+    Returns how many trees that are. If no shard has finished as many, every one starts from the beginning, and it is none.
+    """
+    replies = session.executor.broadcast(m.Renew(session.fit, session.epoch))
+    standing = [cast(m.Standing, reply).n_finished for reply in replies]
+    reached = max((n_finished for n_finished in standing if least <= n_finished <= most), default=0)
+    # One that has finished none may have been about to take over the state of another.
+    behind = [shard for shard, n_finished in enumerate(standing) if n_finished != reached or not reached]
+    if behind:
+        session.executor.send(dict.fromkeys(behind, session.opening(initial)))
+    if reached and behind:
+        _copy_state(session, standing.index(reached), behind, reached)
+    return reached
+
+
+def _copy_state(session: Session, source: int, behind: list[int], n_finished: int) -> None:
+    """Copy the state of the rows from one shard to others."""
+    n_rows = session.executor.n_rows
+    for first, last in pieces_of_state(session):
+        fetch = m.Fetch(session.fit, session.epoch, first, last)
+        state = cast(m.RowState, session.executor.send({source: fetch})[source])
+        # Only the last piece makes it count: shards may be lost in between.
+        adopt = m.Adopt(session.fit, session.epoch, first, state, n_finished if last == n_rows else 0)
+        session.executor.send(dict.fromkeys(behind, adopt))
+
+
+def pieces_of_state(session: Session) -> Iterator[tuple[int, int]]:
+    """Yield the first row of each piece of the row state that travels in a message, and the row after its last."""
+    n_rows, plan = session.executor.n_rows, session.plan
+    n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else max(1, plan.n_classes)
+    step = max(1, _PIECE // (16 * n_outputs))
+    for first in range(0, n_rows, step):
+        yield first, min(first + step, n_rows)

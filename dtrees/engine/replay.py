@@ -50,7 +50,7 @@ def replay_tree(session: Session, tree: Tree, output: int) -> None:
             n_left=np.zeros(n, np.int64),  # no row is in sample
             left_sums=np.zeros((n, 2), np.int64),
         )
-        divided = session.divide(splits, nothing)[0]
+        divided = session.run(session.divide(splits, nothing))[0]
         start[left], stop[left] = start[level], divided.left_stop
         start[right], stop[right] = divided.left_stop, stop[level]
         level = np.concatenate([left, right])
