@@ -6,6 +6,7 @@ columns; on a cluster each worker has a shard of some. Work within a message is 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from dtrees.engine.divide import divide_tasks
 from dtrees.engine.limits import make_limits
 from dtrees.engine.node_table import NodeTable
 from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.slots import Slots, Workspace
 from dtrees.engine.sums import Level, ZoneSums, inherits_sums
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
@@ -73,8 +75,9 @@ class Shard:
         self._fit: tuple[str, int] | None = None
         self._zone_sums: ZoneSums | None = None
         self._scratch: list[search.Scratch] = []
-        self._rows = partition.RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
-        self._spare = self._rows.spare(0)
+        self._rows = self._spare = partition.no_rows()
+        self._slots = Slots([], self._threads)
+        self._sums_zones = True
 
     @property
     def is_whole(self) -> bool:
@@ -88,6 +91,7 @@ class Shard:
 
     def close(self) -> None:
         """End the shard's threads."""
+        self._slots.close()
         self._threads.close()
 
     def handle(self, message: m.Message) -> m.Reply:
@@ -104,6 +108,13 @@ class Shard:
             return self._renew(message)
         if self._fit != (message.fit, message.epoch):
             raise m.StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+        if isinstance(message, m.Many):
+            replies = self._slots.handle(message)
+            self._n_finished += sum(isinstance(one, m.Finish) for one in message.messages)
+            return replies
+        return self._carry_out(message)
+
+    def _carry_out(self, message: m.Message) -> m.Reply:
         match message:
             case m.Start():
                 return self._start(message)
@@ -144,7 +155,27 @@ class Shard:
             return m.Begun(boosting.initial)
         self._target = ForestTarget(message.plan, target, weight)
         self._n_classes = message.plan.n_classes
-        return m.Begun(np.empty(0))
+        self._slots.close()
+        self._slots = Slots([self._for_one_tree() for _ in range(message.n_slots)], self._threads)
+        return m.Begun(np.empty(0), 0 if self._target.out_of_bag is None else self._target.out_of_bag.exponent)
+
+    def _for_one_tree(self) -> Shard:
+        """Return a shard of the same columns and target, for one of several trees."""
+        one = copy.copy(self)
+        one._rows = partition.no_rows()
+        one._sums_zones = False  # room for the sums of one tree is what many trees need for all else
+        return one
+
+    def carry_out_in(self, workspace: Workspace, message: m.Message) -> m.Reply:
+        """Carry out a message about one of several trees, with what they share."""
+        n, n_b = self._rows.rows.shape[0], self._rows.b.shape[0]
+        if workspace.spare.rows.shape[0] < n or workspace.spare.b.shape[0] < n_b:
+            workspace.spare = self._rows.spare(n)
+        self._threads, self._scratch, self._spare = workspace.threads, workspace.scratch, workspace.spare
+        reply = self._carry_out(message)
+        workspace.scratch, workspace.spare = self._scratch, self._spare
+        self._scratch, self._spare = [], partition.no_rows()
+        return reply
 
     def _renew(self, message: m.Renew) -> m.Standing:
         fit, epoch = self._fit or (message.fit, message.epoch - 1)
@@ -198,7 +229,7 @@ class Shard:
         self._nodes = NodeTable(sums.shape[0])
         self._nodes.mid[0], self._nodes.stop[0] = n_in, n
         self._nodes.path[0], self._nodes.sums[0] = hashing.ROOT, sums
-        self._inherits = inherits_sums(rules, self._n_classes)
+        self._inherits = self._sums_zones and inherits_sums(rules, self._n_classes)
         if self._inherits and message.search:
             if self._zone_sums is None:
                 self._zone_sums = ZoneSums(self._columns, self._threads)

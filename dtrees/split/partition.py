@@ -55,6 +55,11 @@ class RowPartition(NamedTuple):
         return RowPartition(np.empty(size, np.uint32), np.empty(size, np.int64), spare_b)
 
 
+def no_rows() -> RowPartition:
+    """Return a partition of no rows."""
+    return RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 @kernel
 def gather(partition, n_in, target_a, target_b):
     """Write the sums of the first ``n_in`` rows in the order of ``rows``, from arrays by row number."""

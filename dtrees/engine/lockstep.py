@@ -1,0 +1,237 @@
+"""A forest over shards that each have some of the columns: many trees grow side by side.
+
+To split one node takes messages to the shards and back, however few rows it has, and a tree grown to its end has dozens of levels. So the
+messages of many trees travel together (:class:`~dtrees.engine.messages.Many`): an exchange takes each tree one step further, whatever
+that step is, and when the first tree is finished, a further one starts. A tree is grown by the very steps that a tree alone is grown by
+(:func:`~dtrees.engine.grow.tree_steps`), and does not know of the others.
+
+Terms
+-----
+window
+    the trees under way, consecutive ones; the first leaves it when it is finished, so trees are told of in their order.
+slot
+    the place of a tree on each shard: its number modulo the size of the window.
+closing
+    adding what the tree says of its rows out of bag to their sums, which every shard keeps. Trees are closed in their order: at any time,
+    the sums are those of the first so many trees.
+
+When shards are lost, the trees under way are forgotten, the executor puts new ones in place of the lost, out-of-bag sums are
+copied from a shard that is left, and the forest goes on. Trees do not depend on one another, so nothing is replayed; only if all shards are
+lost together with the sums, trees are grown again to add them up.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import cast
+
+import numpy as np
+
+from dtrees.engine import messages as m
+from dtrees.engine.executor import Executor, ShardsLost
+from dtrees.engine.grow import Grown, Requests, Session, tree_steps
+from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.recovery import align, pieces_of_state
+from dtrees.tree.tree import Tree
+
+#: Bytes that the trees under way may take on a shard: so many for each row, or so many in all if that is more. A worker's process
+#: takes as much before it has any data.
+_BYTES_PER_ROW = 64
+_MIN_BYTES = 128 * 2**20
+#: More trees make an exchange hardly cheaper for each.
+_MAX_TREES = 64
+
+
+def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
+    """Return how many trees may grow side by side over shards, by the memory that their rows take on each.
+
+    Parameters
+    ----------
+    plan : ForestPlan
+    n_rows : int
+    weighted : bool
+        Whether the rows have weights.
+
+    Examples
+    --------
+    >>> from dtrees.engine.plans import Criterion, Rules
+    >>> plan = ForestPlan(Rules(Criterion.GINI, max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2, n_draws=10**6)
+    >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
+    [64, 10, 5]
+    """
+    drawn = 1.0 if plan.n_draws is None else 1.0 - np.exp(-plan.n_draws / max(1, n_rows))
+    n_inside = n_rows * drawn
+    n_rows_each = n_rows if plan.out_of_bag else n_inside
+    rows = n_rows_each * (12 + 8 * (weighted or plan.n_draws is not None or plan.class_weight is not None))
+    rules = plan.rules
+    leaves = n_inside / max(1, rules.min_samples_leaf)
+    for most in (rules.max_leaf_nodes, None if rules.max_depth is None or rules.max_depth > 40 else 2**rules.max_depth):
+        leaves = leaves if most is None else min(leaves, most)
+    nodes = 2 * leaves * (40 + 8 * max(2, plan.n_classes if plan.n_classes > 2 else 0))
+    return int(min(_MAX_TREES, max(1.0, max(_MIN_BYTES, _BYTES_PER_ROW * n_rows) // (rows + nodes + 1))))
+
+
+def grow_forest_on_shards(
+    executor: Executor, plan: ForestPlan, first: int, last: int, n_side_by_side: int, callback: Callback | None = None
+) -> ForestResult:
+    """Grow the trees numbered ``first`` to ``last - 1``.
+
+    Parameters
+    ----------
+    executor : Executor
+        Closing it is left to the caller.
+    plan : ForestPlan
+    first, last : int
+    n_side_by_side : int
+        Trees to grow at once at most.
+    callback : callable, optional
+        Called after each tree, in their order; returning True leaves out the trees after it.
+
+    Returns
+    -------
+    ForestResult
+        That of :func:`dtrees.engine.forest.grow_forest`.
+    """
+    n_slots = max(1, min(n_side_by_side, last - first))
+    return _Forest(executor, plan, first, last, n_slots, callback).run()
+
+
+class _Tree:
+    """A tree under way: its steps, and the requests that it waits for the replies of; none when it is finished."""
+
+    def __init__(self, session: Session, number: int) -> None:
+        self.number = number
+        self.slot = number % session.n_slots
+        self._steps = tree_steps(session, number)
+        self.requests: Requests = next(self._steps)
+        self.grown: Grown | None = None
+
+    def take(self, replies: Mapping[int, m.Reply]) -> None:
+        """Take the replies."""
+        try:
+            self.requests = self._steps.send(replies)
+        except StopIteration as end:
+            self.requests = {}
+            self.grown = end.value
+
+    @property
+    def closing(self) -> m.Message:
+        """The message that closes the tree when it is finished."""
+        assert self.grown is not None
+        assert self.grown.closing is not None
+        return self.grown.closing
+
+
+class _Forest:
+    """The trees under way, and those that are finished; see the module's text."""
+
+    def __init__(self, executor: Executor, plan: ForestPlan, first: int, last: int, n_slots: int, callback: Callback | None) -> None:
+        self._executor = executor
+        self._out_of_bag = plan.out_of_bag
+        self._first, self._last, self._n_trees = first, last, last - first
+        self._callback = callback
+        self._began = time.perf_counter()
+        self._session = Session(executor, plan, uuid.uuid4().hex, n_slots=n_slots)
+        self._exponent: int | None = None
+        self._window: deque[_Tree] = deque()
+        self._told: list[Tree] = []
+        self._n_closed = 0  # these have left the window; without rows out of bag, there is nothing to close
+        self._is_repair_due = False
+
+    def run(self) -> ForestResult:
+        """Grow all trees."""
+        while True:
+            try:
+                if self._exponent is None:
+                    self._exponent = self._session.begin().exponent
+                while self._n_closed < self._last - self._first:
+                    self._step()
+                    self._tell()
+                return self._result(self._exponent)
+            except ShardsLost:
+                self._recover()
+
+    def _step(self) -> None:
+        """Take every tree under way one step further."""
+        self._is_repair_due = self._is_repair_due or self._executor.wants_repair()
+        if self._is_repair_due and not self._window:
+            self._recover()
+        following = self._first + self._n_closed + len(self._window)
+        if not self._is_repair_due:
+            room = self._session.n_slots - len(self._window)
+            self._window.extend(_Tree(self._session, number) for number in range(following, min(following + room, self._last)))
+        # After all shards were lost, trees that were told of are under way once more, and a later one may be grown sooner.
+        closing = list(takewhile(self._is_told, self._window))
+        for tree in closing:
+            tree.requests = self._session.to_all(tree.closing)
+        messages: defaultdict[int, list[tuple[int, m.Message]]] = defaultdict(list)
+        for tree in self._window:
+            for shard, message in tree.requests.items():
+                messages[shard].append((tree.slot, message))
+        fit, epoch = self._session.fit, self._session.epoch
+        replies = self._executor.send({shard: m.Many(fit, epoch, *zip(*pairs, strict=True)) for shard, pairs in messages.items()})
+        by_slot: defaultdict[int, dict[int, m.Reply]] = defaultdict(dict)
+        for shard, pairs in messages.items():
+            for (slot, _), reply in zip(pairs, cast(list[m.Reply], replies[shard]), strict=True):
+                by_slot[slot][shard] = reply
+        for _ in closing:
+            self._leave()
+        for tree in self._window:
+            if tree.requests:
+                tree.take(by_slot[tree.slot])
+
+    def _is_told(self, tree: _Tree) -> bool:
+        """Whether a tree is finished, and the callback has heard of it."""
+        return tree.grown is not None and tree.number < self._first + len(self._told)
+
+    def _leave(self) -> None:
+        self._window.popleft()
+        self._n_closed += 1
+
+    def _tell(self) -> None:
+        """Tell of the trees that are finished, in their order."""
+        for tree in list(self._window):
+            if tree.grown is None:
+                break
+            if not self._is_told(tree):
+                self._told.append(tree.grown.tree)
+                progress = Progress(len(self._told), self._n_trees, time.perf_counter() - self._began)
+                if self._callback is not None and self._callback(progress):
+                    self._last = tree.number + 1
+            if not self._out_of_bag:
+                self._leave()
+            if tree.number + 1 == self._last:
+                break
+        while self._window and self._window[-1].number >= self._last:
+            self._window.pop()
+
+    def _result(self, exponent: int) -> ForestResult:
+        if not self._out_of_bag:
+            return ForestResult(self._told)
+        session = self._session
+        pieces = []
+        for first, last in pieces_of_state(session):
+            replies = self._executor.send({0: m.Fetch(session.fit, session.epoch, first, last)})
+            pieces.append(cast(m.RowState, replies[0]).arrays)
+        total, count = (np.concatenate(arrays, axis=-1) for arrays in zip(*pieces, strict=True))
+        return ForestResult(self._told, np.ascontiguousarray(total.T), count, exponent)
+
+    def _recover(self) -> None:
+        """Replace shards that are lost, or misplaced, and forget the trees under way."""
+        self._window.clear()
+        self._is_repair_due = False
+        while True:
+            try:
+                self._executor.repair()
+                self._session = self._session.renewed()
+                if self._out_of_bag:
+                    self._n_closed = align(self._session, self._n_closed, len(self._told), None)
+                else:
+                    align(self._session, 0, 0, None)
+            except ShardsLost:
+                continue
+            return

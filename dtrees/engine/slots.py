@@ -1,0 +1,68 @@
+"""Trees that grow side by side on a shard.
+
+Each is in a *slot*: a shard of its own, over the same columns and the same target, with the row partition of its own tree. What a message
+is carried out with (threads, scratch space) they take turns to use. The messages of an exchange, one a slot at most, are shared out
+over the shard's threads; where there are fewer slots than threads, each message gets several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dtrees.engine.messages import Many, Message, Reply
+from dtrees.engine.threads import Threads
+from dtrees.split.partition import RowPartition, no_rows
+from dtrees.split.search import Scratch
+
+
+@dataclass
+class Workspace:
+    """What a message is carried out with: threads, scratch space for each of them, and room to divide rows."""
+
+    threads: Threads
+    scratch: list[Scratch] = field(default_factory=list)
+    spare: RowPartition = field(default_factory=no_rows)
+
+
+class OneTree(Protocol):
+    """What has one tree under way."""
+
+    def carry_out_in(self, workspace: Workspace, message: Message) -> Reply:
+        """Carry out a message."""
+
+
+class Slots:
+    """See the module's text.
+
+    Parameters
+    ----------
+    trees : sequence of OneTree
+        One for each slot.
+    threads : Threads
+        To be used by all together.
+    """
+
+    def __init__(self, trees: Sequence[OneTree], threads: Threads) -> None:
+        self._trees = trees
+        self._threads = threads
+        self._side_by_side = min(len(trees), threads.n_threads)
+        self._free = [Workspace(Threads(threads.n_threads // self._side_by_side)) for _ in range(self._side_by_side)]
+
+    def handle(self, message: Many) -> list[Any]:
+        """Carry out the messages; return their replies."""
+
+        def carry_out(one: tuple[int, Message]) -> Reply:
+            workspace = self._free.pop()  # list.pop and append are atomic
+            try:
+                return self._trees[one[0]].carry_out_in(workspace, one[1])
+            finally:
+                self._free.append(workspace)
+
+        return self._threads.map(carry_out, zip(message.slots, message.messages, strict=True), most=self._side_by_side)
+
+    def close(self) -> None:
+        """End the threads that messages have for themselves."""
+        for workspace in self._free:
+            workspace.threads.close()
