@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future, get_client, get_worker
+from distributed import Future, get_client, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.evaluation import ClusterEvaluation, ClusterSets
@@ -23,7 +23,7 @@ from dtrees.cluster.fits import Fit, current_fit
 from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
-from dtrees.cluster.tree_log import ClusterTreeLog
+from dtrees.cluster.tree_log import log_of
 from dtrees.engine import boosting
 from dtrees.engine.executor import LocalExecutor
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Progress
@@ -70,7 +70,7 @@ def boost(
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(DaskExecutor(columns, target, weight))
         evaluation = None if sets is None else stack.enter_context(ClusterEvaluation(sets))
-        log = stack.enter_context(_log(fit, columns.client, plan))
+        log = stack.enter_context(log_of(fit, columns.client, plan))
         callback = _Watched(fit, callback, executor.timings)
         return boosting.boost(executor, plan, previous, initial, callback, log, evaluation)
 
@@ -92,19 +92,9 @@ def _boost_here(
     fit = Fit(name, current_fit().settings, submitted)
     n_threads = get_worker().state.nthreads
     evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
-    with LocalExecutor(columns, target, weight, n_threads) as executor, _log(fit, get_client(), plan) as log:
+    with LocalExecutor(columns, target, weight, n_threads) as executor, log_of(fit, get_client(), plan) as log:
         watched = _Watched(fit, callback, None)
         return boosting.boost(executor, plan, previous, initial, watched, log, evaluation)
-
-
-def _log(fit: Fit, client: Client, plan: BoostingPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
-    """Return the log of trees; there is none where Dask does not know the fit, and cannot run it again.
-
-    Nor with a checkpoint: that brings finished trees back as well, and two accounts of them could differ.
-    """
-    if not fit.submitted or plan.checkpoint is not None:
-        return contextlib.nullcontext()
-    return ClusterTreeLog(client, fit.name)
 
 
 class _Watched:

@@ -1,4 +1,4 @@
-"""Boosting over shards: the executor that carries the engine's messages to workers, each of which has some of the columns.
+"""Trees over shards: the executor that carries the engine's messages to workers, each of which has some of the columns.
 
 The executor lives where the coordinator does, in a task of the cluster. It replaces shards that are lost, and
 :mod:`dtrees.engine.recovery` brings the new ones up to date. Their columns are loaded again by the tasks that made them, on a worker that
@@ -85,7 +85,7 @@ class DaskExecutor:
     timings : Timings
     """
 
-    whole_threads = 0  # a table that one worker grows by itself is boosted there (:mod:`dtrees.cluster.boosting`)
+    whole_threads = 0  # what one worker grows by itself is a task there, without shards
 
     def __init__(self, columns: ClusterColumns, target: Future, weight: Future | None) -> None:
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns

@@ -1,6 +1,6 @@
 """Forests by tasks: each grows a batch of trees, with one thread, from the whole table that its worker holds.
 
-Where no worker can hold it, trees grow over shards.
+Or, where columns are spread over workers, over shards: many trees side by side (:mod:`dtrees.engine.lockstep`).
 
 A tree is a function of its number, the plan and the table. Which worker grows it, in which batch, and how often (a lost worker's tasks
 are simply run again) leaves no trace in the result.
@@ -27,8 +27,9 @@ from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.placement import nthreads
 from dtrees.cluster.tasks import Tasks
+from dtrees.cluster.tree_log import log_of
+from dtrees.engine.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.recovery import LastingFit
 from dtrees.engine.saving import without_checkpoint
 from dtrees.split.columns import Columns
 from dtrees.tree.tree import Tree
@@ -72,8 +73,13 @@ def forest_grower(columns: ClusterColumns, target: Future, weight: Future | None
     if columns.placement.kind != "sharded":
         yield lambda first, last, callback: grow_forest(columns, target, weight, bare, first, last, callback)
         return
-    with DaskExecutor(columns, target, weight) as executor:
-        yield lambda first, last, callback: _grow_on_shards(executor, columns, target, bare, first, last, callback)
+    with contextlib.ExitStack() as stack:
+        executor = stack.enter_context(DaskExecutor(columns, target, weight))
+        # Trees that are brought back would have to be grown again for their out-of-bag sums.
+        log = None if plan.out_of_bag else stack.enter_context(log_of(current_fit(), columns.client, plan))
+        side_by_side = trees_side_by_side(plan, columns.n_rows, weight is not None)
+        logger.info("growing up to %d trees side by side over %d shards", side_by_side, executor.n_shards)
+        yield lambda first, last, callback: grow_forest_on_shards(executor, bare, first, last, side_by_side, callback, log)
 
 
 def grow_forest(
@@ -117,40 +123,6 @@ def grow_forest(
         if not plan.out_of_bag:
             return ForestResult(grown)
         return ForestResult(grown, *grow.out_of_bag(batches, results, first + len(grown)))
-
-
-def _grow_on_shards(
-    executor: DaskExecutor,
-    columns: ClusterColumns,
-    target: Future,
-    plan: ForestPlan,
-    first: int,
-    last: int,
-    callback: Callback | None,
-) -> ForestResult:
-    """Grow the trees ``first`` to ``last - 1`` over shards, one after the other."""
-    began = time.perf_counter()
-    fit = current_fit()
-    grown: list[Tree] = []
-    lasting = LastingFit(executor, plan)
-    for number in range(first, last):
-        fit.check()
-        tree, _ = lasting.grow_tree(number)
-        grown.append(tree)
-        if callback is not None and callback(Progress(len(grown), last - first, time.perf_counter() - began)):
-            break
-    if not plan.out_of_bag:
-        return ForestResult(grown)
-    sums, counts = (array.astype(np.int64, copy=False) for array in lasting.row_state())
-    with Tasks(columns.client) as tasks:
-        (exponent,) = tasks.watch.gather([tasks.submit("oob", _out_of_bag_exponent, plan, target)])
-    return ForestResult(grown, sums.T, counts, exponent)
-
-
-def _out_of_bag_exponent(plan: ForestPlan, target: NDArray[Any]) -> int:
-    from dtrees.engine.targets import OutOfBag
-
-    return OutOfBag(plan, target).exponent
 
 
 def plan_batches(first: int, last: int, threads: dict[str, int], per_thread: int) -> list[Batch]:

@@ -1,4 +1,4 @@
-"""The finished trees of a boosting fit, kept by the scheduler: each as a task that does nothing but return its tree.
+"""The finished trees of a fit over shards, kept by the scheduler: each as a task that does nothing but return its tree.
 
 A task outlasts the worker that holds its result, since it can be run again: its argument is part of the task. So if the coordinator is
 lost, the one that takes over finds the trees by their keys. On the dashboard, these tasks mark the progress of the fit.
@@ -6,21 +6,34 @@ lost, the one that takes over finds the trees by their keys. On the dashboard, t
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 
 from distributed import Client, Future
 
 from dtrees.cluster.errors import FitCancelled
+from dtrees.cluster.fits import Fit
 from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, trees
 from dtrees.cluster.tasks import release
 from dtrees.cluster.watch import Watch
 from dtrees.engine.messages import Scores
+from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.tree.tree import Tree
 
 #: Before whatever waits for a thread: they are over in no time.
 _PRIORITY = 100
 _ASKED_AT_ONCE = 1000
+
+
+def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
+    """Return the log of a fit's trees; there is none where Dask does not know the fit, and cannot run it again.
+
+    Nor with a checkpoint: that brings finished trees back as well, and two accounts of them could differ.
+    """
+    if not fit.submitted or plan.checkpoint is not None:
+        return contextlib.nullcontext()
+    return ClusterTreeLog(client, fit.name)
 
 
 class ClusterTreeLog:

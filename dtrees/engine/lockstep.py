@@ -22,6 +22,7 @@ lost together with the sums, trees are grown again to add them up.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections import defaultdict, deque
@@ -35,7 +36,7 @@ from dtrees.engine import messages as m
 from dtrees.engine.executor import Executor, ShardsLost
 from dtrees.engine.grow import Grown, Requests, Session, tree_steps
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.recovery import align, pieces_of_state
+from dtrees.engine.recovery import TreeLog, align, pieces_of_state
 from dtrees.tree.tree import Tree
 
 #: Bytes that the trees under way may take on a shard: so many for each row, or so many in all if that is more. A worker's process
@@ -76,7 +77,13 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
 
 
 def grow_forest_on_shards(
-    executor: Executor, plan: ForestPlan, first: int, last: int, n_side_by_side: int, callback: Callback | None = None
+    executor: Executor,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    n_side_by_side: int,
+    callback: Callback | None = None,
+    log: TreeLog | None = None,
 ) -> ForestResult:
     """Grow the trees numbered ``first`` to ``last - 1``.
 
@@ -90,6 +97,8 @@ def grow_forest_on_shards(
         Trees to grow at once at most.
     callback : callable, optional
         Called after each tree, in their order; returning True leaves out the trees after it.
+    log : TreeLog, optional
+        Keeps trees, should the forest have to be grown again. Those it brings back are grown only where their out-of-bag sums are wanted.
 
     Returns
     -------
@@ -97,7 +106,7 @@ def grow_forest_on_shards(
         That of :func:`dtrees.engine.forest.grow_forest`.
     """
     n_slots = max(1, min(n_side_by_side, last - first))
-    return _Forest(executor, plan, first, last, n_slots, callback).run()
+    return _Forest(executor, plan, first, last, n_slots, callback, log).run()
 
 
 class _Tree:
@@ -129,11 +138,21 @@ class _Tree:
 class _Forest:
     """The trees under way, and those that are finished; see the module's text."""
 
-    def __init__(self, executor: Executor, plan: ForestPlan, first: int, last: int, n_slots: int, callback: Callback | None) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        plan: ForestPlan,
+        first: int,
+        last: int,
+        n_slots: int,
+        callback: Callback | None,
+        log: TreeLog | None,
+    ) -> None:
         self._executor = executor
         self._out_of_bag = plan.out_of_bag
         self._first, self._last, self._n_trees = first, last, last - first
         self._callback = callback
+        self._log = log
         self._began = time.perf_counter()
         self._session = Session(executor, plan, uuid.uuid4().hex, n_slots=n_slots)
         self._exponent: int | None = None
@@ -144,6 +163,10 @@ class _Forest:
 
     def run(self) -> ForestResult:
         """Grow all trees."""
+        for tree, _ in [] if self._log is None else self._log.recall():
+            if self._first + len(self._told) < self._last:
+                self._tell_of(tree)
+                self._n_closed += not self._out_of_bag
         while True:
             try:
                 if self._exponent is None:
@@ -195,19 +218,22 @@ class _Forest:
     def _tell(self) -> None:
         """Tell of the trees that are finished, in their order."""
         for tree in list(self._window):
-            if tree.grown is None:
+            if tree.grown is None or tree.number >= self._last:
                 break
             if not self._is_told(tree):
-                self._told.append(tree.grown.tree)
-                progress = Progress(len(self._told), self._n_trees, time.perf_counter() - self._began)
-                if self._callback is not None and self._callback(progress):
-                    self._last = tree.number + 1
+                if self._log is not None:
+                    self._log.keep(tree.grown.tree, m.Scores(math.nan, math.nan))
+                self._tell_of(tree.grown.tree)
             if not self._out_of_bag:
                 self._leave()
-            if tree.number + 1 == self._last:
-                break
         while self._window and self._window[-1].number >= self._last:
             self._window.pop()
+
+    def _tell_of(self, tree: Tree) -> None:
+        self._told.append(tree)
+        progress = Progress(len(self._told), self._n_trees, time.perf_counter() - self._began)
+        if self._callback is not None and self._callback(progress):
+            self._last = self._first + len(self._told)
 
     def _result(self, exponent: int) -> ForestResult:
         if not self._out_of_bag:

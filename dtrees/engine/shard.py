@@ -171,6 +171,9 @@ class Shard:
         n, n_b = self._rows.rows.shape[0], self._rows.b.shape[0]
         if workspace.spare.rows.shape[0] < n or workspace.spare.b.shape[0] < n_b:
             workspace.spare = self._rows.spare(n)
+        for scratch in workspace.scratch:
+            if scratch.absolute is not None:
+                scratch.absolute.node[:] = -1  # it holds a node of another tree
         self._threads, self._scratch, self._spare = workspace.threads, workspace.scratch, workspace.spare
         reply = self._carry_out(message)
         workspace.scratch, workspace.spare = self._scratch, self._spare

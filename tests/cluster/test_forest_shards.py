@@ -1,0 +1,153 @@
+"""Forests over column shards on a cluster: the local forest, byte for byte, whoever is lost meanwhile."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+
+import dtrees
+from dtrees.cluster.errors import WorkerLost
+from dtrees.cluster.relay import here
+from tests.cluster.faults import Fault, install, stopped, uninstall
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
+
+FRAME = table()
+TARGETS = targets(FRAME)
+WEIGHTS = weights()
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("sharded"),
+    pytest.mark.filterwarnings("ignore:Some inputs do not have OOB"),
+]
+
+MODELS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "forest": ("regression", lambda: dtrees.RandomForestRegressor(9, random_state=1)),
+    "out of bag": ("multiclass", lambda: dtrees.RandomForestClassifier(9, oob_score=True, max_samples=0.6, random_state=2)),
+    "weights": ("binary", lambda: dtrees.ExtraTreesClassifier(5, class_weight="balanced", max_leaf_nodes=20, random_state=3)),
+    "absolute": ("regression", lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_features=0.5, random_state=4)),
+    "one tree": ("regression", lambda: dtrees.DecisionTreeRegressor(min_impurity_decrease=1e-3, random_state=5)),
+}
+
+
+def training_set(task: str) -> tuple[Any, Any]:
+    return in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS[task], LENGTHS[3])
+
+
+@functools.cache
+def fitted_here(name: str) -> Any:
+    task, make = MODELS[name]
+    return make().fit(FRAME, TARGETS[task])
+
+
+def fit(name: str, **options: Any) -> Any:
+    task, make = MODELS[name]
+    return make().fit(*training_set(task), **options)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Three workers that their nannies start again."""
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
+        LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as client, client.as_current():
+        wait_until(lambda: cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
+        try:
+            yield client
+        finally:
+            uninstall(client)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_forest(client: Client, name: str) -> None:
+    task, make = MODELS[name]
+    assert_same_model(fit(name), fitted_here(name))
+    assert {"Many"} <= {event["message"] for event in events(client, "exchange")}
+    with dask.config.set({"dtrees.placement": "auto"}):
+        assert_same_model(fit(name), fitted_here(name))
+    weighted = make().fit(*training_set(task), in_partitions(WEIGHTS, LENGTHS[3]))
+    assert_same_model(weighted, make().fit(FRAME, TARGETS[task], WEIGHTS))
+    assert_clean(client)
+
+
+@pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 9), ("Many", 24)])
+@pytest.mark.parametrize("name", ["forest", "out of bag"])
+def test_a_worker_is_killed(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
+    fault = Fault(tmp_path, kind, at=at)
+    install(client, fault)
+    assert_same_model(fit(name), fitted_here(name))
+    assert len(stopped(fault)) == 1
+    assert_clean(client)
+
+
+def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
+    install(client, Fault(tmp_path, "Many", at=20, times=2))
+    assert_same_model(fit("out of bag"), fitted_here("out of bag"))
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("name", ["forest", "out of bag"])
+def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees that were finished are not grown again where only trees are wanted."""
+    fault = Fault(tmp_path, "Many", at=60, own=True)
+    install(client, fault)
+    task, make = MODELS[name]
+    many = make().set_params(n_estimators=130)
+    assert_same_model(many.fit(*training_set(task)), make().set_params(n_estimators=130).fit(FRAME, TARGETS[task]))
+    assert len(stopped(fault)) == 1
+    assert_clean(client)
+
+
+def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
+    install(client, Fault(tmp_path, "Many", at=5), Fault(tmp_path, "Begin", at=2))
+    with dask.config.set({"dtrees.max-restarts": 0}), pytest.raises(WorkerLost, match=r"0 times already .* max_restarts"):
+        fit("forest")
+    assert_clean(client)
+    uninstall(client)
+    assert_same_model(fit("forest"), fitted_here("forest"))
+
+
+def test_cancelling_frees_everything(client: Client, tmp_path: Path) -> None:
+    marker = tmp_path / "begun"
+    future = dtrees.submit(
+        dtrees.RandomForestRegressor(10**5), *training_set("regression"), callbacks=[lambda progress: marker.touch()], client=client
+    )
+    wait_until(marker.exists)
+    future.cancel()
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("name", ["forest", "out of bag"])
+def test_callbacks_hear_of_trees_in_order_and_end_the_forest(client: Client, name: str) -> None:
+    heard: list[int] = []
+    with here(lambda progress: heard.append(progress.done)) as hear:
+        model = fit(name, callbacks=[hear, lambda progress: progress.done == 4])
+    task, make = MODELS[name]
+    assert_same_model(model, make().set_params(n_estimators=4).fit(FRAME, TARGETS[task]))
+    wait_until(lambda: heard == [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("name", ["forest", "out of bag"])
+def test_a_forest_goes_on_from_a_checkpoint(client: Client, tmp_path: Path, name: str) -> None:
+    def fail(progress: Any) -> None:
+        if progress.done == 5:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        fit(name, callbacks=[fail], checkpoint=tmp_path / "forest", checkpoint_interval=0)
+    assert_same_model(fit(name, checkpoint=tmp_path / "forest"), fitted_here(name))
+    assert_clean(client)
