@@ -26,6 +26,7 @@ from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import block_rows, make_block
 from dtrees.split.columns import Columns
 from dtrees.split.deviation import node_medians
+from dtrees.split.draws import find_pure, pair_drawn, search_on
 from dtrees.split.level import SCAN, search_level
 from dtrees.split.stack import make_stack
 
@@ -355,8 +356,7 @@ class Shard:
         table = self._nodes
         pure = np.zeros(nodes.shape[0], np.bool_)
         if self._pure_by.shape[0]:
-            for i, node in enumerate(nodes):
-                pure[i] = partition.is_pure(self._pure_by, self._rows.rows, table.start[node], table.mid[node])
+            pure = find_pure(self._pure_by, self._rows.rows, table.start[nodes], table.mid[nodes])
         best.records["status"][pure] = status.NO_SPLIT
         best.records["column"][pure] = self._n_columns_total
         return pure
@@ -365,40 +365,22 @@ class Shard:
         """Return pairs of a node (index into ``nodes``) and one of this shard's columns (index), shape (n, 2)."""
         n_drawn = min(self._stops.max_features, self._pool.shape[0])
         if n_drawn < self._pool.shape[0]:
-            drawn = np.empty((nodes.shape[0], n_drawn), np.int64)
-            for i, path in enumerate(self._nodes.path[nodes]):
-                drawn[i] = self._drawn(path, n_drawn)
-        else:
-            drawn = np.broadcast_to(self._pool, (nodes.shape[0], n_drawn))
-        place = self._place_of[drawn]
-        node, which = np.nonzero(place >= 0)
-        return np.ascontiguousarray(np.stack([node, place[node, which]], axis=1))
-
-    def _drawn(self, path: np.uint64, n: int) -> NDArray[np.int32]:
-        pool = self._pool.copy()
-        hashing.draw_columns(self._keys[0], path, pool, 0, n)
-        return pool[:n]
+            return pair_drawn(self._keys[0], self._nodes.path[nodes], self._pool, n_drawn, self._place_of)
+        places = self._place_of[self._pool]
+        places = places[places >= 0]
+        pairs = np.empty((nodes.shape[0], places.shape[0], 2), np.int64)
+        pairs[:, :, 0], pairs[:, :, 1] = np.arange(nodes.shape[0])[:, None], places
+        return pairs.reshape(-1, 2)
 
     def _search_rest(self, nodes: NDArray[np.int64], skip: int) -> m.Found:
         """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's varies."""
         table = self._nodes
-        n_columns = self._pool.shape[0]
         found = search.empty_candidates(nodes.shape[0], table.sums.shape[1])
-        place = np.full(nodes.shape[0], n_columns, np.int64)
-        scratch = self._scratch_for(0)
-        for i, node in enumerate(nodes):
-            order = self._drawn(table.path[node], n_columns)
-            for k in range(skip, n_columns):
-                mine = self._place_of[order[k]]
-                if mine < 0:
-                    continue
-                search.search_many(
-                    self._columns, self._ids, np.array([[node, mine]]), 0, 1, self._rows, table.start, table.mid,
-                    table.sums, self._limits, self._keys[1], table.path, scratch, found.take(slice(i, i + 1)),
-                )  # fmt: skip
-                if found.records["status"][i] != status.CONSTANT:
-                    place[i] = k
-                    break
+        place = np.empty(nodes.shape[0], np.int64)
+        search_on(
+            self._columns, self._ids, self._keys[0], self._pool, skip, self._place_of, self._rows, table.start[nodes], table.mid[nodes],
+            table.sums[nodes], self._limits, self._keys[1], table.path[nodes], self._scratch_for(0), found, place,
+        )  # fmt: skip
         return m.Found(found, place)
 
     # --- applying splits ---
