@@ -1,8 +1,8 @@
 """Trees over shards: the executor that carries the engine's messages to workers, each of which has some of the columns.
 
 The executor lives where the coordinator does, in a task of the cluster. It replaces shards that are lost, and
-:mod:`dtrees.engine.recovery` brings the new ones up to date. Their columns are loaded again by the tasks that made them, on a worker that
-has no shard yet where there is one, else beside another shard. When such a worker turns up later, one of two that share a worker moves
+:mod:`dtrees.engine.recovery` brings the new ones up to date. Their columns are made again from the user's data, on a worker that has no
+shard yet where there is one, else beside another shard. When such a worker turns up later, one of two that share a worker moves
 there between two trees.
 """
 
@@ -24,6 +24,7 @@ from dtrees.cluster.events import tell
 from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.memory import STATE_BYTES, Room
+from dtrees.cluster.placement import nthreads
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
 from dtrees.engine.executor import ShardsLost
@@ -97,16 +98,18 @@ class DaskExecutor:
             sizes = tasks.watch.gather(tasks.map("size", _size, columns.blocks))
         self.n_shards = len(columns.blocks)
         self._owner = np.zeros(self.n_columns, np.int64)
-        self._arguments: list[tuple[Any, ...]] = []
+        self._columns = columns
+        self._ids = [np.array(ids, np.int32) for ids in columns.ids]
+        self._rows = target, weight
         self._bytes: list[int] = []
         self._actors = Actors(columns.client, "shard", ShardActor)
-        for shard, (block, owned) in enumerate(zip(columns.blocks, columns.ids, strict=True)):
-            ids = np.array(owned, np.int32)
-            self._owner[ids] = shard
-            self._arguments.append((block, ids, self.n_columns, target, weight))
+        there = nthreads(columns.client)
+        for shard, worker in enumerate(columns.workers):
+            self._owner[self._ids[shard]] = shard
             self._bytes.append(sizes[shard] + STATE_BYTES * self.n_rows)
-        for shard, worker in enumerate(self._first_workers(columns)):
-            self._actors.add(worker, self._arguments[shard])
+            if worker not in there:  # lost since its columns were loaded
+                columns.bring(shard, min(there, key=lambda worker: (columns.workers.count(worker), worker)))
+            self._actors.add(columns.workers[shard], self._arguments(shard))
         try:
             self._make_all()
         except BaseException:
@@ -175,7 +178,8 @@ class DaskExecutor:
             self._actors.lost.add(moved)
         for shard in sorted(self._actors.lost):
             worker = self._place_for(shard)
-            self._actors.replace(shard, worker, self._arguments[shard])
+            self._columns.bring(shard, worker)
+            self._actors.replace(shard, worker, self._arguments(shard))
             logger.info("shard %d is made anew on %s", shard, worker)
             tell(self._fit.name, "shard moved", shard=shard, to=worker)
         try:
@@ -187,10 +191,8 @@ class DaskExecutor:
         """Free the shards."""
         self._actors.close()
 
-    def _first_workers(self, columns: ClusterColumns) -> list[str]:
-        """Return where the shards are to be made: where their columns are, unless these were lost since."""
-        there = set(self._actors.look())
-        return [worker if worker in there else min(there, default=worker) for worker in columns.workers]
+    def _arguments(self, shard: int) -> tuple[Any, ...]:
+        return self._columns.blocks[shard], self._ids[shard], self.n_columns, *self._rows
 
     def _make_all(self) -> None:
         """Wait for the first shards, replacing those whose workers are lost meanwhile."""
@@ -245,7 +247,7 @@ class DaskExecutor:
             )
 
     def _describe(self, shard: int) -> str:
-        return f"{len(self._arguments[shard][1])} of {self.n_columns} columns, {self._bytes[shard] / 1e6:,.0f} MB"
+        return f"{len(self._ids[shard])} of {self.n_columns} columns, {self._bytes[shard] / 1e6:,.0f} MB"
 
 
 def _size(block: Columns) -> int:

@@ -4,9 +4,7 @@ The stages, each a task or more::
 
     check     a partition: its schema, and the summary of its target and weights   ->  merged at the client
     (here it is decided which worker gets which columns: :mod:`dtrees.cluster.placement`)
-    encode    a partition: columns to numbers, cut into blocks of columns, one for each worker that is to have some
-    presort   a block, on its worker: the pieces of all partitions joined, then sorted
-    columns   all blocks side by side, where each worker is to have all columns
+    encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.presorting`
     target    all partitions: class codes or values; weight alike
 
 Every result can be computed again from the user's collections, as long as somebody holds on to what it was made for: that is how Dask
@@ -16,12 +14,11 @@ replaces what a lost worker held.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from distributed import Client, Future, get_worker
+from distributed import Client, Future
 from numpy.typing import NDArray
 
 from dtrees.cluster.events import tell
@@ -29,12 +26,12 @@ from dtrees.cluster.fits import current_fit
 from dtrees.cluster.memory import Room, Sizes, rooms
 from dtrees.cluster.partitions import Partitions, align, is_lazy
 from dtrees.cluster.placement import Plan, check_placement, place
-from dtrees.cluster.tasks import Tasks
-from dtrees.engine.threads import Threads
+from dtrees.cluster.presorting import presort_blocks, side_by_side
+from dtrees.cluster.tasks import Tasks, release
 from dtrees.ensemble.backend import Placement, Table
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import TargetSummary, check_target, check_weights, encode_classes
-from dtrees.split.columns import Assembly, Columns, presort
+from dtrees.split.columns import Columns
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -54,6 +51,9 @@ class ClusterColumns:
     workers : list of str
         Where each block was made.
     n_rows : int
+    schema : Schema
+    partitions : list of str
+        The keys of the tasks for X, in row order. What they stand for is not kept; Dask knows how to make it again.
     """
 
     client: Client
@@ -62,11 +62,31 @@ class ClusterColumns:
     ids: list[list[int]]
     workers: list[str]
     n_rows: int
+    schema: Schema
+    partitions: list[str]
 
     @property
     def n_columns(self) -> int:
         """Number of columns of the table."""
         return sum(map(len, self.ids))
+
+    def bring(self, i: int, worker: str) -> Future:
+        """Return block ``i`` on another worker: moved there if it is in memory somewhere, else made again from the user's data.
+
+        If left to Dask, it would be made again wherever it pleases, and fetched from there by the worker that needs it: two copies.
+        """
+        old = self.blocks[i]
+        with Tasks(self.client) as tasks:
+            if any(self.client.who_has([old]).values()):
+                new = tasks.submit("presort", _same, old, workers=[worker], allow_other_workers=True)
+            else:
+                X = tasks.find(self.partitions)
+                (new,) = presort_blocks(tasks, X, self.schema, self.n_rows, {worker: self.ids[i]})
+            tasks.keep(new)
+        self.blocks[i], self.workers[i] = new, worker
+        current_fit().own(new)
+        old.release()
+        return new
 
 
 def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_trees: int | None = None) -> Table:
@@ -107,17 +127,18 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
         plan = _plan(client, parts, schema, summary.n_rows, n_trees, before)
         workers, ids = list(plan.columns), list(plan.columns.values())
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
-        blocks = _presort_blocks(tasks, parts.X, schema, plan.columns)
+        blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
         if plan.placement.kind == "replicated":
-            blocks = [tasks.submit("columns", _side_by_side, blocks, ids)]
+            blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
             ids, workers = [list(range(len(schema)))], workers[:1]
         codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=estimator_name)
         target = tasks.submit("target", _join, codes)
         weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
+        release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done
         made = [future for future in (*blocks, target, weight) if future is not None]
         tasks.watch.wait(made)
         tasks.keep(*made)
-    columns = ClusterColumns(client, plan.placement, blocks, ids, workers, summary.n_rows)
+    columns = ClusterColumns(client, plan.placement, blocks, ids, workers, summary.n_rows, schema, [future.key for future in parts.X])
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement)
 
 
@@ -146,16 +167,6 @@ def _summarise(tasks: Tasks, parts: Partitions, *, classify: bool, name: str) ->
     return Schema.merge(schema for schema, _ in checked), summary
 
 
-def _presort_blocks(tasks: Tasks, X: list[Future], schema: Schema, columns: dict[str, list[int]]) -> list[Future]:
-    """Return a block for each worker."""
-    encoded = tasks.map("encode", _encode, X, schema=schema, blocks=list(columns.values()))
-    blocks = []
-    for block, worker in enumerate(columns):
-        pieces = tasks.map("split", _piece, encoded, block=block)
-        blocks.append(tasks.submit("presort", _presort, pieces, workers=[worker], allow_other_workers=True))
-    return blocks
-
-
 def _check(X: Any, y: Any, weight: Any, classify: bool, name: str) -> tuple[Schema, TargetSummary]:
     """Return the schema of a partition, and the summary of its target and weights."""
     y = check_target(y, classify=classify, name=name)
@@ -163,28 +174,8 @@ def _check(X: Any, y: Any, weight: Any, classify: bool, name: str) -> tuple[Sche
     return Schema.infer(X), TargetSummary.of(y, weight, classify=classify)
 
 
-def _encode(X: Any, schema: Schema, blocks: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
-    """Return the columns of a partition as numbers, block by block."""
-    columns = [np.ascontiguousarray(column) for column in schema.encode(X)]
-    return [[columns[j] for j in block] for block in blocks]
-
-
-def _piece(encoded: list[list[NDArray[Any]]], block: int) -> list[NDArray[Any]]:
-    return encoded[block]
-
-
-def _presort(pieces: list[list[NDArray[Any]]]) -> Columns:
-    """Join the pieces of a block, and sort its columns."""
-    with Threads(get_worker().state.nthreads) as threads:
-        return presort([np.concatenate(column) for column in zip(*pieces, strict=True)], map=threads.map)
-
-
-def _side_by_side(blocks: list[Columns], ids: list[list[int]]) -> Columns:
-    """Return blocks as one, its columns in the order of the table."""
-    assembly = Assembly(blocks[0].n_rows, sum(map(len, ids)))
-    for block, places in zip(blocks, ids, strict=True):
-        assembly.take(places, block)
-    return assembly.finished()
+def _same(block: Columns) -> Columns:
+    return block
 
 
 def _encode_target(y: Any, classes: NDArray[Any] | None, name: str) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from distributed import Client, Future
 
+from dtrees.cluster.holding import hold
 from dtrees.cluster.watch import Watch
 
 
@@ -68,6 +69,13 @@ class Tasks:
         futures = self.client.compute(delayed)
         self._futures += futures
         return list(futures)
+
+    def find(self, keys: Sequence[str]) -> list[Future]:
+        """Return futures of tasks that the cluster knows already."""
+        hold(self.client, self.client.id, keys)
+        futures = [Future(key, self.client) for key in keys]
+        self._futures += futures
+        return futures
 
     def keep(self, *futures: Future) -> None:
         """Leave it to the caller to release some futures."""

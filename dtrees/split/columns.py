@@ -219,6 +219,10 @@ class Assembly:
         self._codes = np.empty((n_columns, n_rows), dtype=np.uint32)
         self._distinct: list[NDArray[Any]] = [np.empty(0, np.float32)] * n_columns
 
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays."""
+        return self._codes.nbytes + sum(distinct.nbytes for distinct in self._distinct)
+
     def sort(self, place: int, values: NDArray[Any]) -> None:
         """Sort a column, and put it in its place; see :func:`presort_column`."""
         _, self._distinct[place] = presort_column(values, self._codes[place])
