@@ -205,7 +205,7 @@ def block(n: int) -> Prepared:
     columns = presort(list(X.T))
     root = Node.of(X[:, 0]).partition
     pool = np.arange(N_COLUMNS, dtype=np.int32)
-    room = make_block(m, 0, False, pool, N_COLUMNS, False, 0)
+    room = make_block(m, 0, False, pool, columns, False, 0)
     scratch = make_scratch(m, m, 0)
     return lambda: _fill(columns, pool, root, 0, m, m, room, False, scratch), m * N_COLUMNS
 

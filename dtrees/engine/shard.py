@@ -457,7 +457,7 @@ class Shard:
                     stop - mid,
                     self._rows.b.shape[0] > 0,
                     self._pool,
-                    self._n_columns_total,
+                    self._columns,
                     self._limits.random,
                     self._limits.n_classes,
                 ),

@@ -15,15 +15,15 @@ Splits are found by the same sweep over sorted rows as elsewhere; in nodes of fe
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.columns import highest_code_below
+from dtrees.split.columns import Columns, highest_code_below
 from dtrees.split.group import sort_places
 from dtrees.split.hashing import mix_each
-from dtrees.split.kernel import lean_kernel
+from dtrees.split.kernel import inlined_kernel, lean_kernel
 
 #: Most rows of a node that is searched unsorted (:mod:`dtrees.split.few`).
 FEW_ROWS = 16
@@ -69,7 +69,7 @@ class Block(NamedTuple):
     goes_left: NDArray[np.uint8]
     spare: NDArray[np.uint32]
     place_of: NDArray[np.int32]
-    cells: NDArray[np.float64]
+    cells: NDArray[Any]
     has_missing: NDArray[np.int64]
     identity: NDArray[np.uint64]
     reals: NDArray[np.float64]
@@ -94,14 +94,16 @@ def block_rows(random: bool, max_features: int, n_columns: int) -> int:
     return max(BLOCK_ROWS, RANDOM_BLOCK_CELLS // n_columns)
 
 
-def make_block(n_rows: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], n_columns: int, random: bool, n_classes: int) -> Block:
+def make_block(
+    n_rows: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], columns: Columns, random: bool, n_classes: int
+) -> Block:
     """Return room for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
 
     ``n_classes`` is 0 for the moment layout.
     """
     width = pool.shape[0]
     n_counts = 4 + 2 * max(n_classes, 1)
-    place_of = np.full(n_columns, -1, np.int32)
+    place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
     return Block(
         np.empty((width, 0 if random else n_rows), np.uint64),
@@ -113,7 +115,7 @@ def make_block(n_rows: int, n_outside: int, weighted: bool, pool: NDArray[np.int
         np.empty(n_rows, np.uint8),
         np.empty(max(n_rows, n_outside), np.uint32),
         place_of,
-        np.empty((n_rows, width)),
+        np.empty((n_rows, width), columns.values.dtype),
         np.zeros(1, np.int64),
         mix_each(pool),
         np.empty((7, width)),
@@ -140,12 +142,21 @@ def fill_block(columns, pool, partition, start, mid, stop, block, random, scratc
             block.b[i] = b[start + i]
     for i in range(stop - mid):
         block.outside[i] = rows[mid + i]
-    _fill_cells(columns, pool, block, m)
     if random:
+        _fill_cells(columns, pool, block, m)
         return
+    block.has_missing[0] = 0
     for column in pool:
         j = block.place_of[column]
-        sort_places(columns.codes[column], rows, start, mid, block.keys[j], scratch.spare, scratch.counts)
+        keys = block.keys[j]
+        sort_places(columns.codes[column], rows, start, mid, keys, scratch.spare, scratch.counts)
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        missing = np.uint64(values.shape[0])
+        if keys[m - 1] >> np.uint64(32) == missing:
+            block.has_missing[0] = 1
+        for i in range(m):  # in ascending order, values are read from neighbouring places
+            code, place = keys[i] >> np.uint64(32), keys[i] & np.uint64(0xFFFFFFFF)
+            block.cells[place, j] = np.nan if code == missing else values[code]
 
 
 @lean_kernel
@@ -189,7 +200,7 @@ def empty_block(partition, block, nodes, first_node, n_nodes):
             place += 1
 
 
-@lean_kernel
+@inlined_kernel
 def is_pure_block(target, block, first, last):
     """Tell whether all in-sample rows of a node of the block have the same target (False where ``target`` is empty)."""
     if target.shape[0] == 0:
@@ -202,21 +213,21 @@ def is_pure_block(target, block, first, last):
 
 
 @lean_kernel
-def _divide_keys(keys, first, last, goes_left, spare):
-    left = first
-    right = 0
-    for i in range(first, last):
+def _divide_keys(keys, goes_left, spare):
+    one = np.uint64(1)
+    left = right = np.uint64(0)  # unsigned: Numba looks at the sign of an index each time
+    for i in range(keys.shape[0]):
         key = keys[i]
-        side = goes_left[key & np.uint64(0xFFFFFFFF)]
+        side = np.uint64(goes_left[key & np.uint64(0xFFFFFFFF)])
         keys[left] = key
         spare[right] = key
         left += side
-        right += 1 - side
+        right += one - side
     for i in range(right):
         keys[left + i] = spare[i]
 
 
-@lean_kernel
+@inlined_kernel
 def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
 
@@ -235,7 +246,7 @@ def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
         goes_left[block.places[i]] = missing_left if value != value else value <= split.threshold
     if keep_sorted:
         for j in range(pool.shape[0]):
-            _divide_keys(block.keys[j], first, last, goes_left, spare_keys)
+            _divide_keys(block.keys[j, first:last], goes_left, spare_keys)
     places, spare = block.places, block.spare
     middle = first
     n_spare = 0

@@ -14,7 +14,7 @@ import numpy as np
 from dtrees.split.criteria import ENTROPY, score_squares
 from dtrees.split.group import sort_keys
 from dtrees.split.hashing import draw_columns, undraw_columns
-from dtrees.split.kernel import ZERO, lean_kernel
+from dtrees.split.kernel import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.lanes import add_left, add_missing, add_two_left, widen
 from dtrees.split.search import KNOWN, midpoint, search_sorted
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
@@ -106,7 +106,7 @@ def _score_classes(tile, width, value, places, a, b, sums, total, reals, counts)
     _divide_by_weights(weight_left, weight_right, score)
 
 
-@lean_kernel
+@inlined_kernel
 def _scan_columns(limits, tile, width, places, a, b, sums, total, reals, counts):
     """Find the best cut of every column, whose values of the node's rows are in ``tile``; scores and values go to ``reals``."""
     n = places.shape[0]
@@ -162,7 +162,7 @@ def _sweep_column(columns, column, block, first, last, sums, limits, bar, scratc
     return search_sorted(scratch.keys, ZERO(), n, n_distinct, block.a, block.b, ZERO(), sums, limits, bar, scratch)
 
 
-@lean_kernel
+@inlined_kernel
 def _column_of_pair(block, max_features, key, pool, first, path):
     """Return the column that parts a node of two rows, -1 if none does.
 
@@ -186,7 +186,7 @@ def _column_of_pair(block, max_features, key, pool, first, path):
     return np.int64(block.column_at[winner]) if winner < n_columns else np.int64(-1)
 
 
-@lean_kernel
+@inlined_kernel
 def _describe(limits, tile, d, places, a, b, value, best, threshold, best_left):
     """Write what goes left of the best cut, which is after ``value`` in column ``d`` of the tile."""
     n = places.shape[0]
@@ -210,7 +210,7 @@ def _describe(limits, tile, d, places, a, b, value, best, threshold, best_left):
     best[0], best[1], best[2], best[3], best[4], best[5] = 0, KNOWN, 0, g, h, count
 
 
-@lean_kernel
+@inlined_kernel
 def _compare_columns(block, limits, max_features, key, pool, first, n, sums, path, to_sweep):
     """Draw columns for a node and find the best cut in them.
 
@@ -264,7 +264,7 @@ def _compare_columns(block, limits, max_features, key, pool, first, n, sums, pat
     return varies, score, winner, best_place, n_to_sweep
 
 
-@lean_kernel
+@inlined_kernel
 def search_few(columns, limits, max_features, key, pool, block, first, last, sums, path, scratch):
     """Find the best split of a node of at most FEW_ROWS rows of a block.
 

@@ -36,5 +36,10 @@ inner_kernel = partial(njit, _nrt=True, nogil=True, cache=True, error_model="num
 #: for the explicit ``_nrt=True`` above.)
 lean_kernel = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()
 
-#: The same for what is called from Python.
+#: The same, made part of its caller: for what takes so many arrays that to pass them costs as much as the work on a node of few rows.
+inlined_kernel = partial(
+    njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
+)()
+
+#: The same as a lean kernel for what is called from Python.
 lean_entry = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()

@@ -11,7 +11,7 @@ import numpy as np
 from dtrees.split.columns import highest_code_below
 from dtrees.split.criteria import ENTROPY, may_exceed, score_classes, score_moments, score_squares
 from dtrees.split.hashing import draw_columns, mix, undraw_columns, uniform
-from dtrees.split.kernel import ZERO, lean_kernel
+from dtrees.split.kernel import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.lanes import add_left, add_missing, add_two_left, widen, widen_two
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.sweep import bar_for
@@ -130,7 +130,7 @@ def _better_side(limits, left_sums, missing_sums, n_all, sums, varies, cut, thre
     return top if top > bar else -1.0
 
 
-@lean_kernel
+@inlined_kernel
 def _find_extremes(cells, places, low, high, n_missing, has_missing):
     """Find the lowest and highest value of each column over some rows, and count the missing ones."""
     low[:] = np.inf
@@ -168,7 +168,7 @@ def _sum_plain(cells, a, places, threshold, g_left, n_left):
         add_two_left(cells[x], cells[y], threshold, a[x], a[y], g_left, one, one, n_left)
 
 
-@lean_kernel
+@inlined_kernel
 def _sum_sides(block, places, n_classes, has_missing):
     """Sum what goes left and what is missing, for all columns at once."""
     threshold, counts, weighted = block.reals[2], block.counts, block.b.shape[0] > 0
@@ -220,7 +220,7 @@ def _score_classes(total, whole, counts, h, a, b, score):
         score[j] /= a[j] * b[j]
 
 
-@lean_kernel
+@inlined_kernel
 def _score_columns(limits, n, sums, total, reals, counts):
     """Score the thresholds of all columns, missing rows on the right, as :func:`_better_side` where none is missing; not for entropy."""
     a, b, score, h, n_left = reals[3], reals[4], reals[5], counts[H_LEFT], counts[N_LEFT]
@@ -247,7 +247,7 @@ def _try_column(limits, n, sums, block, j, bar, scratch):
     return _better_side(limits, left_sums, missing_sums, n, sums, low[j] < high[j], ZERO(), threshold[j], bar, scratch)
 
 
-@lean_kernel
+@inlined_kernel
 def search_random_block(limits, max_features, keys, pool, block, first, last, sums, path, scratch):
     """Find the best of the random thresholds of a node of a block (:mod:`dtrees.split.block`), all columns side by side.
 

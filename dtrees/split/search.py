@@ -20,7 +20,7 @@ from dtrees.split.absolute import Absolute, make_absolute, search_absolute
 from dtrees.split.criteria import ENTROPY, NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
-from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.random_split import search_random
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.stretch import Stretch, make_stretch, sums_squares, sweep_complete, sweep_squares
@@ -251,7 +251,7 @@ def scan_picked(codes, n_distinct, zones, n_zones, last_zone, partition, start, 
     return score
 
 
-@lean_kernel
+@inlined_kernel
 def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
     """Do the same over rows that are sorted already; see :func:`~dtrees.split.sweep.sweep_sorted` for what they are."""
     low = keys[first] >> np.uint64(32)
@@ -276,7 +276,7 @@ def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, 
     return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing
 
 
-@lean_kernel
+@inlined_kernel
 def complete(values, column, n_all, sums, limits, score, has_missing, scratch, out, t):
     """Write the split kept in ``scratch``, of a node of ``n_all`` rows, as a candidate to place ``t`` of ``out``."""
     n_distinct = values.shape[0]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.hashing import LEFT, RIGHT, child_path
-from dtrees.split.kernel import ZERO, lean_kernel
+from dtrees.split.kernel import ZERO, inlined_kernel
 
 
 class Stack(NamedTuple):
@@ -34,7 +34,7 @@ def make_stack(n_levels: int, n_rows: int, n_sums: int) -> Stack:
     return Stack(np.empty((capacity, 7), np.int64), np.empty(capacity, np.uint64), np.empty((capacity, n_sums), np.int64))
 
 
-@lean_kernel
+@inlined_kernel
 def put(stack, n, start, mid, stop, depth, parent, side, path):
     """Write the n-th node."""
     todo = stack.todo[n]
@@ -42,7 +42,7 @@ def put(stack, n, start, mid, stop, depth, parent, side, path):
     stack.path[n] = path
 
 
-@lean_kernel
+@inlined_kernel
 def put_children(stack, n, node, start, mid, stop, depth, path, middle, left_mid, sums, left_sums):
     """Put both children of a node on the stack, the left one on top."""
     right_mid = middle + (mid - start) - (left_mid - start)

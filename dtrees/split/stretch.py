@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.criteria import GINI, score_squares
-from dtrees.split.kernel import ZERO, lean_kernel
+from dtrees.split.kernel import ZERO, inlined_kernel, lean_kernel
 
 #: Rows of a stretch.
 STRETCH = 256
@@ -40,7 +40,7 @@ def _sum_stretch(keys, a, b, base, before, g, h):
     total_g, total_h = before
     weighted = b.shape[0] > 0
     for i in range(g.shape[0]):
-        place = base + np.int64(keys[i] & mask)
+        place = np.uint64(base) + (keys[i] & mask)
         total_g += a[place]
         total_h += b[place] if weighted else 1
         g[i] = total_g
@@ -72,7 +72,7 @@ def highest(scores, top):
     return where
 
 
-@lean_kernel
+@inlined_kernel
 def sweep_complete(limits, keys, first, last, a, b, base, node, bar, best, stretch):
     """Find the best split of a node without missing values: as :func:`sweep_sorted` over all its rows, but for entropy.
 
@@ -132,7 +132,7 @@ def _score_classes_stretch(limits, keys, squares, products, h, node_square, tota
         scores[i] = score if allowed else -1.0
 
 
-@lean_kernel
+@inlined_kernel
 def sweep_squares(limits, keys, first, last, classes, weights, base, node, left, bar, best, best_left, stretch):
     """Find the best split by Gini impurity of a node of weight up to EXACT_WEIGHT without missing values, as :func:`sweep_classes`."""
     top = bar

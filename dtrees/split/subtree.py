@@ -18,7 +18,7 @@ from dtrees.split.block import FEW_ROWS, Block, divide_block, empty_block, fill_
 from dtrees.split.columns import highest_code_below
 from dtrees.split.few import search_few
 from dtrees.split.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.kernel import NONE, ZERO, kernel, lean_entry, lean_kernel
+from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_entry, lean_kernel
 from dtrees.split.partition import RowPartition, divide, is_pure, mark_left
 from dtrees.split.random_split import search_random_block
 from dtrees.split.search import Candidates, Scratch, complete, search_column, search_sorted
@@ -142,7 +142,7 @@ class Task(NamedTuple):
 
 @lean_kernel
 def search_node(columns, task, first, last, sums, path, in_block):
-    """Find the best split of one node over the columns drawn for it, and write it to ``task.best``.
+    """Find the best split of one node over the columns drawn for it; return as :func:`~dtrees.split.few.search_few`.
 
     As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
     in-sample rows are the places first..last of the partition or, ``in_block``, of the block's lists.
@@ -178,10 +178,10 @@ def search_node(columns, task, first, last, sums, path, in_block):
             winner = column
     if not everything:
         undraw_columns(node_key, path, pool, drawn)
-    _conclude(columns, task, n, sums, status, score, has_missing, winner)
+    return status, score, has_missing, winner
 
 
-@lean_kernel
+@inlined_kernel
 def _conclude(columns, task, n, sums, status, score, has_missing, column):
     """Write what the search of a node of ``n`` rows found to ``task.best``."""
     task.best.records[0].status = status
@@ -190,7 +190,7 @@ def _conclude(columns, task, n, sums, status, score, has_missing, column):
         complete(values, column, n, sums, task.limits, score, has_missing, task.scratch, task.best, ZERO())
 
 
-@lean_kernel
+@inlined_kernel
 def _link(records, parent, side, node):
     if parent >= 0:
         if side == 0:
@@ -199,7 +199,7 @@ def _link(records, parent, side, node):
             records[parent].right = node
 
 
-@lean_kernel
+@inlined_kernel
 def _open_node(stack, n, nodes, node):
     """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
     start, mid, stop, _, parent, side, _ = stack.todo[n]
@@ -218,7 +218,7 @@ def _open_node(stack, n, nodes, node):
     _link(nodes.records, parent, side, node)
 
 
-@lean_kernel
+@inlined_kernel
 def _note_split(record, split):
     record.column = split.column
     record.threshold = split.threshold
@@ -268,7 +268,8 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
             continue
         if is_pure(task.target, partition.rows, start, mid):
             continue
-        search_node(columns, task, start, mid, node_sums, path, start < 0)
+        status, score, has_missing, column = search_node(columns, task, start, mid, node_sums, path, start < 0)
+        _conclude(columns, task, mid - start, node_sums, status, score, has_missing, column)
         split = best.records[0]
         if split.status != SPLIT:
             continue
@@ -325,14 +326,13 @@ def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
             status, score, has_missing, column = search_random_block(
                 limits, stops.max_features, task.keys, task.pool, block, first, last, node_sums, path, task.scratch
             )
-            _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
         elif n_rows <= FEW_ROWS:
             status, score, has_missing, column = search_few(
                 columns, limits, stops.max_features, task.keys[0], task.pool, block, first, last, node_sums, path, task.scratch
             )
-            _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
         else:
-            search_node(columns, task, first, last, node_sums, path, first >= 0)
+            status, score, has_missing, column = search_node(columns, task, first, last, node_sums, path, first >= 0)
+        _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
         split = best.records[0]
         if split.status != SPLIT:
             continue

@@ -49,7 +49,7 @@ def search_in_block(task: Task, max_features: int, pool: NDArray[np.int32]) -> A
     sums = sums_of(task)
     n_classes = task.limits.n_classes
     scratch = make_scratch(n, int(np.diff(columns.offsets).max(initial=0)), n_classes)
-    block = make_block(n, 0, task.b.shape[0] > 0, pool, columns.n_columns, task.limits.random, n_classes)
+    block = make_block(n, 0, task.b.shape[0] > 0, pool, columns, task.limits.random, n_classes)
     out = empty_candidates(1, sums.shape[0])
     drawn_from = pool.copy()
     _search(
