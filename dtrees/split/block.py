@@ -75,8 +75,8 @@ class Block(NamedTuple):
     reals: NDArray[np.float64]
     counts: NDArray[np.int64]
     tile: NDArray[np.float64]
-    few: NDArray[np.int64]
-    chosen: NDArray[np.int64]
+    few: NDArray[np.uint64]
+    chosen: NDArray[np.uint64]
     column_at: NDArray[np.int32]
     to_sweep: NDArray[np.int64]
 
@@ -121,8 +121,8 @@ def make_block(
         np.empty((7, width)),
         np.empty((n_counts, width), np.int64),
         np.empty((FEW_ROWS, width)),
-        np.empty(FEW_ROWS, np.int64),
-        np.empty(width, np.int64),
+        np.empty(FEW_ROWS, np.uint64),
+        np.empty(width, np.uint64),
         pool.copy(),
         np.empty(width + 1, np.int64),
     )
@@ -227,6 +227,23 @@ def _divide_keys(keys, goes_left, spare):
         keys[left + i] = spare[i]
 
 
+@lean_kernel
+def _divide_places(places, goes_left, spare):
+    """Do the same with a list of places; return how many go left."""
+    one = np.uint64(1)
+    left = right = np.uint64(0)
+    for i in range(places.shape[0]):
+        place = places[i]
+        side = np.uint64(goes_left[place])
+        places[left] = place
+        spare[right] = place
+        left += side
+        right += one - side
+    for i in range(right):
+        places[left + i] = spare[i]
+    return left
+
+
 @inlined_kernel
 def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
@@ -241,25 +258,14 @@ def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     goes_left = block.goes_left
     codes = columns.codes[column]
     j = block.place_of[column]
-    for i in range(first, last):
-        value = block.cells[block.places[i], j]
-        goes_left[block.places[i]] = missing_left if value != value else value <= split.threshold
+    places, spare = block.places[first:last], block.spare
+    for place in places:
+        value = block.cells[place, j]
+        goes_left[place] = missing_left if value != value else value <= split.threshold
     if keep_sorted:
         for j in range(pool.shape[0]):
             _divide_keys(block.keys[j, first:last], goes_left, spare_keys)
-    places, spare = block.places, block.spare
-    middle = first
-    n_spare = 0
-    for i in range(first, last):
-        place = places[i]
-        if goes_left[place]:
-            places[middle] = place
-            middle += 1
-        else:
-            spare[n_spare] = place
-            n_spare += 1
-    for i in range(n_spare):
-        places[middle + i] = spare[i]
+    middle = first + np.int64(_divide_places(places, goes_left, spare))
     outside = block.outside
     if out_last > out_first:  # these may have values between those in sample
         values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]

@@ -87,8 +87,9 @@ def group_by_bins(codes, n_distinct, partition, start, mid, groups):
 def sort_places(codes, rows, start, mid, keys, spare, counts):
     """Write ``code << 32 | place - start`` of a node's in-sample rows, ascending, to the first ``mid - start`` of ``keys`` (uint64)."""
     m = mid - start
+    rows = rows[start:mid]
     for i in range(m):
-        keys[i] = np.uint64(codes[rows[start + i]]) << np.uint64(32) | np.uint64(i)
+        keys[i] = np.uint64(codes[rows[i]]) << np.uint64(32) | np.uint64(i)
     sort_keys(keys, spare, m, counts)
 
 
@@ -146,7 +147,7 @@ def radix_sort(keys, spare, m, low, high, counts):
         for i in range(m):
             key = source[i]
             k = (((key >> np.uint64(32)) - low) >> shift) & mask
-            sink[counts[k]] = key
+            sink[np.uint64(counts[k])] = key  # unsigned: Numba looks at the sign of an index each time
             counts[k] += 1
         source, sink = sink, source
     if passes & 1:

@@ -74,7 +74,7 @@ def sum_zones(codes, n_distinct, shift, partition, start, mid, zones):
     if b.shape[0] > 0:
         for i in range(start, mid):
             code = np.int64(codes[rows[i]])
-            zone = zones[n_zones if code == n_distinct else code >> shift]
+            zone = zones[np.uint64(n_zones if code == n_distinct else code >> shift)]
             g = a[i]
             zone.a += g
             zone.size += abs(g)
@@ -83,7 +83,7 @@ def sum_zones(codes, n_distinct, shift, partition, start, mid, zones):
     else:
         for i in range(start, mid):
             code = np.int64(codes[rows[i]])
-            zone = zones[n_zones if code == n_distinct else code >> shift]
+            zone = zones[np.uint64(n_zones if code == n_distinct else code >> shift)]
             g = a[i]
             zone.a += g
             zone.size += abs(g)
