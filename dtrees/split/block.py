@@ -29,6 +29,8 @@ from dtrees.split.kernel import inlined_kernel, lean_kernel
 FEW_ROWS = 16
 #: Most in-sample rows of a block.
 BLOCK_ROWS = 4096
+#: Columns that fill whole vectors are a multiple of this.
+VECTOR = 8
 #: Cells of a block for random thresholds, which may have more rows.
 RANDOM_BLOCK_CELLS = 2**19
 
@@ -102,6 +104,7 @@ def make_block(
     ``n_classes`` is 0 for the moment layout.
     """
     width = pool.shape[0]
+    lanes = width if random else -(-width // VECTOR) * VECTOR
     n_counts = 4 + 2 * max(n_classes, 1)
     place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
@@ -118,9 +121,9 @@ def make_block(
         np.empty((n_rows, width), columns.values.dtype),
         np.zeros(1, np.int64),
         mix_each(pool),
-        np.empty((7, width)),
-        np.empty((n_counts, width), np.int64),
-        np.empty((FEW_ROWS, width)),
+        np.empty((7, lanes)),
+        np.empty((n_counts, lanes), np.int64),
+        np.empty((FEW_ROWS, lanes)),
         np.empty(FEW_ROWS, np.uint64),
         np.empty(width, np.uint64),
         pool.copy(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dtrees.split.block import VECTOR
 from dtrees.split.criteria import ENTROPY, score_squares
 from dtrees.split.group import sort_keys
 from dtrees.split.hashing import draw_columns, undraw_columns
@@ -26,19 +27,19 @@ _LOW, _HIGH, _BEST, _VALUE, _A, _B, _SCORE = 0, 1, 2, 3, 4, 5, 6
 _MISSING, _H, _G, _N = 0, 1, 2, 3
 
 
-@lean_kernel
+@inlined_kernel
 def _copy_row(x, chosen, out):
     for d in range(out.shape[0]):
         out[d] = x[chosen[d]]
 
 
-@lean_kernel
+@inlined_kernel
 def _copy_whole_row(x, out):
     for d in range(out.shape[0]):
         out[d] = x[d]
 
 
-@lean_kernel
+@inlined_kernel
 def _score_moments(limits, all_g, all_h, g, h, score):
     for j in range(score.shape[0]):
         a = float(h[j]) + limits.penalty
@@ -72,7 +73,7 @@ def _forbid(limits, least, n, total, count, h, score):
         score[j] = found if rows & (h[j] >= lightest) & (total - h[j] >= lightest) else -1.0
 
 
-@lean_kernel
+@inlined_kernel
 def _keep_best(x, high, score, best, value):
     """Note where a cut after ``x``, unless the node has no higher value, is better than the best so far; the lower of equals is."""
     for j in range(x.shape[0]):
@@ -221,6 +222,7 @@ def _compare_columns(block, limits, max_features, key, pool, first, n, sums, pat
     everything = width == pool.shape[0]
     if not everything:
         draw_columns(key, path, pool, ZERO(), width)
+    lanes = (width + VECTOR - 1) // VECTOR * VECTOR
     places, tile, reals, counts, chosen = block.few[:n], block.tile, block.reals, block.counts, block.chosen[:width]
     for i in range(n):
         places[i] = block.places[first + i]
@@ -228,24 +230,25 @@ def _compare_columns(block, limits, max_features, key, pool, first, n, sums, pat
         _sort_by_class(places, block.a)
     for d in range(width):
         chosen[d] = block.place_of[pool[d]]
-    low, high, n_missing = reals[_LOW, :width], reals[_HIGH, :width], counts[_MISSING, :width]
+    low, high, n_missing = reals[_LOW, :lanes], reals[_HIGH, :lanes], counts[_MISSING, :lanes]
     low[:] = np.inf
     high[:] = -np.inf
     n_missing[:] = 0
     for i in range(n):
-        x = tile[i, :width]
+        x = tile[i, :lanes]
+        x[width:] = 0.0  # columns that fill up a vector; the loops over whole vectors are the fast ones
         if everything:
-            _copy_whole_row(block.cells[places[i]], x)
+            _copy_whole_row(block.cells[places[i]], x[:width])
         else:
-            _copy_row(block.cells[places[i]], chosen, x)
+            _copy_row(block.cells[places[i]], chosen, x[:width])
         widen(x, low, high)
         if block.has_missing[0]:
             add_missing(x, np.int64(1), n_missing)
-    reals[_BEST, :width] = -1.0
-    reals[_VALUE, :width] = np.inf
+    reals[_BEST, :lanes] = -1.0
+    reals[_VALUE, :lanes] = np.inf
     if limits.criterion != ENTROPY:
         total = sums[1] if limits.n_classes == 0 else sums.sum()
-        _scan_columns(limits, tile, width, places, block.a, block.b, sums, total, reals, counts)
+        _scan_columns(limits, tile, lanes, places, block.a, block.b, sums, total, reals, counts)
     varies, score, winner, best_place, n_to_sweep = False, -1.0, np.int64(-1), np.int64(-1), 0
     for d in range(width):
         column = np.int64(pool[d])

@@ -6,10 +6,10 @@ compiler turns them into vector instructions. For that, whatever is read is read
 
 from __future__ import annotations
 
-from dtrees.split.kernel import lean_kernel
+from dtrees.split.kernel import inlined_kernel, lean_kernel
 
 
-@lean_kernel
+@inlined_kernel
 def widen(x, low, high):
     """Take a row's values into the lowest and highest of each column."""
     for j in range(low.shape[0]):
@@ -44,7 +44,7 @@ def add_left(x, cut, g, g_left, h, h_left):
         h_left[j] += h if left else 0
 
 
-@lean_kernel
+@inlined_kernel
 def add_two_left(x, y, cut, x_g, y_g, g_left, x_h, y_h, h_left):
     """Do the same with two rows."""
     for j in range(cut.shape[0]):
