@@ -156,7 +156,6 @@ def search_node(columns, task, first, last, sums, path, in_block):
     score = -1.0
     winner = -1
     has_missing = False
-    n = last - first
     drawn = 0
     while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
         if not everything:
