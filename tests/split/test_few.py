@@ -78,3 +78,15 @@ def test_two_rows() -> None:
     task = task._replace(limits=naive.Limits(SQUARED_ERROR, min_samples=2))
     assert search_in_block(task, 4, pool)[0] == NO_SPLIT
     assert search_in_block(task._replace(table=table[:2]), 2, pool[:2]) == expected_of_drawn(task._replace(table=table[:2]), 2, pool[:2])
+
+
+@pytest.mark.parametrize("n", [3, 9, FEW_ROWS])
+def test_cells_of_float32(n: int) -> None:
+    """A block keeps values in the columns' own type; thresholds are those of float64 all the same."""
+    task = continuous(n, 9, SQUARED_ERROR, 0, False, 0.2, n)
+    task = task._replace(table=[column.astype(np.float32) for column in task.table], limits=naive.Limits(SQUARED_ERROR))
+    pool = np.arange(9, dtype=np.int32)
+    for max_features in (3, 9):
+        answer = search_in_block(task, max_features, pool)
+        assert answer[0] == SPLIT
+        assert same(answer, expected_of_drawn(task, max_features, pool))
