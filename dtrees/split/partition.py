@@ -192,7 +192,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, mids, stops, spa
         kind, i, first, last, left, right = tasks[k]
         used = bits[offsets[i] : offsets[i + 1]]
         if kind == DIVIDE:
-            _divide(used, partition, starts[i], mids[i], stops[i], spare)
+            divide_within(used, partition, starts[i], mids[i], stops[i], spare)
         elif kind == SPREAD:
             _spread(used, partition, starts[i], mids[i], first, last, left, right, spare)
         else:
@@ -205,9 +205,10 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, mids, stops, spa
 
 
 @inner_kernel
-def _divide(bits, partition, start, mid, stop, spare):
+def divide_within(bits, partition, start, mid, stop, spare):
+    """Do :func:`divide` with ``spare`` as large as the partition, of which only the node's stretch is used."""
     part = RowPartition(spare.rows[start:stop], spare.a[start:stop], spare.b[start : stop if spare.b.shape[0] > 0 else start])
-    divide(bits, partition, start, mid, stop, part)
+    return divide(bits, partition, start, mid, stop, part)
 
 
 @inner_kernel
