@@ -20,12 +20,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones, lay_out
 from dtrees.split.kernel import NONE, ZERO, inner_kernel
 from dtrees.split.prefetch import AHEAD, prefetch, prefetch_row
 from dtrees.split.search import MAX_PARTS, PICKS, complete, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for, sweep_moments
-from dtrees.split.zones import best_edge, flag_zones, last_present
+from dtrees.split.zones import last_present
 
 #: Rows beyond which sizes and counts cannot be packed.
 MAX_PACKED_ROWS = 2**30
@@ -113,6 +114,24 @@ def _unpack(element, n_zones, size_shift, zones):
 
 
 @inner_kernel
+def _outline(element, n_zones, size_shift, sums):
+    """Do the same quantity by quantity (:mod:`dtrees.split.bounds`)."""
+    weighted = element.shape[1] == 3
+    g = h = n = np.int64(0)
+    for z in range(n_zones):
+        packed = element[z, 1]
+        count = packed & 0xFFFFFFFF
+        sums[G0, z], sums[H0, z], sums[N0, z] = g, h, n
+        g += element[z, 0]
+        h += element[z, 2] if weighted else count
+        n += count
+        sums[G1, z], sums[H1, z], sums[N1, z] = g, h, n
+        sums[SIZE, z] = (packed >> 32) << size_shift
+    n_miss = element[n_zones, 1] & 0xFFFFFFFF
+    return element[n_zones, 0], element[n_zones, 2] if weighted else n_miss, n_miss
+
+
+@inner_kernel
 def add(into, other):
     """Add one slot to another."""
     for i in range(into.shape[0]):
@@ -134,8 +153,8 @@ def raise_bar(zone_map, sums, place, node_sums, limits, bars, i, scratch):
     bar = bars[i]
     for j in range(zone_map.which.shape[0]):
         n_zones = zone_map.n_zones[j]
-        missing = _unpack(sums.slots[slot, j], n_zones, sums.size_shift, scratch.zones)
-        bar = max(bar, best_edge(limits, scratch.zones, n_zones, missing, node, bar))
+        missing = _outline(sums.slots[slot, j], n_zones, sums.size_shift, scratch.sums)
+        bar = max(bar, best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores))
     bars[i] = bar
 
 
@@ -153,18 +172,19 @@ def scan(columns, column_ids, zone_map, done, last, partition, sums, place, node
     used = 0
     while done < last and n_picked < PICKS:
         n_zones = zone_map.n_zones[done]
-        missing = _unpack(sums.slots[slot, done], n_zones, sums.size_shift, zones)
         bar = _bar_of(column_ids[zone_map.which[done]], bars[i], out.records[t])
         if zone_map.exact[done]:
+            missing = _unpack(sums.slots[slot, done], n_zones, sums.size_shift, zones)
             score = _sweep_values(limits, zones, n_zones, missing, node, bar, scratch)
             _keep(columns, column_ids, zone_map.which[done], node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
         else:
-            m = flag_zones(limits, zones, n_zones, missing, node, bar, scratch.bounds)
+            missing = _outline(sums.slots[slot, done], n_zones, sums.size_shift, scratch.sums)
+            m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scratch.passes)
             if m > 0:
                 if used + m + 1 > room:
                     break
                 for z in range(n_zones):
-                    flags[n_picked, z] = zones[z].flag
+                    flags[n_picked, z] = scratch.passes[z]
                 flags[n_picked, n_zones] = 0
                 picks[n_picked, 0], picks[n_picked, 1], picks[n_picked, 2] = done, used, used
                 used += m + 1  # one more, for what is written and not kept
@@ -186,11 +206,14 @@ def scan(columns, column_ids, zone_map, done, last, partition, sums, place, node
         if keys.shape[0] >= _REFINED_ROWS:
             parts = scratch.parts
             n_zones, last_zone = _refine(codes, zone_map.first_codes[j], n_zones, last_zone, partition, start, keys, zones, parts, scratch)
-            edge = best_edge(limits, parts, n_zones, missing, node, bar)
+            lay_out(parts, n_zones, scratch.sums)
+            edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
             if edge > bar:
                 bars[i] = max(bars[i], edge)
                 bar = _bar_of(column_ids[column], bars[i], out.records[t])
-            flag_zones(limits, parts, n_zones, missing, node, bar, scratch.bounds)
+            flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scratch.passes)
+            for part in range(n_zones):
+                parts[part].flag = scratch.passes[part]
             keys = keys[: _keep_flagged(keys, parts, scratch.spare)]
         else:
             _set_codes(codes, partition.rows, start, keys)
