@@ -95,16 +95,21 @@ def give_back_of(heirs, n):
 
 
 @inner_kernel
-def search_bar(heirs, place, node_sums, limits, bars, i, scratch):
-    """Find the score of the best split of a node at a zone's edge, and note it in ``bars[i]``; ``place`` is its start, mid and slot."""
+def search_lead(heirs, columns, limits, partition, place, node_sums, bars, i, scratch, best):
+    """Begin the search of a node, at ``place`` (start, mid, slot), with the column that looks best.
+
+    The best split in it goes to ``best``, the best score known to ``bars[i]``. Returns the column's place in the zone map.
+    """
     bars[i] = -1.0
-    raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
+    lead = raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
+    best.records[0].status = NO_SPLIT
+    search_columns(heirs, lead, lead + 1, columns, limits, partition, place, node_sums, bars, i, scratch, best)
+    return lead
 
 
 @inner_kernel
 def search_columns(heirs, done, last, columns, limits, partition, place, node_sums, bars, i, scratch, best):
-    """Find the best split of a node in the columns ``done`` to ``last`` of the zone map, and write it to ``best``."""
-    best.records[0].status = NO_SPLIT
+    """Find the best split of a node in the columns ``done`` to ``last`` of the zone map, and write it to ``best`` if that has none as good."""
     while done < last:
         done = scan(
             columns, heirs.ids, heirs.zone_map, done, last, partition, heirs.sums, place, node_sums, limits, bars, i, scratch, best, ZERO()
@@ -118,9 +123,10 @@ def search_heir(heirs, n, columns, limits, partition, start, mid, node_sums, scr
         heirs.slot_of[n] = take(heirs, ZERO())
         sum_rows(heirs.zone_map, partition, start, mid, heirs.sums.slots[heirs.slot_of[n]], heirs.sums.size_shift)
     place = (start, mid, heirs.slot_of[n])
-    search_bar(heirs, place, node_sums, limits, heirs.bar, ZERO(), scratch)
     n_columns = heirs.zone_map.which.shape[0]
-    search_columns(heirs, ZERO(), n_columns, columns, limits, partition, place, node_sums, heirs.bar, ZERO(), scratch, best)
+    lead = search_lead(heirs, columns, limits, partition, place, node_sums, heirs.bar, ZERO(), scratch, best)
+    search_columns(heirs, ZERO(), lead, columns, limits, partition, place, node_sums, heirs.bar, ZERO(), scratch, best)
+    search_columns(heirs, lead + 1, n_columns, columns, limits, partition, place, node_sums, heirs.bar, ZERO(), scratch, best)
 
 
 @inner_kernel

@@ -5,7 +5,7 @@ up. So they are kept, in *slots*, and only the smaller child of each split is su
 exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side.
 
 A node is searched in two steps: first the best split at a zone's edge (its *bar*), then the exact scans of the zones that may hold a
-better one.
+better one, best first in the column of that edge: the better the bar, the less there is to scan in the others.
 
 Packed sums
 -----------
@@ -147,15 +147,19 @@ def subtract(into, other):
 
 @inner_kernel
 def raise_bar(zone_map, sums, place, node_sums, limits, bars, i, scratch):
-    """Find the best score of a split of a node at an edge of a zone, in all columns."""
+    """Find the best score of a split of a node at an edge of a zone, in all columns; return the column, or the first, that has it."""
     start, mid, slot = place
     node = (node_sums[0], node_sums[1], mid - start)
     bar = bars[i]
+    lead = ZERO()
     for j in range(zone_map.which.shape[0]):
         n_zones = zone_map.n_zones[j]
         missing = _outline(sums.slots[slot, j], n_zones, sums.size_shift, scratch.sums)
-        bar = max(bar, best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores))
+        edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
+        if edge > bar:
+            bar, lead = edge, j
     bars[i] = bar
+    return lead
 
 
 @inner_kernel

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.columns import highest_code_below
 from dtrees.split.hashing import LEFT, RIGHT, child_path
-from dtrees.split.heirs import give_back, search_bar, search_columns, take
+from dtrees.split.heirs import give_back, search_columns, search_lead, take
 from dtrees.split.kernel import NONE, ZERO, kernel, lean_entry, lean_kernel
 from dtrees.split.partition import is_pure
 from dtrees.split.prefetch import AHEAD, prefetch
@@ -42,7 +42,7 @@ _DONE, _GROW, _OPEN, _SUM, _SCAN, _MARK, _SPREAD, _COPY = (np.int64(kind) for ki
 #: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are, room taken in ``parts``.
 _LOCK, _WAITING_PIECES, _WAITING_NODES, _PIECES_LEFT, _NODES_LEFT, _N_NODES, _ROOM = (np.int64(8 * k) for k in range(7))
 #: What is in ``places``: see there.
-_START, _MID, _STOP, _DEPTH, _SLOT, _LEFT, _UNDONE, _FIRST, _COUNT, _SUMMED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+_START, _MID, _STOP, _DEPTH, _SLOT, _LEFT, _UNDONE, _FIRST, _COUNT, _SUMMED, _LEAD = range(11)
 
 
 class Team(NamedTuple):
@@ -55,9 +55,10 @@ class Team(NamedTuple):
         Pieces that wait: kind, node, number.
     waiting : ndarray of int64
         Nodes that wait for one thread.
-    places : ndarray of int64, shape (n_nodes, 10)
+    places : ndarray of int64, shape (n_nodes, 11)
         Start, mid, stop and depth of each node, its slot, its left child (the right one has the next number), pieces of its step not
-        finished, where in ``parts`` its subtree begins (-1: it is shared out) and how many nodes that has, and which node is being summed.
+        finished, where in ``parts`` its subtree begins (-1: it is shared out) and how many nodes that has, which node is being summed, and
+        the column searched first.
     paths : ndarray of uint64, shape (n_nodes,)
     bars : ndarray of float64, shape (n_nodes,)
         The best score known of each node.
@@ -125,7 +126,7 @@ def make_team(
         control,
         np.empty((2 * n + 2 + (most_shared + 1) * _PIECES, 3), np.int64),
         np.empty(capacity, np.int64),
-        np.zeros((capacity, 10), np.int64),
+        np.zeros((capacity, 11), np.int64),
         np.zeros(capacity, np.uint64),
         np.full(capacity, -1.0),
         empty_candidates(capacity, n_sums),
@@ -244,7 +245,7 @@ def _bounds(first, last, piece, n):
 @lean_kernel
 def _grow(heirs, columns, team, task, i):
     """Grow a node to its end."""
-    start, mid, stop, depth, slot, _, _, first, _, _ = team.places[i]
+    start, mid, stop, depth, slot, _, _, first, _, _, _ = team.places[i]
     last = first + most_nodes(task.stops, task.limits, mid - start, depth)
     if heirs is not None:
         heirs.slot_of[0] = slot
@@ -272,11 +273,11 @@ def _work(heirs, columns, team, task, kind, i, piece):
     if heirs is None:  # decided by type: what follows is compiled only where nodes are shared out
         _leave_to_one(team, task, i)
     elif kind == _OPEN:
-        _open(heirs, team, task, i)
+        _open(heirs, columns, team, task, i)
     elif kind == _SUM:
         _sum(heirs, team, task, i, piece)
         if _is_last(team, i):
-            _settle(heirs, team, task, i)
+            _settle(heirs, columns, team, task, i)
     elif kind == _SCAN:
         _scan(heirs, columns, team, task, i, piece)
         if _is_last(team, i):
@@ -297,7 +298,7 @@ def _work(heirs, columns, team, task, kind, i, piece):
 
 
 @lean_kernel
-def _open(heirs, team, task, i):
+def _open(heirs, columns, team, task, i):
     """Share a node out, if it is large and its sums have a slot or can have one; otherwise leave it to one thread."""
     control, places = team.control, team.places[i]
     start, mid, depth = places[_START], places[_MID], places[_DEPTH]
@@ -322,7 +323,7 @@ def _open(heirs, team, task, i):
     record.column, record.left, record.right = -1, -1, -1
     record.threshold, record.gain, record.missing_left = 0.0, 0.0, False
     if known:
-        _search(heirs, team, task, i)
+        _search(heirs, columns, team, task, i)
     else:
         _add_pieces(team, _SUM, i, team.counts[i, 0, 1])
 
@@ -351,7 +352,7 @@ def _sum(heirs, team, task, i, piece):
 
 
 @lean_kernel
-def _settle(heirs, team, task, i):
+def _settle(heirs, columns, team, task, i):
     """Add up the pieces of a sum; take them from the parent's for the larger child."""
     slots, places = heirs.sums.slots, team.places
     summed = team.counts[i, 0, 0]
@@ -361,7 +362,7 @@ def _settle(heirs, team, task, i):
     node = places[i, _SUMMED]
     if node == i:
         places[i, _SLOT] = summed
-        _search(heirs, team, task, i)
+        _search(heirs, columns, team, task, i)
         return
     left = places[i, _LEFT]
     other = left + 1 if node == left else left
@@ -387,11 +388,14 @@ def _n_scans(heirs):
 
 
 @lean_kernel
-def _search(heirs, team, task, i):
+def _search(heirs, columns, team, task, i):
     """Begin the search of a node whose sums are known."""
     place = (team.places[i, _START], team.places[i, _MID], team.places[i, _SLOT])
-    search_bar(heirs, place, team.nodes.sums[i], task.limits, team.bars, i, task.scratch)
+    team.places[i, _LEAD] = search_lead(
+        heirs, columns, task.limits, task.partition, place, team.nodes.sums[i], team.bars, i, task.scratch, task.best
+    )
     team.found.records[i].status = NO_SPLIT
+    _offer(team, task, i)
     _add_pieces(team, _SCAN, i, _n_scans(heirs))
 
 
@@ -400,9 +404,19 @@ def _scan(heirs, columns, team, task, i, piece):
     """Search some columns."""
     place = (team.places[i, _START], team.places[i, _MID], team.places[i, _SLOT])
     first, last = _bounds(ZERO(), heirs.zone_map.which.shape[0], piece, _n_scans(heirs))
-    search_columns(
-        heirs, first, last, columns, task.limits, task.partition, place, team.nodes.sums[i], team.bars, i, task.scratch, task.best
-    )
+    lead = team.places[i, _LEAD]
+    task.best.records[0].status = NO_SPLIT
+    middle = min(max(first, lead), last)
+    following = max(first, lead + 1)
+    partition, sums, limits, scratch, best = task.partition, team.nodes.sums[i], task.limits, task.scratch, task.best
+    search_columns(heirs, first, middle, columns, limits, partition, place, sums, team.bars, i, scratch, best)
+    search_columns(heirs, following, last, columns, limits, partition, place, sums, team.bars, i, scratch, best)
+    _offer(team, task, i)
+
+
+@lean_kernel
+def _offer(team, task, i):
+    """Make what a thread found the best split of a node, if it is."""
     mine, best = task.best.records[0], team.found.records[i]
     if mine.status == SPLIT:
         acquire(team.control, _LOCK)
@@ -448,7 +462,7 @@ def _mark(columns, team, task, i, piece):
 @lean_kernel
 def _place_children(team, i):
     """Say where the children lie, and where each piece's rows going left do."""
-    start, mid, stop, depth, _, left, _, _, _, _ = team.places[i]
+    start, mid, stop, depth, _, left, _, _, _, _, _ = team.places[i]
     inside = outside = ZERO()
     for piece in range(_n_pieces(team, stop - start)):
         counts = team.counts[i, piece]
