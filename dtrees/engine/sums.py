@@ -13,8 +13,8 @@ from dtrees.split.block import BLOCK_ROWS
 from dtrees.split.columns import Columns
 from dtrees.split.heirs import Heirs, make_heirs
 from dtrees.split.level import ADD, BAR, SCAN, SUBTRACT, SUM
-from dtrees.split.slots import MAX_PACKED_ROWS, Sums
 from dtrees.split.zone_map import map_zones
+from dtrees.split.zone_sums import MAX_PACKED_ROWS, Sums
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.

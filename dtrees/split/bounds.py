@@ -91,8 +91,10 @@ def _may_pass(s, h, g_all, h_all, penalty, error, bar):
     """Tell whether the score of real-valued left sums, with ``error`` added to what is squared, may exceed the bar."""
     a = h + penalty
     b = h_all - h + penalty
-    d = abs(s * b - (g_all - s) * a) + error
-    return (d * d * _UPWARD > bar * (a * b)) & (a * b > 0.0)
+    exact = abs(s * b - (g_all - s) * a)
+    d = exact + error
+    # Without weight on a side, the score is out of all bounds, unless nothing is there.
+    return (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | (exact > 0.0))
 
 
 @inner_kernel

@@ -1,4 +1,4 @@
-"""Zone sums in subtrees: handed down from node to node while trees are grown (:mod:`dtrees.split.slots` says what they are).
+"""Zone sums in subtrees: handed down from node to node while trees are grown (:mod:`dtrees.split.zone_sums` says what they are).
 
 Slots are shared by threads. A node that waits may own one; where slots run out it owns none, and is summed anew when its turn comes. For
 that one slot a thread is always left: no thread takes a second one for the same node unless more are free.
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dtrees.split.kernel import NONE, ZERO, inner_kernel
 from dtrees.split.queue import acquire, release
-from dtrees.split.slots import Sums, raise_bar, scan, subtract, sum_rows
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_map import ZoneMap
+from dtrees.split.zone_sums import Sums, raise_bar, scan, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -109,7 +109,7 @@ def search_lead(heirs, columns, limits, partition, place, node_sums, bars, i, sc
 
 @inner_kernel
 def search_columns(heirs, done, last, columns, limits, partition, place, node_sums, bars, i, scratch, best):
-    """Find the best split of a node in the columns ``done`` to ``last`` of the zone map, and write it to ``best`` if that has none as good."""
+    """Find the best split of a node in the columns ``done`` to ``last`` of the zone map, and write it to ``best`` if it is better."""
     while done < last:
         done = scan(
             columns, heirs.ids, heirs.zone_map, done, last, partition, heirs.sums, place, node_sums, limits, bars, i, scratch, best, ZERO()

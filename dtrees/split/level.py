@@ -1,4 +1,4 @@
-"""The best splits of all nodes of a level, by zone sums inherited from their parents (:mod:`dtrees.split.slots`).
+"""The best splits of all nodes of a level, by zone sums inherited from their parents (:mod:`dtrees.split.zone_sums`).
 
 The work on a level is a list of *operations* on nodes, stretches of rows and columns; the caller says which must be done before which, and
 spreads them over threads. First the sums, then the bars, then the scans. What threads share is only the best score known of each node;
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dtrees.split.kernel import kernel
 from dtrees.split.queue import claim, finish, wait_for
-from dtrees.split.slots import add, raise_bar, scan, subtract, sum_rows
 from dtrees.split.status import NO_SPLIT
+from dtrees.split.zone_sums import add, raise_bar, scan, subtract, sum_rows
 
 #: Operations, each a row (kind, x, y, z) of an int64 array. Sum the rows x..y into slot z.
 SUM = 0
@@ -70,7 +70,5 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
                 out.records[t].status = NO_SPLIT
                 out.records[t].column = column_ids[zone_map.which[y]]
                 while y < z:
-                    y = scan(
-                        columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t
-                    )
+                    y = scan(columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t)
         finish(queue)

@@ -25,10 +25,10 @@ from dtrees.split.partition import is_pure
 from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.queue import acquire, load, release, rest
 from dtrees.split.search import Candidates, empty_candidates
-from dtrees.split.slots import add, subtract, sum_rows
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import Nodes, Stops, empty_nodes, grow_subtree, is_large, may_be_split, most_nodes, node_weight, note_split
 from dtrees.split.sweep import Limits
+from dtrees.split.zone_sums import add, subtract, sum_rows
 
 #: Most pieces of a step.
 _PIECES = 32
@@ -124,7 +124,7 @@ def make_team(
     control[_N_NODES] = n
     team = Team(
         control,
-        np.empty((2 * n + 2 + (most_shared + 1) * _PIECES, 3), np.int64),
+        np.empty((2 * capacity + (most_shared + 1) * _PIECES, 3), np.int64),
         np.empty(capacity, np.int64),
         np.zeros((capacity, 11), np.int64),
         np.zeros(capacity, np.uint64),
