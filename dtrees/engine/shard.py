@@ -24,13 +24,14 @@ from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import block_rows, make_block
+from dtrees.split.board import count_nodes, join, make_team, wait_for_team
 from dtrees.split.columns import Columns
 from dtrees.split.deviation import node_medians
 from dtrees.split.draws import find_pure, pair_drawn, search_on
 from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.level import SCAN, search_level
 from dtrees.split.stack import make_stack
-from dtrees.split.team import count_nodes, grow_together, join, make_team, wait_for_team
+from dtrees.split.team import grow_together
 
 T = TypeVar("T")
 

@@ -95,38 +95,41 @@ def give_back_of(heirs, n):
 
 
 @inner_kernel
-def search_lead(heirs, columns, limits, partition, place, node_sums, bars, i, scratch, best):
-    """Begin the search of a node, at ``place`` (start, mid, slot), with the column that looks best.
-
-    The best split in it goes to ``best``, the best score known to ``bars[i]``. Returns the column's place in the zone map.
-    """
-    bars[i] = -1.0
-    lead = raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
-    best.records[0].status = NO_SPLIT
-    search_columns(heirs, lead, lead + 1, columns, limits, partition, place, node_sums, bars, i, scratch, best)
-    return lead
-
-
-@inner_kernel
-def search_columns(heirs, done, last, columns, limits, partition, place, node_sums, bars, i, scratch, best):
-    """Find the best split of a node in the columns ``done`` to ``last`` of the zone map, and write it to ``best`` if it is better."""
-    while done < last:
-        done = scan(
-            columns, heirs.ids, heirs.zone_map, done, last, partition, heirs.sums, place, node_sums, limits, bars, i, scratch, best, ZERO()
-        )
-
-
-@inner_kernel
-def search_heir(heirs, n, columns, limits, partition, start, mid, node_sums, scratch, best):
-    """Find the best split of the n-th node of the stack, in all columns of the tree, and write it to ``best``."""
+def slot_for(heirs, n, partition, start, mid):
+    """Return the slot of the n-th node of the stack, which is summed if it has none."""
     if heirs.slot_of[n] < 0:
         heirs.slot_of[n] = take(heirs, ZERO())
         sum_rows(heirs.zone_map, partition, start, mid, heirs.sums.slots[heirs.slot_of[n]], heirs.sums.size_shift)
-    place = (start, mid, heirs.slot_of[n])
-    n_columns = heirs.zone_map.which.shape[0]
-    lead = search_lead(heirs, columns, limits, partition, place, node_sums, heirs.bar, ZERO(), scratch, best)
-    search_columns(heirs, ZERO(), lead, columns, limits, partition, place, node_sums, heirs.bar, ZERO(), scratch, best)
-    search_columns(heirs, lead + 1, n_columns, columns, limits, partition, place, node_sums, heirs.bar, ZERO(), scratch, best)
+    return heirs.slot_of[n]
+
+
+@inner_kernel
+def search_columns(heirs, first, last, lead, columns, limits, partition, place, node_sums, bars, i, scratch, best):
+    """Find the best split of a node in the columns ``first`` to ``last`` of the zone map but ``lead``; see there.
+
+    The split goes to ``best`` if it is better.
+    """
+    done = first
+    while done < last:
+        end = lead if done < lead < last else last
+        if done == lead:
+            done += 1
+        else:
+            done = scan(
+                columns, heirs.ids, heirs.zone_map, done, end, partition, heirs.sums, place, node_sums, limits, bars, i, scratch, best,
+                ZERO(),
+            )  # fmt: skip
+
+
+@inner_kernel
+def begin_search(heirs, place, node_sums, limits, bars, i, scratch, best):
+    """Begin the search of a node, at ``place`` (start, mid, slot), that has no ``best`` split yet.
+
+    The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first.
+    """
+    bars[i] = -1.0
+    best.records[0].status = NO_SPLIT
+    return raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
 
 
 @inner_kernel

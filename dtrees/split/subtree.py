@@ -18,7 +18,7 @@ from dtrees.split.block import FEW_ROWS, Block, divide_block, empty_block, fill_
 from dtrees.split.columns import highest_code_below
 from dtrees.split.few import search_few
 from dtrees.split.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.heirs import Heirs, give_back_of, inherit, search_heir
+from dtrees.split.heirs import Heirs, begin_search, give_back_of, inherit, search_columns, slot_for
 from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.partition import RowPartition, divide_within, is_pure, mark_left
 from dtrees.split.random_split import search_random_block
@@ -246,8 +246,14 @@ def _search_large(heirs, columns, task, n, first, last, sums, path):
     """Find the best split of the n-th node of the stack, which is not in a block."""
     if heirs is None:  # decided by type: only one way is compiled
         search_node(columns, task, first, last, sums, path, first < 0)
-    else:
-        search_heir(heirs, n, columns, task.limits, task.partition, first, last, sums, task.scratch, task.best)
+        return
+    place = (first, last, slot_for(heirs, n, task.partition, first, last))
+    limits, partition, scratch, best, bar = task.limits, task.partition, task.scratch, task.best, heirs.bar
+    lead = begin_search(heirs, place, sums, limits, bar, ZERO(), scratch, best)
+    n_columns = heirs.zone_map.which.shape[0]
+    for turn in range(2):
+        start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)
+        search_columns(heirs, start, stop, but, columns, limits, partition, place, sums, bar, ZERO(), scratch, best)
 
 
 @lean_kernel
