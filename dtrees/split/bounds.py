@@ -55,7 +55,9 @@ def _score_entropy(limits, g0, h0, n0, missing, node, scores):
 
 @inner_kernel
 def _highest(scores):
-    """Return the highest of scores, none of them NaN, -1.0 or none of them negative: such are ordered as their bits are."""
+    """Return the highest of scores, which are ordered as their bits are: -1.0 or not negative, none NaN; -1.0 if there is none."""
+    if scores.shape[0] == 0:
+        return -1.0
     bits = scores.view(np.int64)
     top, best = bits[0], ZERO()
     for z in range(scores.shape[0]):

@@ -53,7 +53,7 @@ ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_siz
 
 
 @given(
-    st.lists(ROWS, min_size=1, max_size=20),
+    st.lists(ROWS, max_size=20),
     ROWS,
     st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]),
     st.sampled_from([0.0, 3.0]),
