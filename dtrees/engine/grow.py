@@ -29,8 +29,7 @@ from dtrees.engine.executor import Executor
 from dtrees.engine.grower import Grower, merge
 from dtrees.engine.limits import gain_exponent, scaled
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
-from dtrees.engine.sums import inherits_sums, smallest_node
-from dtrees.split.block import BLOCK_ROWS
+from dtrees.engine.sums import inherits_sums, rows_to_grow
 from dtrees.split.kernel import kernel
 from dtrees.split.search import Candidates
 from dtrees.split.subtree import Nodes
@@ -173,13 +172,10 @@ def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
     """Return up to how many rows a node is grown to its end by one thread."""
     if executor.whole_threads == 0 or rules.max_leaf_nodes is not None:
         return 0
-    if inherits_sums(rules, n_classes):
-        smallest = smallest_node(executor.n_rows, executor.n_columns)
-        # Copying and sorting a block pays where a few levels are to follow.
-        levels_above = math.log2(max(1.0, executor.n_rows / BLOCK_ROWS))
-        return max(smallest, BLOCK_ROWS) if rules.max_depth is None or rules.max_depth >= levels_above + 6 else smallest
     if executor.whole_threads == 1:
         return executor.n_rows
+    if inherits_sums(rules, n_classes):
+        return rows_to_grow(executor.n_rows, executor.n_columns, executor.whole_threads)
     return max(1024, executor.n_rows // (8 * executor.whole_threads))
 
 

@@ -19,16 +19,19 @@ from dtrees.engine.limits import make_limits
 from dtrees.engine.node_table import NodeTable
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.engine.slots import Slots, Workspace
-from dtrees.engine.sums import Level, ZoneSums, inherits_sums
+from dtrees.engine.sums import Level, ZoneSums, inherits_sums, rows_in_block
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import block_rows, make_block
+from dtrees.split.board import count_nodes, join, make_team, wait_for_team
 from dtrees.split.columns import Columns
 from dtrees.split.deviation import node_medians
 from dtrees.split.draws import find_pure, pair_drawn, search_on
+from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.level import SCAN, search_level
 from dtrees.split.stack import make_stack
+from dtrees.split.team import grow_together
 
 T = TypeVar("T")
 
@@ -38,6 +41,12 @@ _TASK_ROWS = 8192
 _THREAD_ROWS = 32_768
 #: Cells of subtrees to be grown for each thread.
 _GROW_CELLS = 32_768
+#: The same where they are searched by zone sums.
+_HEIR_CELLS = 2**17
+#: Nodes of a tree that are to be left to each thread: enough that all end together.
+_PARTS = 3
+#: Fewest rows of a node that threads share.
+_SHARE_ROWS = 2048
 
 
 class Shard:
@@ -234,7 +243,7 @@ class Shard:
         self._nodes.mid[0], self._nodes.stop[0] = n_in, n
         self._nodes.path[0], self._nodes.sums[0] = hashing.ROOT, sums
         self._inherits = self._sums_zones and inherits_sums(rules, self._n_classes)
-        if self._inherits and message.search:
+        if self._inherits:
             if self._zone_sums is None:
                 self._zone_sums = ZoneSums(self._columns, self._threads)
             places = np.sort(self._place_of[self._pool])
@@ -433,55 +442,57 @@ class Shard:
 
     def _grow(self, nodes: NDArray[np.int64]) -> m.Subtrees:
         table = self._nodes
-        n_sums = table.sums.shape[1]
-        alone = nodes.shape[0] == 1  # no other thread uses the scratch that is kept
-        in_block = 0 if self._levels.shape[0] else block_rows(self._limits.random, self._stops.max_features, self._pool.shape[0])
+        start, mid, stop, depth = table.start[nodes], table.mid[nodes], table.stop[nodes], table.depth[nodes]
+        most_rows = int((mid - start).max())
+        n_cells = int((stop - start).sum()) * self._pool.shape[0]
+        heirs = None
+        if self._zone_sums is not None and self._inherits:
+            n_threads = min(self.n_threads, 1 + n_cells // _HEIR_CELLS)
+            heirs = self._zone_sums.heirs(n_threads, self._n_columns_total)
+        else:
+            n_threads = min(self.n_threads, nodes.shape[0], 1 + n_cells // _GROW_CELLS)
+        share_rows = most_rows if heirs is None or n_threads == 1 else max(_SHARE_ROWS, most_rows // (_PARTS * n_threads))
+        places = np.stack([start, mid, stop, depth], axis=1)
+        team = make_team(places, table.path[nodes], table.sums[nodes], self._limits, self._stops, share_rows, n_threads)
+        tasks = [self._task(thread, heirs, most_rows, places) for thread in range(n_threads)]
+        self._threads.together(n_threads, lambda thread: grow_together(self._columns, team, tasks[thread]))
+        wait_for_team(team)
+        grown = []
+        for i in range(nodes.shape[0]):
+            room = subtree.empty_nodes(count_nodes(team), table.sums.shape[1])
+            count = join(team, i, room)
+            grown.append(subtree.Nodes(*(array[:count] for array in room)))
+        return grown
 
-        def grow(node: int) -> subtree.Nodes:
-            start, mid, stop = int(table.start[node]), int(table.mid[node]), int(table.stop[node])
-            capacity = self._most_nodes(mid - start, int(table.depth[node]))
-            nodes = subtree.empty_nodes(capacity, n_sums)
-            task = subtree.Task(
-                partition=self._rows,
-                spare=self._spare.part(start, stop),
-                target=self._pure_by,
-                limits=self._limits,
-                stops=self._stops,
-                keys=self._keys,
-                pool=self._pool.copy(),
-                scratch=self._scratch_for(0) if alone else self._new_scratch(mid - start),
-                best=search.empty_candidates(1, n_sums),
-                bits=np.empty((stop - start + 7) // 8, np.uint8),
-                block=make_block(
-                    min(mid - start, in_block),
-                    stop - mid,
-                    self._rows.b.shape[0] > 0,
-                    self._pool,
-                    self._columns,
-                    self._limits.random,
-                    self._limits.n_classes,
-                ),
-                block_rows=in_block,
-                stack=make_stack(self._stops.max_depth - int(table.depth[node]), mid - start, n_sums),
-            )
-            depth, path, sums = int(table.depth[node]), table.path[node], table.sums[node]
-            count = subtree.grow_subtree(self._columns, task, start, mid, stop, depth, path, sums, nodes)
-            return subtree.Nodes(*(array[:count].copy() for array in nodes))
-
-        if alone:
-            return [grow(nodes[0])]
-        largest_first = np.argsort(table.start[nodes] - table.mid[nodes], kind="stable")
-        n_cells = int((table.stop[nodes] - table.start[nodes]).sum()) * self._pool.shape[0]
-        grown = self._threads.map(grow, nodes[largest_first], most=1 + n_cells // _GROW_CELLS)
-        return [grown[i] for i in np.argsort(largest_first)]
-
-    def _most_nodes(self, n_rows: int, depth: int) -> int:
-        """Return how many nodes a subtree can have."""
-        leaves = max(1, n_rows // max(1, self._limits.min_samples))
-        levels = self._stops.max_depth - depth
-        if levels < 40:
-            leaves = min(leaves, 2 ** max(levels, 0))
-        return 2 * leaves - 1
+    def _task(self, thread: int, heirs: Heirs | None, most_rows: int, places: NDArray[np.int64]) -> subtree.Task:
+        """Return what one of several threads needs to grow nodes of up to so many rows."""
+        n_columns, n_sums = self._pool.shape[0], self._nodes.sums.shape[1]
+        _, mid, stop, depth = places.T
+        stack = make_stack(self._stops.max_depth - int(depth.min()), most_rows, n_sums)
+        in_block = 0
+        if heirs is not None:
+            in_block = rows_in_block(self._plan.rules, most_rows, n_columns)
+        elif not self._levels.shape[0]:
+            in_block = block_rows(self._limits.random, self._stops.max_features, n_columns)
+        outside, weighted = int((stop - mid).max()), self._rows.b.shape[0] > 0
+        return subtree.Task(
+            partition=self._rows,
+            spare=self._spare,
+            target=self._pure_by,
+            limits=self._limits,
+            stops=self._stops,
+            keys=self._keys,
+            pool=self._pool.copy(),
+            scratch=self._scratch_for(thread),
+            best=search.empty_candidates(1, n_sums),
+            bits=np.empty((most_rows + outside + 7) // 8, np.uint8),
+            block=make_block(
+                min(most_rows, in_block), outside, weighted, self._pool, self._columns, self._limits.random, self._limits.n_classes
+            ),
+            block_rows=in_block,
+            stack=stack,
+            heirs=None if heirs is None else for_thread(heirs, stack.path.shape[0]),
+        )
 
     def _measure(self, message: m.MeasureLeaves) -> m.Measured:
         n = message.start.shape[0]

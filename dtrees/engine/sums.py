@@ -11,8 +11,10 @@ from dtrees.engine.plans import Criterion, Rules
 from dtrees.engine.threads import Threads
 from dtrees.split.block import BLOCK_ROWS
 from dtrees.split.columns import Columns
-from dtrees.split.level import ADD, BAR, MAX_PACKED_ROWS, SCAN, SUBTRACT, SUM, Sums
+from dtrees.split.heirs import Heirs, make_heirs
+from dtrees.split.level import ADD, BAR, SCAN, SUBTRACT, SUM
 from dtrees.split.zone_map import map_zones
+from dtrees.split.zone_sums import MAX_PACKED_ROWS, Sums
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
@@ -20,8 +22,10 @@ _MIN_BYTES = 64 * 2**20
 _BYTES_PER_ROW = 32
 #: Below this many rows, bounding zones costs more than it saves.
 _MIN_ROWS = 128
-#: A table of up to this many cells is grown whole by one thread: sending a level round takes longer than all its sums.
-_WHOLE_CELLS = 2**17
+#: A table of up to this many cells is grown whole in a block.
+_BLOCK_CELLS = 2**17
+#: Slots for each thread that grows subtrees: a waiting node without one is summed anew.
+_HEIRS = 16
 #: Fewest rows of a task of summing.
 _PIECE_ROWS = 4096
 #: To bound the zones of a node costs as much as to look at so many rows.
@@ -38,13 +42,23 @@ def inherits_sums(rules: Rules, n_classes: int) -> bool:
     return by_sums and not rules.random_splits and n_classes <= 2 and rules.max_features >= rules.columns_per_tree
 
 
-def smallest_node(n_rows: int, n_columns: int) -> int:
-    """Return up to how many rows a node is not worth zone sums: those that are must be few enough for a level's to have slots."""
-    if n_rows <= BLOCK_ROWS and n_rows * n_columns <= _WHOLE_CELLS:
-        return n_rows
+def rows_to_grow(n_rows: int, n_columns: int, n_threads: int) -> int:
+    """Return up to how many rows a node is grown to its end by one call of the shard that has all columns."""
     slot = n_columns * MAX_ZONES * 24
     room = max(_MIN_BYTES, _BYTES_PER_ROW * n_rows)
-    return max(_MIN_ROWS, 2 * slot * n_rows // room)
+    if 4 * n_threads * slot <= room:
+        return n_rows
+    # Very wide: by levels, the nodes of which must be few enough to have slots.
+    return min(n_rows, 2 * slot * n_rows // room)
+
+
+def rows_in_block(rules: Rules, n_rows: int, n_columns: int) -> int:
+    """Return up to how many rows a node is finished in a block, not searched by zone sums, of a subtree of ``n_rows`` rows."""
+    if n_rows <= BLOCK_ROWS and n_rows * n_columns <= _BLOCK_CELLS:
+        return n_rows
+    # Copying and sorting a block pays where a few levels are to follow.
+    levels_above = math.log2(max(1.0, n_rows / BLOCK_ROWS))
+    return BLOCK_ROWS if rules.max_depth is None or rules.max_depth >= levels_above + 6 else _MIN_ROWS
 
 
 class ZoneSums:
@@ -82,11 +96,27 @@ class ZoneSums:
     def _take(self) -> int:
         if not self._free:
             n = self._slots.shape[0]
-            larger = np.empty((max(4, 2 * n), *self._slots.shape[1:]), np.int64)
+            self._enlarge(max(4, 2 * n))
+            self._free = list(range(n, self._slots.shape[0]))
+        return self._free.pop()
+
+    def _enlarge(self, n_slots: int) -> None:
+        n = self._slots.shape[0]
+        if n < n_slots:
+            larger = np.empty((n_slots, *self._slots.shape[1:]), np.int64)
             larger[:n] = self._slots
             self._slots = larger
-            self._free = list(range(n, larger.shape[0]))
-        return self._free.pop()
+
+    def heirs(self, n_threads: int, n_columns: int) -> Heirs | None:
+        """Return slots for threads that grow subtrees of a table of ``n_columns`` columns; None if sums cannot be packed.
+
+        To be used when no level needs slots any more.
+        """
+        if not self._usable:
+            return None
+        n_slots = max(n_threads, min(_HEIRS * n_threads, self._max_slots))
+        self._enlarge(n_slots)
+        return make_heirs(self.zone_map, Sums(self._slots[:n_slots], self._size_shift), n_columns, n_threads)
 
     def plan(
         self,

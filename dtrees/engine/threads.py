@@ -104,10 +104,14 @@ class Threads:
         from dtrees.split.queue import make_queue, wait_for_all  # Numba, which counting cores does not need
 
         queue = make_queue()
-        for thread, helper in enumerate(self._helpers_for(n_tasks, most), 1):
-            helper.put(partial(function, queue, thread))
-        function(queue, 0)
+        self.together(min(n_tasks, most or n_tasks), lambda thread: function(queue, thread))
         wait_for_all(queue, n_tasks)
+
+    def together(self, n_threads: int, function: Callable[[int], None]) -> None:
+        """Have so many threads, if there are, call a kernel with their numbers; return when this thread, number 0, has done so."""
+        for thread, helper in enumerate(self._queues[: n_threads - 1], 1):
+            helper.put(partial(function, thread))
+        function(0)
 
     def _helpers_for(self, n_tasks: int, most: int | None) -> list[SimpleQueue[Callable[[], None] | None]]:
         return self._queues[: max(0, min(n_tasks, most or n_tasks) - 1)]

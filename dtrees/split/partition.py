@@ -99,31 +99,28 @@ def divide(bits, partition, start, mid, stop, spare):
     spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
     has_b = b.shape[0] > 0
     place = start
-    n_spare = 0
+    n_spare = ZERO()
+    # Each row is written to both sides, one of which is overwritten by the next: no branch that the processor would guess wrong.
     for i in range(start, mid):
         k = i - start
-        if (bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1):
-            rows[place] = rows[i]
-            a[place] = a[i]
-            if has_b:
-                b[place] = b[i]
-            place += 1
-        else:
-            spare_rows[n_spare] = rows[i]
-            spare_a[n_spare] = a[i]
-            if has_b:
-                spare_b[n_spare] = b[i]
-            n_spare += 1
+        goes_left = np.int64((bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1))
+        row, g = rows[i], a[i]
+        rows[place], spare_rows[n_spare] = row, row
+        a[place], spare_a[n_spare] = g, g
+        if has_b:
+            h = b[i]
+            b[place], spare_b[n_spare] = h, h
+        place += goes_left
+        n_spare += 1 - goes_left
     n_left_in = place - start
     n_right_in = n_spare
     for i in range(mid, stop):
         k = i - start
-        if (bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1):
-            rows[place] = rows[i]
-            place += 1
-        else:
-            spare_rows[n_spare] = rows[i]
-            n_spare += 1
+        goes_left = np.int64((bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1))
+        row = rows[i]
+        rows[place], spare_rows[n_spare] = row, row
+        place += goes_left
+        n_spare += 1 - goes_left
     n_left = place - start
     for i in range(n_spare):
         rows[place + i] = spare_rows[i]
@@ -192,7 +189,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, mids, stops, spa
         kind, i, first, last, left, right = tasks[k]
         used = bits[offsets[i] : offsets[i + 1]]
         if kind == DIVIDE:
-            _divide(used, partition, starts[i], mids[i], stops[i], spare)
+            divide_within(used, partition, starts[i], mids[i], stops[i], spare)
         elif kind == SPREAD:
             _spread(used, partition, starts[i], mids[i], first, last, left, right, spare)
         else:
@@ -205,9 +202,10 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, mids, stops, spa
 
 
 @inner_kernel
-def _divide(bits, partition, start, mid, stop, spare):
+def divide_within(bits, partition, start, mid, stop, spare):
+    """Do :func:`divide` with ``spare`` as large as the partition, of which only the node's stretch is used."""
     part = RowPartition(spare.rows[start:stop], spare.a[start:stop], spare.b[start : stop if spare.b.shape[0] > 0 else start])
-    divide(bits, partition, start, mid, stop, part)
+    return divide(bits, partition, start, mid, stop, part)
 
 
 @inner_kernel

@@ -20,7 +20,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import inner_kernel, kernel
+from dtrees.split.kernel import ZERO, inner_kernel, kernel
 
 _SPINS = 2000
 
@@ -41,7 +41,19 @@ def _add(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _load(typing_context: Any, array: Any, index: Any) -> Any:
+def _exchange(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
+    """Set an element and return what it was."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.atomic_rmw("xchg", _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
+
+    return types.int64(array, types.intp, types.int64), generate
+
+
+@intrinsic
+def load(typing_context: Any, array: Any, index: Any) -> Any:
+    """Return an element that another thread may set."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load_atomic(_pointer(context, builder, signature, arguments), "seq_cst", 8)
 
@@ -68,6 +80,28 @@ else:
 
 
 @inner_kernel
+def rest(spins):
+    """Wait a moment, for the ``spins``-th time; return how often that was."""
+    if spins > _SPINS:  # the thread that is waited for may have no core
+        _let_others_run()
+    return spins + 1
+
+
+@inner_kernel
+def acquire(array, i):
+    """Wait for the lock that is an element of an array, 0 at first, and take it."""
+    spins = ZERO()
+    while _exchange(array, i, 1) != 0:
+        spins = rest(spins)
+
+
+@inner_kernel
+def release(array, i):
+    """Let go of a lock."""
+    _exchange(array, i, 0)
+
+
+@inner_kernel
 def claim(queue):
     """Return the number of a task that no other thread has."""
     return _add(queue, 0, 1)
@@ -76,11 +110,9 @@ def claim(queue):
 @inner_kernel
 def wait_for(queue, n_tasks):
     """Wait until so many tasks are finished."""
-    spins = 0
-    while _load(queue, 8) < n_tasks:
-        spins += 1
-        if spins > _SPINS:  # the thread that is waited for may have no core
-            _let_others_run()
+    spins = ZERO()
+    while load(queue, 8) < n_tasks:
+        spins = rest(spins)
 
 
 @inner_kernel

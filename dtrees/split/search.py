@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.absolute import Absolute, make_absolute, search_absolute
+from dtrees.split.bounds import best_edge, flag_zones, lay_out
 from dtrees.split.criteria import ENTROPY, NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
@@ -30,9 +31,7 @@ from dtrees.split.zones import (
     UNKNOWN,
     ZONE,
     accumulate_zones,
-    best_edge,
     code_after,
-    flag_zones,
     is_constant,
     last_present,
     pick_rows,
@@ -98,7 +97,7 @@ class Scratch(NamedTuple):
 
     ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
     one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits and where KNOWN, the
-    last of ``classes`` holds the left sums of the class layout.
+    last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``passes`` are for :mod:`dtrees.split.bounds`.
     """
 
     groups: NDArray[Any]
@@ -106,7 +105,9 @@ class Scratch(NamedTuple):
     spare: NDArray[np.uint64]
     zones: NDArray[Any]
     parts: NDArray[Any]
-    bounds: NDArray[np.float64]
+    sums: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    passes: NDArray[np.int64]
     flags: NDArray[np.uint8]
     picks: NDArray[np.int64]
     first_part: NDArray[np.int64]
@@ -135,7 +136,9 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.empty(n_keys, np.uint64),
         np.empty(MAX_ZONES + 1, ZONE),
         np.empty(MAX_PARTS, ZONE),
-        np.empty((6, MAX_PARTS)),
+        np.empty((7, MAX_PARTS), np.int64),
+        np.empty(MAX_PARTS),
+        np.empty(MAX_PARTS, np.int64),
         np.empty((PICKS, MAX_ZONES + 1), np.uint8),
         np.empty((PICKS, 3), np.int64),
         np.empty(MAX_ZONES, np.int64),
@@ -217,9 +220,12 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     present = accumulate_zones(zones, n_zones)
     if present == 0:
         return CONSTANT, 0.0, False
-    edge = best_edge(limits, zones, n_zones, missing, node, bar)
+    lay_out(zones, n_zones, scratch.sums)
+    edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
     bar_inside = np.nextafter(edge, -np.inf) if edge > bar else bar
-    flagged = flag_zones(limits, zones, n_zones, missing, node, bar_inside, scratch.bounds)
+    flagged = flag_zones(limits, scratch.sums, n_zones, missing, node, bar_inside, scratch.passes)
+    for z in range(n_zones):
+        zones[z].flag = scratch.passes[z]
     if flagged == 0:
         if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False

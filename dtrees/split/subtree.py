@@ -18,8 +18,9 @@ from dtrees.split.block import FEW_ROWS, Block, divide_block, empty_block, fill_
 from dtrees.split.columns import highest_code_below
 from dtrees.split.few import search_few
 from dtrees.split.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_entry, lean_kernel
-from dtrees.split.partition import RowPartition, divide, is_pure, mark_left
+from dtrees.split.heirs import Heirs, begin_search, give_back_of, inherit, search_columns, slot_for
+from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_kernel
+from dtrees.split.partition import RowPartition, divide_within, is_pure, mark_left
 from dtrees.split.random_split import search_random_block
 from dtrees.split.search import Candidates, Scratch, complete, search_column, search_sorted
 from dtrees.split.stack import Stack, put, put_children
@@ -99,6 +100,16 @@ def node_weight(limits, sums):
     return sums[1]
 
 
+@kernel
+def most_nodes(stops, limits, n_rows, depth):
+    """Return how many nodes a subtree of so many in-sample rows can have."""
+    leaves = max(1, n_rows // max(1, limits.min_samples))
+    levels = stops.max_depth - depth
+    if levels < 40:
+        leaves = min(leaves, 1 << max(levels, 0))
+    return 2 * leaves - 1
+
+
 class Task(NamedTuple):
     """What one subtree is grown by: everything but its node.
 
@@ -123,6 +134,8 @@ class Task(NamedTuple):
     block_rows : int
         Nodes of up to this many in-sample rows are finished in the block.
     stack : Stack
+    heirs : Heirs or None
+        Given, larger nodes are searched by zone sums that they inherit.
     """
 
     partition: RowPartition
@@ -138,6 +151,7 @@ class Task(NamedTuple):
     block: Block
     block_rows: int
     stack: Stack
+    heirs: Heirs | None
 
 
 @lean_kernel
@@ -218,14 +232,52 @@ def _open_node(stack, n, nodes, node):
 
 
 @inlined_kernel
-def _note_split(record, split):
+def note_split(record, split):
+    """Make a leaf an inner node by its split."""
     record.column = split.column
     record.threshold = split.threshold
     record.missing_left = split.missing_left
     record.gain = split.gain
 
 
-@lean_entry
+@lean_kernel
+def _search_large(heirs, columns, task, n, first, last, sums, path):
+    """Find the best split of the n-th node of the stack, which is not in a block."""
+    if heirs is None:  # decided by type: only one way is compiled
+        status, score, has_missing, column = search_node(columns, task, first, last, sums, path, first < 0)
+        _conclude(columns, task, last - first, sums, status, score, has_missing, column)
+        return
+    place = (first, last, slot_for(heirs, n, task.partition, first, last))
+    limits, partition, scratch, best, bar = task.limits, task.partition, task.scratch, task.best, heirs.bar
+    lead = begin_search(heirs, place, sums, limits, bar, ZERO(), scratch, best)
+    n_columns = heirs.zone_map.which.shape[0]
+    for turn in range(2):
+        start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)
+        search_columns(heirs, start, stop, but, columns, limits, partition, place, sums, bar, ZERO(), scratch, best)
+
+
+@lean_kernel
+def _give_back(heirs, n):
+    if heirs is not None:
+        give_back_of(heirs, n)
+
+
+@lean_kernel
+def is_large(task, n_rows, depth, sums):
+    """Tell whether a node is to be searched, and not in a block."""
+    return n_rows > task.block_rows and may_be_split(task.stops, n_rows, depth, node_weight(task.limits, sums))
+
+
+@lean_kernel
+def _inherit(heirs, task, n):
+    if heirs is not None:
+        todo, sums = task.stack.todo, task.stack.sums
+        left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
+        right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
+        inherit(heirs, n, task.partition, todo, left, right)
+
+
+@lean_kernel
 def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     """Grow the subtree of the node at places start..mid..stop.
 
@@ -238,7 +290,7 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     path : uint64
     sums : ndarray of int64, shape (n_sums,)
     nodes : Nodes
-        Written; room for every node there can be.
+        Written; room for every node there can be (:func:`most_nodes`).
 
     Returns
     -------
@@ -265,14 +317,14 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
         node_sums = nodes.sums[node]
         if not may_be_split(stops, mid - start, depth, node_weight(limits, node_sums)):
             continue
-        if is_pure(task.target, partition.rows, start, mid):
-            continue
-        status, score, has_missing, column = search_node(columns, task, start, mid, node_sums, path, start < 0)
-        _conclude(columns, task, mid - start, node_sums, status, score, has_missing, column)
+        best.records[0].status = CONSTANT
+        if not is_pure(task.target, partition.rows, start, mid):
+            _search_large(task.heirs, columns, task, n_todo, start, mid, node_sums, path)
         split = best.records[0]
         if split.status != SPLIT:
+            _give_back(task.heirs, n_todo)
             continue
-        _note_split(nodes.records[node], split)
+        note_split(nodes.records[node], split)
         column = split.column
         values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
         missing_code = values.shape[0]
@@ -281,9 +333,10 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
             cut = highest_code_below(values, cut, missing_code - 1, split.threshold)
         used = task.bits[: (stop - start + 7) // 8]
         mark_left(columns.codes[column], cut, missing_code, split.missing_left, partition.rows, start, stop, used)
-        inside, outside = divide(used, partition, start, mid, stop, task.spare)
+        inside, outside = divide_within(used, partition, start, mid, stop, task.spare)
         middle = start + inside + outside
         put_children(stack, n_todo, node, start, mid, stop, depth, path, middle, start + inside, node_sums, best.left[0])
+        _inherit(task.heirs, task, n_todo)
         n_todo += 2
     return n_nodes
 
@@ -335,7 +388,7 @@ def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
         split = best.records[0]
         if split.status != SPLIT:
             continue
-        _note_split(nodes.records[node], split)
+        note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
         keep_sorted = not limits.random and larger >= max(stops.min_samples, FEW_ROWS + 1) and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)

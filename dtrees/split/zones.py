@@ -18,16 +18,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.criteria import ENTROPY, score_moments
-from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
+from dtrees.split.kernel import NONE, ZERO, kernel
 from dtrees.split.sweep import sweep_sorted
 
 MAX_ZONES = 256
 #: The code after a cut is not known yet.
 UNKNOWN = -2
-#: Far more than the relative error of a few roundings of float64.
-_ROUNDING = 2.0**-44
-_UPWARD = 1.0 + 2.0**-40
 
 #: One zone: its sums of g, abs(g) and h and its number of rows, those of all zones before it, and whether it must be scanned.
 ZONE = np.dtype(
@@ -106,116 +102,6 @@ def accumulate_zones(zones, n_zones):
         n += zone.n
         present += zone.n > 0
     return present
-
-
-@kernel
-def best_edge(limits, zones, n_zones, missing, node, bar):
-    """Return the highest score of the allowed splits between two zones, -1.0 if none is above the bar."""
-    g_miss, h_miss, n_miss = missing
-    g_all, h_all, n_all = node
-    top = bar
-    for z in range(1, n_zones):
-        zone = zones[z]
-        n = zone.n_before
-        if zone.n == 0 or n == 0:
-            continue
-        for side in range(2 if n_miss > 0 else 1):
-            gl, hl, nl = zone.a_before, zone.b_before, n
-            if side == 1:
-                gl, hl, nl = gl + g_miss, hl + h_miss, nl + n_miss
-            if nl < limits.min_samples or n_all - nl < limits.min_samples:
-                continue
-            if hl < limits.min_weight or h_all - hl < limits.min_weight:
-                continue
-            score = score_moments(limits.criterion, float(gl), float(hl), float(g_all - gl), float(h_all - hl), limits.penalty)
-            top = max(top, score)
-    return top if top > bar else -1.0
-
-
-@inner_kernel
-def _may_pass(s, h, g_all, h_all, penalty, error, bar):
-    """Tell whether the score of real-valued left sums, with ``error`` added to what is squared, may exceed the bar."""
-    a = h + penalty
-    b = h_all - h + penalty
-    d = abs(s * b - (g_all - s) * a) + error
-    return (d * d * _UPWARD > bar * (a * b)) & (a * b > 0.0)
-
-
-@inner_kernel
-def _bound_squares(limits, bounds, n_zones, g_add, h_add, g_all, h_all, bar):
-    """Set the flags of ``bounds``; written so that the compiler can take several zones at a time."""
-    penalty = limits.penalty
-    # Rounded down, so that the corners are never too far in.
-    run = (1.0 - _ROUNDING) / limits.slope if limits.slope > 0.0 else 0.0
-    for z in range(n_zones):
-        s0, h0 = bounds[0, z] + g_add, bounds[1, z] + h_add
-        s1, h1 = bounds[2, z] + g_add, bounds[3, z] + h_add
-        size = bounds[4, z]
-        low = s0 - 0.5 * (size - (s1 - s0))
-        high = s0 + 0.5 * (size + (s1 - s0))
-        left = max(abs(low), abs(high)) * (h_all - h0 + penalty)
-        right = max(abs(g_all - low), abs(g_all - high)) * (h1 + penalty)
-        error = _ROUNDING * (left + right)
-        passes = _may_pass(s0, h0, g_all, h_all, penalty, error, bar) | _may_pass(s1, h1, g_all, h_all, penalty, error, bar)
-        passes |= _may_pass(low, min(h0 + (s0 - low) * run, h1), g_all, h_all, penalty, error, bar)
-        passes |= _may_pass(high, min(h0 + (high - s0) * run, h1), g_all, h_all, penalty, error, bar)
-        passes |= _may_pass(low, max(h1 - (s1 - low) * run, h0), g_all, h_all, penalty, error, bar)
-        passes |= _may_pass(high, max(h1 - (high - s1) * run, h0), g_all, h_all, penalty, error, bar)
-        bounds[5, z] += 1.0 if passes else 0.0
-
-
-@inner_kernel
-def _bound_entropy(limits, bounds, n_zones, g_add, h_add, g_all, h_all, bar):
-    """Set the flags of ``bounds`` for entropy, where S is the weight of class 1.
-
-    Within a zone that class comes first, last, or in between: the corners are both ends and those two extremes.
-    """
-    for z in range(n_zones):
-        s0, h0 = bounds[0, z] + g_add, bounds[1, z] + h_add
-        s1, h1 = bounds[2, z] + g_add, bounds[3, z] + h_add
-        for corner in range(4):
-            if corner == 0:
-                s, h = s0, h0
-            elif corner == 1:
-                s, h = s1, h0 + (s1 - s0)
-            elif corner == 2:
-                s, h = s1, h1
-            else:
-                s, h = s0, h1 - (s1 - s0)
-            if 0.0 < h < h_all:
-                score = score_moments(ENTROPY, s, h, g_all - s, h_all - h, 0.0)
-                if score + _ROUNDING * h_all > bar:
-                    bounds[5, z] += 1.0
-
-
-@kernel
-def flag_zones(limits, zones, n_zones, missing, node, bar, bounds):
-    """Flag the zones in which (or at whose upper edge) a split may score above the bar; return how many rows they have.
-
-    ``bounds`` is scratch space, float64 of shape (6, >= n_zones).
-    """
-    g_miss, h_miss, n_miss = float(missing[0]), float(missing[1]), missing[2]
-    g_all, h_all = float(node[0]), float(node[1])
-    for z in range(n_zones):
-        bounds[0, z] = zones[z].a_before
-        bounds[1, z] = zones[z].b_before
-        bounds[2, z] = zones[z].a_before + zones[z].a
-        bounds[3, z] = zones[z].b_before + zones[z].b
-        bounds[4, z] = zones[z].size
-        bounds[5, z] = 0.0
-    if limits.criterion == ENTROPY:
-        _bound_entropy(limits, bounds, n_zones, 0.0, 0.0, g_all, h_all, bar)
-        if n_miss > 0:
-            _bound_entropy(limits, bounds, n_zones, g_miss, h_miss, g_all, h_all, bar)
-    else:
-        _bound_squares(limits, bounds, n_zones, 0.0, 0.0, g_all, h_all, bar)
-        if n_miss > 0:
-            _bound_squares(limits, bounds, n_zones, g_miss, h_miss, g_all, h_all, bar)
-    n_rows = 0
-    for z in range(n_zones):
-        zones[z].flag = bounds[5, z] > 0.0 and zones[z].n > 0
-        n_rows += zones[z].n if zones[z].flag else 0
-    return n_rows
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine import shard, sums, targets
+from dtrees.engine import grow, shard, sums, targets
 from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
 from dtrees.engine.stopping import has_stalled
@@ -72,10 +72,19 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     assert same(fit_here(plan, y, weight, n_threads=4), here)
     for spread in SPREADS:
         assert same(boost(ShardedExecutor(TABLE, y, weight, spread, n_threads=2), plan), here)
-    # As a large table is: by levels, each step of them by all threads.
-    monkeypatch.setattr(sums, "_WHOLE_CELLS", 0)
-    for module, name in ((sums, "_THREAD_CELLS"), (shard, "_THREAD_ROWS"), (shard, "_GROW_CELLS"), (targets, "_PIECE_ROWS")):
+    # As a large table is: by zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide one is.
+    monkeypatch.setattr(sums, "_BLOCK_CELLS", 0)
+    for module, name in (
+        (sums, "_MIN_ROWS"), (sums, "_THREAD_CELLS"), (shard, "_THREAD_ROWS"), (shard, "_GROW_CELLS"), (shard, "_HEIR_CELLS"),
+        (shard, "_SHARE_ROWS"), (targets, "_PIECE_ROWS"),
+    ):  # fmt: skip
         monkeypatch.setattr(module, name, 1)
+    assert same(fit_here(plan, y, weight, n_threads=1), here)
+    assert same(fit_here(plan, y, weight, n_threads=3), here)
+    for heirs in (1, 2):
+        monkeypatch.setattr(sums, "_HEIRS", heirs)
+        assert same(fit_here(plan, y, weight, n_threads=3), here)
+    monkeypatch.setattr(grow, "rows_to_grow", lambda n_rows, n_columns, n_threads: 50)
     assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 

@@ -1,0 +1,264 @@
+"""What threads share that grow subtrees together (:mod:`dtrees.split.team`): the work that waits, and the nodes so far.
+
+Two kinds of work wait: *pieces* of a step on a large node, and nodes small enough to be grown to their end by one thread. A lock guards
+both lists, the counters and the numbering of nodes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.queue import acquire, load, release, rest
+from dtrees.split.search import Candidates, empty_candidates
+from dtrees.split.subtree import Nodes, Stops, empty_nodes, most_nodes
+from dtrees.split.sweep import Limits
+
+#: Most pieces of a step.
+PIECES = 32
+#: Most nodes that are shared out; of further ones, each is grown by one thread.
+NODES = 512
+#: Fewest rows of a piece.
+PIECE_ROWS = 4096
+
+#: Kinds of work.
+DONE, GROW, OPEN, SUM, LEAD, SCAN, MARK, SPREAD, COPY = (np.int64(kind) for kind in range(-1, 8))
+#: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are, room taken in ``parts``.
+LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, ROOM = (np.int64(8 * k) for k in range(7))
+#: What is in ``places``: see there.
+START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, UNDONE, FIRST_PART, COUNT, SUMMED, FIRST_COLUMN = range(11)
+
+
+class Team(NamedTuple):
+    """What the threads share.
+
+    Attributes
+    ----------
+    control : ndarray of int64
+    pieces : ndarray of int64, shape (n, 3)
+        Pieces that wait: kind, node, number.
+    waiting : ndarray of int64
+        Nodes that wait for one thread.
+    places : ndarray of int64, shape (n_nodes, 11)
+        Start, mid, stop and depth of each node, its slot, its left child (the right one has the next number), pieces of its step not
+        finished, where in ``parts`` its subtree begins (-1: it is shared out) and how many nodes that has, which node is being summed, and
+        the column searched first.
+    paths : ndarray of uint64, shape (n_nodes,)
+    bars : ndarray of float64, shape (n_nodes,)
+        The best score known of each node.
+    found : Candidates
+        The best split of each node.
+    counts : ndarray of int64, shape (n_nodes, PIECES, 2)
+        Of each piece of a division the rows going left, in and out of sample; of each piece of a sum the slot.
+    goes_left : ndarray of uint8, shape (n_rows,)
+        By place.
+    nodes : Nodes
+    parts : Nodes
+        Room for the nodes of subtrees.
+    share_rows : int
+        Nodes of more rows are shared out.
+    n_threads : int
+    """
+
+    control: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+    waiting: NDArray[np.int64]
+    places: NDArray[np.int64]
+    paths: NDArray[np.uint64]
+    bars: NDArray[np.float64]
+    found: Candidates
+    counts: NDArray[np.int64]
+    goes_left: NDArray[np.uint8]
+    nodes: Nodes
+    parts: Nodes
+    share_rows: int
+    n_threads: int
+
+
+def make_team(
+    places: NDArray[np.int64],
+    paths: NDArray[np.uint64],
+    sums: NDArray[np.int64],
+    limits: Limits,
+    stops: Stops,
+    share_rows: int,
+    n_threads: int,
+) -> Team:
+    """Return what is shared by threads that are to grow subtrees.
+
+    Parameters
+    ----------
+    places : ndarray of int64, shape (n, 4)
+        Start, mid, stop and depth of each subtree's root.
+    paths : ndarray of uint64, shape (n,)
+    sums : ndarray of int64, shape (n, n_sums)
+    limits : Limits
+    stops : Stops
+    share_rows : int
+        Nodes of more rows are shared out.
+    n_threads : int
+    """
+    n, n_sums = sums.shape
+    sizes = places[:, 1] - places[:, 0]
+    shared = bool((sizes > share_rows).any())
+    capacity = n + (NODES if shared else 0)
+    most_shared = int(sizes.sum()) // max(1, share_rows) + 1 if shared else 0
+    room = sum(most_nodes(stops, limits, size, depth) for size, depth in zip(sizes.tolist(), places[:, 3].tolist(), strict=True))
+    control = np.zeros(64, np.int64)
+    control[N_NODES] = n
+    team = Team(
+        control,
+        np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
+        np.empty(capacity, np.int64),
+        np.zeros((capacity, 11), np.int64),
+        np.zeros(capacity, np.uint64),
+        np.full(capacity, -1.0),
+        empty_candidates(capacity, n_sums),
+        np.empty((capacity if shared else 0, PIECES, 2), np.int64),
+        np.empty(int(places[:, 2].max()) if shared else 0, np.uint8),
+        empty_nodes(capacity, n_sums),
+        empty_nodes(room, n_sums),
+        share_rows,
+        n_threads,
+    )
+    team.places[:n, :4] = places
+    team.places[:, SLOT] = -1
+    team.paths[:n] = paths
+    team.nodes.sums[:n] = sums
+    team.pieces[:n, 0], team.pieces[:n, 1] = OPEN, np.arange(n)[::-1]
+    control[WAITING_PIECES] = control[PIECES_LEFT] = n
+    return team
+
+
+@kernel
+def wait_for_team(team):
+    """Wait until all subtrees are grown."""
+    spins = ZERO()
+    while load(team.control, NODES_LEFT) + load(team.control, PIECES_LEFT) > 0:
+        spins = rest(spins)
+
+
+@lean_kernel
+def claim_work(team):
+    """Return work that no other thread has: its kind, node and piece."""
+    control = team.control
+    spins = ZERO()
+    while True:
+        acquire(control, LOCK)
+        n_pieces, n_nodes, unfinished = control[WAITING_PIECES], control[WAITING_NODES], control[PIECES_LEFT]
+        kind, node, piece = NONE(), NONE(), NONE()
+        if n_pieces > 0:
+            kind, node, piece = team.pieces[n_pieces - 1]
+            control[WAITING_PIECES] = n_pieces - 1
+        elif n_nodes > 0:
+            kind = ZERO()
+            largest = ZERO()
+            for k in range(n_nodes):
+                if rows_of(team, team.waiting[k]) > rows_of(team, team.waiting[largest]):
+                    largest = k
+            node = team.waiting[largest]
+            team.waiting[largest] = team.waiting[n_nodes - 1]
+            control[WAITING_NODES] = n_nodes - 1
+        release(control, LOCK)
+        if kind >= 0 or unfinished == 0:
+            return kind, node, piece
+        while load(control, WAITING_PIECES) + load(control, WAITING_NODES) == 0 and load(control, PIECES_LEFT) > 0:
+            spins = rest(spins)
+
+
+@lean_kernel
+def rows_of(team, i):
+    """Return how many in-sample rows a node has."""
+    return team.places[i, MID] - team.places[i, START]
+
+
+@lean_kernel
+def add_pieces(team, kind, i, n):
+    """Make the pieces of a step on a node."""
+    control = team.control
+    acquire(control, LOCK)
+    team.places[i, UNDONE] = n
+    waiting = control[WAITING_PIECES]
+    for piece in range(n):
+        team.pieces[waiting + piece] = kind, i, piece
+    control[WAITING_PIECES] = waiting + n
+    control[PIECES_LEFT] += n
+    release(control, LOCK)
+
+
+@lean_kernel
+def is_last(team, i):
+    """Note that a piece of a step on a node is finished; tell whether it was the last."""
+    acquire(team.control, LOCK)
+    team.places[i, UNDONE] -= 1
+    undone = team.places[i, UNDONE]
+    release(team.control, LOCK)
+    return undone == 0
+
+
+@lean_kernel
+def n_pieces(team, n_rows):
+    """Return into how many pieces a step on so many rows is cut."""
+    return max(1, min(PIECES, min(2 * team.n_threads, n_rows // PIECE_ROWS)))
+
+
+@lean_kernel
+def bounds_of(first, last, piece, n):
+    """Return where one of ``n`` pieces of a stretch begins and ends."""
+    size = last - first
+    return first + size * piece // n, first + size * (piece + 1) // n
+
+
+@kernel
+def join(team, root, out):
+    """Write the nodes of a subtree in preorder; return how many there are.
+
+    Parameters
+    ----------
+    team : Team
+        When its work is done.
+    root : int
+        Number of the subtree's root.
+    out : Nodes
+        Written.
+    """
+    todo = np.empty((team.places.shape[0] + 1, 3), np.int64)
+    todo[0] = root, -1, 0
+    n_todo = 1
+    n = ZERO()
+    while n_todo > 0:
+        n_todo -= 1
+        node, parent, side = todo[n_todo]
+        if parent >= 0:
+            if side == 0:
+                out.records[parent].left = n
+            else:
+                out.records[parent].right = n
+        first, count = team.places[node, FIRST_PART], team.places[node, COUNT]
+        if first < 0:
+            out.records[n] = team.nodes.records[node]
+            out.sums[n] = team.nodes.sums[node]
+            if out.records[n].column >= 0:
+                left = team.places[node, LEFT_CHILD]
+                todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2] = left + 1, n, 1
+                todo[n_todo + 1, 0], todo[n_todo + 1, 1], todo[n_todo + 1, 2] = left, n, 0
+                n_todo += 2
+            n += 1
+            continue
+        for k in range(count):
+            record = out.records[n + k]
+            out.records[n + k] = team.parts.records[first + k]
+            out.sums[n + k] = team.parts.sums[first + k]
+            if record.column >= 0:
+                record.left += n
+                record.right += n
+        n += count
+    return n
+
+
+def count_nodes(team: Team) -> int:
+    """Return how many nodes there may be in all subtrees together."""
+    return int(team.places[: team.control[N_NODES], COUNT].sum()) + int(team.control[N_NODES])

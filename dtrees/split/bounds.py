@@ -1,0 +1,173 @@
+"""What zones may hide: scores at their edges, and bounds of the scores inside (:mod:`dtrees.split.zones` gives the reasons).
+
+Here the sums of a column's zones lie quantity by quantity, the rows of an array, so that the compiler takes several zones at a time; the
+loops are free of branches for that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.criteria import ENTROPY, score_moments, score_squares
+from dtrees.split.kernel import ZERO, inner_kernel, kernel
+
+#: Rows of the array of sums: g, h and number of rows before each zone, the same at its end, and its sum of abs(g).
+G0, H0, N0, G1, H1, N1, SIZE = 0, 1, 2, 3, 4, 5, 6
+#: Far more than the relative error of a few roundings of float64.
+_ROUNDING = 2.0**-44
+_UPWARD = 1.0 + 2.0**-40
+
+
+@inner_kernel
+def lay_out(zones, n_zones, sums):
+    """Write the sums of zones (ZONE) quantity by quantity."""
+    for z in range(n_zones):
+        zone = zones[z]
+        sums[G0, z], sums[H0, z], sums[N0, z] = zone.a_before, zone.b_before, zone.n_before
+        sums[G1, z], sums[H1, z], sums[N1, z] = zone.a_before + zone.a, zone.b_before + zone.b, zone.n_before + zone.n
+        sums[SIZE, z] = zone.size
+
+
+@inner_kernel
+def _score_squares(limits, g0, h0, n0, missing, node, scores):
+    g_add, h_add, n_add = missing
+    g_all, h_all, n_all = node
+    penalty = limits.penalty
+    min_samples, min_weight = max(limits.min_samples, 1), limits.min_weight
+    for z in range(scores.shape[0]):
+        g, h, n = g0[z] + g_add, h0[z] + h_add, n0[z] + n_add
+        a, b = float(h) + penalty, float(h_all - h) + penalty
+        score = score_squares(float(g), a, float(g_all - g), b)
+        allowed = (n >= min_samples) & (n_all - n >= min_samples) & (h >= min_weight) & (h_all - h >= min_weight)
+        scores[z] = score if allowed & (a > 0.0) & (b > 0.0) & (score >= 0.0) else -1.0
+
+
+@inner_kernel
+def _score_entropy(limits, g0, h0, n0, missing, node, scores):
+    g_add, h_add, n_add = missing
+    g_all, h_all, n_all = node
+    for z in range(scores.shape[0]):
+        g, h, n = g0[z] + g_add, h0[z] + h_add, n0[z] + n_add
+        scores[z] = -1.0
+        if n >= max(limits.min_samples, 1) <= n_all - n and h >= limits.min_weight <= h_all - h:
+            scores[z] = score_moments(ENTROPY, float(g), float(h), float(g_all - g), float(h_all - h), 0.0)
+
+
+@inner_kernel
+def _highest(scores):
+    """Return the highest of scores, which are ordered as their bits are: -1.0 or not negative, none NaN; -1.0 if there is none."""
+    if scores.shape[0] == 0:
+        return -1.0
+    bits = scores.view(np.int64)
+    top, best = bits[0], ZERO()
+    for z in range(scores.shape[0]):
+        top = max(top, bits[z])
+    for z in range(scores.shape[0]):
+        if bits[z] == top:
+            best = z
+            break
+    return scores[best]
+
+
+@kernel
+def best_edge(limits, sums, n_zones, missing, node, bar, scores):
+    """Return the highest score of the allowed splits between two zones, -1.0 if none is above the bar.
+
+    ``missing`` and ``node`` are (G, H, count) of the rows where the value is missing, and of the whole node; ``scores`` is scratch space.
+    """
+    scores = scores[:n_zones]
+    g0, h0, n0 = sums[G0], sums[H0], sums[N0]
+    top = bar
+    for side in range(2 if missing[2] > 0 else 1):
+        add = missing if side == 1 else (ZERO(), ZERO(), ZERO())
+        if limits.criterion == ENTROPY:
+            _score_entropy(limits, g0, h0, n0, add, node, scores)
+        else:
+            _score_squares(limits, g0, h0, n0, add, node, scores)
+        top = max(top, _highest(scores))
+    return top if top > bar else -1.0
+
+
+@inner_kernel
+def _may_pass(s, h, g_all, h_all, penalty, error, bar):
+    """Tell whether the score of real-valued left sums, with ``error`` added to what is squared, may exceed the bar."""
+    a = h + penalty
+    b = h_all - h + penalty
+    exact = abs(s * b - (g_all - s) * a)
+    d = exact + error
+    # Without weight on a side, the score is out of all bounds, unless nothing is there.
+    return (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | (exact > 0.0))
+
+
+@inner_kernel
+def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar, flags):
+    penalty = limits.penalty
+    # Rounded down, so that the corners are never too far in.
+    run = (1.0 - _ROUNDING) / limits.slope if limits.slope > 0.0 else 0.0
+    for z in range(flags.shape[0]):
+        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
+        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
+        low = start - 0.5 * (size - (end - start))
+        high = start + 0.5 * (size + (end - start))
+        left = max(abs(low), abs(high)) * (h_all - light + penalty)
+        right = max(abs(g_all - low), abs(g_all - high)) * (heavy + penalty)
+        error = _ROUNDING * (left + right)
+        passes = _may_pass(start, light, g_all, h_all, penalty, error, bar) | _may_pass(end, heavy, g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, h_all, penalty, error, bar)
+        passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, h_all, penalty, error, bar)
+        flags[z] |= np.int64(passes)
+
+
+@inner_kernel
+def _flag_entropy(g0, h0, g1, h1, g_add, h_add, g_all, h_all, bar, flags):
+    """Do it for entropy, where S is the weight of class 1.
+
+    Within a zone that class comes first, last, or in between: the corners are both ends and those two extremes.
+    """
+    for z in range(flags.shape[0]):
+        start, light = float(g0[z]) + g_add, float(h0[z]) + h_add
+        end, heavy = float(g1[z]) + g_add, float(h1[z]) + h_add
+        for corner in range(4):
+            if corner == 0:
+                s, h = start, light
+            elif corner == 1:
+                s, h = end, light + (end - start)
+            elif corner == 2:
+                s, h = end, heavy
+            else:
+                s, h = start, heavy - (end - start)
+            if 0.0 < h < h_all:
+                score = score_moments(ENTROPY, s, h, g_all - s, h_all - h, 0.0)
+                if score + _ROUNDING * h_all > bar:
+                    flags[z] = 1
+
+
+@inner_kernel
+def _keep_present(n0, n1, flags):
+    """Take back the flags of zones without rows; return how many rows the others have."""
+    n_rows = ZERO()
+    for z in range(flags.shape[0]):
+        n = n1[z] - n0[z]
+        flags[z] = flags[z] if n > 0 else 0
+        n_rows += n if flags[z] > 0 else 0
+    return n_rows
+
+
+@kernel
+def flag_zones(limits, sums, n_zones, missing, node, bar, flags):
+    """Write 1 to ``flags`` (int64) where a split in a zone, or at its upper edge, may score above the bar, otherwise 0.
+
+    Returns how many rows the flagged zones have.
+    """
+    flags = flags[:n_zones]
+    flags[:] = 0
+    g_all, h_all = float(node[0]), float(node[1])
+    for side in range(2 if missing[2] > 0 else 1):
+        g_add, h_add = (float(missing[0]), float(missing[1])) if side == 1 else (0.0, 0.0)
+        if limits.criterion == ENTROPY:
+            _flag_entropy(sums[G0], sums[H0], sums[G1], sums[H1], g_add, h_add, g_all, h_all, bar, flags)
+        else:
+            _flag_squares(limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, flags)
+    return _keep_present(sums[N0], sums[N1], flags)

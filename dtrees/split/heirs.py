@@ -1,0 +1,157 @@
+"""Zone sums in subtrees: handed down from node to node while trees are grown (:mod:`dtrees.split.zone_sums` says what they are).
+
+Slots are shared by threads. A node that waits may own one; where slots run out it owns none, and is summed anew when its turn comes. For
+that one slot a thread is always left: no thread takes a second one for the same node unless more are free.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.kernel import NONE, ZERO, inner_kernel
+from dtrees.split.queue import acquire, release
+from dtrees.split.status import NO_SPLIT
+from dtrees.split.zone_map import ZoneMap
+from dtrees.split.zone_sums import Sums, raise_bar, scan, subtract, sum_rows
+
+#: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
+_LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
+
+
+class Heirs(NamedTuple):
+    """The slots of the threads that grow a tree, and what one thread needs to use them.
+
+    Attributes
+    ----------
+    zone_map : ZoneMap
+    sums : Sums
+        At least one slot a thread.
+    free : ndarray of int64, shape (16 + n_slots,)
+        The free slots, their number, and a lock.
+    n_threads : int
+        For which a slot each is left.
+    slot_of : ndarray of int64, shape (n,)
+        The slot of each node of the thread's stack, -1 if it has none.
+    ids : ndarray of int32, shape (n_columns,)
+        The numbers of the columns.
+    bar : ndarray of float64, shape (1,)
+        The best score known of the node that the thread searches.
+    """
+
+    zone_map: ZoneMap
+    sums: Sums
+    free: NDArray[np.int64]
+    n_threads: int
+    slot_of: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    bar: NDArray[np.float64]
+
+
+def make_heirs(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int) -> Heirs:
+    """Return what threads that grow a tree of a table of ``n_columns`` columns share; each adds a ``slot_of`` and ``bar`` of its own."""
+    n_slots = sums.slots.shape[0]
+    free = np.concatenate([np.zeros(_FIRST, np.int64), np.arange(n_slots)])
+    free[_COUNT] = n_slots
+    return Heirs(zone_map, sums, free, n_threads, np.empty(0, np.int64), np.arange(n_columns, dtype=np.int32), np.empty(0))
+
+
+def for_thread(heirs: Heirs, capacity: int) -> Heirs:
+    """Return the heirs of one thread, whose stack has room for ``capacity`` nodes."""
+    return heirs._replace(slot_of=np.full(capacity, -1), bar=np.full(1, -1.0))
+
+
+@inner_kernel
+def take(heirs, left):
+    """Return a free slot, -1 if no more than ``left`` are free."""
+    free = heirs.free
+    slot = NONE()
+    acquire(free, _LOCK)
+    if free[_COUNT] > left:
+        free[_COUNT] -= 1
+        slot = free[_FIRST + free[_COUNT]]
+    release(free, _LOCK)
+    return slot
+
+
+@inner_kernel
+def give_back(heirs, slot):
+    """Free a slot; -1 is none."""
+    if slot >= 0:
+        free = heirs.free
+        acquire(free, _LOCK)
+        free[_FIRST + free[_COUNT]] = slot
+        free[_COUNT] += 1
+        release(free, _LOCK)
+
+
+@inner_kernel
+def give_back_of(heirs, n):
+    """Free the slot of the n-th node of the stack, if it has one."""
+    give_back(heirs, heirs.slot_of[n])
+    heirs.slot_of[n] = NONE()
+
+
+@inner_kernel
+def slot_for(heirs, n, partition, start, mid):
+    """Return the slot of the n-th node of the stack, which is summed if it has none."""
+    if heirs.slot_of[n] < 0:
+        heirs.slot_of[n] = take(heirs, ZERO())
+        sum_rows(heirs.zone_map, partition, start, mid, heirs.sums.slots[heirs.slot_of[n]], heirs.sums.size_shift)
+    return heirs.slot_of[n]
+
+
+@inner_kernel
+def search_columns(heirs, first, last, lead, columns, limits, partition, place, node_sums, bars, i, scratch, best):
+    """Find the best split of a node in the columns ``first`` to ``last`` of the zone map but ``lead``; see there.
+
+    The split goes to ``best`` if it is better.
+    """
+    done = first
+    while done < last:
+        end = lead if done < lead < last else last
+        if done == lead:
+            done += 1
+        else:
+            done = scan(
+                columns, heirs.ids, heirs.zone_map, done, end, partition, heirs.sums, place, node_sums, limits, bars, i, scratch, best,
+                ZERO(),
+            )  # fmt: skip
+
+
+@inner_kernel
+def begin_search(heirs, place, node_sums, limits, bars, i, scratch, best):
+    """Begin the search of a node, at ``place`` (start, mid, slot), that has no ``best`` split yet.
+
+    The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first.
+    """
+    bars[i] = -1.0
+    best.records[0].status = NO_SPLIT
+    return raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
+
+
+@inner_kernel
+def inherit(heirs, n, partition, todo, left_wanted, right_wanted):
+    """Hand the slot of the n-th node of the stack down to its children, now at ``todo[n]`` (the right one) and ``todo[n + 1]``.
+
+    Only those that are wanted, which will be searched by zones, get one.
+    """
+    slot = heirs.slot_of[n]
+    heirs.slot_of[n + 1] = NONE()
+    smaller, larger = n, n + 1
+    if todo[n, 1] - todo[n, 0] > todo[n + 1, 1] - todo[n + 1, 0]:
+        smaller, larger = n + 1, n
+    larger_wanted, smaller_wanted = (left_wanted, right_wanted) if larger == n + 1 else (right_wanted, left_wanted)
+    other = take(heirs, heirs.n_threads) if larger_wanted else NONE()
+    if other < 0:
+        give_back_of(heirs, n)
+        return
+    slots = heirs.sums.slots
+    sum_rows(heirs.zone_map, partition, todo[smaller, 0], todo[smaller, 1], slots[other], heirs.sums.size_shift)
+    subtract(slots[slot].reshape(-1), slots[other].reshape(-1))
+    heirs.slot_of[smaller] = other
+    heirs.slot_of[larger] = slot
+    if not smaller_wanted:
+        give_back_of(heirs, smaller)

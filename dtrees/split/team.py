@@ -1,0 +1,369 @@
+"""Subtrees grown by several threads inside one kernel, which share out large nodes among themselves.
+
+To start threads from Python for every step on a level takes longer than many of these steps. So each thread comes once, and works until
+there is nothing left to do. Two kinds of work wait: *pieces* of a step on a large node, and nodes small enough to be grown to their end by
+one thread (:mod:`dtrees.split.subtree`). Pieces go first, as more work follows from them; then the largest node. Nothing waits for a thread
+that has not come: whoever finishes the last piece of a step makes the pieces of the next::
+
+    SUM (of the root) -> OPEN -> LEAD -> SCAN -> MARK -> SPREAD -> COPY -> SUM (of the smaller child) -> OPEN both children
+
+Which thread does what makes no difference to the tree. Large nodes are searched by zone sums (:mod:`dtrees.split.heirs`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.board import (
+    COPY,
+    COUNT,
+    DEPTH,
+    DONE,
+    FIRST_COLUMN,
+    FIRST_PART,
+    GROW,
+    LEAD,
+    LEFT_CHILD,
+    LOCK,
+    MARK,
+    MID,
+    N_NODES,
+    NODES_LEFT,
+    OPEN,
+    PIECES,
+    PIECES_LEFT,
+    ROOM,
+    SCAN,
+    SLOT,
+    SPREAD,
+    START,
+    STOP,
+    SUM,
+    SUMMED,
+    WAITING_NODES,
+    add_pieces,
+    bounds_of,
+    claim_work,
+    is_last,
+    n_pieces,
+    rows_of,
+)
+from dtrees.split.columns import highest_code_below
+from dtrees.split.hashing import LEFT, RIGHT, child_path
+from dtrees.split.heirs import begin_search, give_back, search_columns, take
+from dtrees.split.kernel import NONE, ZERO, lean_entry, lean_kernel
+from dtrees.split.partition import is_pure
+from dtrees.split.prefetch import AHEAD, prefetch
+from dtrees.split.queue import acquire, release
+from dtrees.split.status import NO_SPLIT, SPLIT
+from dtrees.split.subtree import Nodes, grow_subtree, is_large, may_be_split, most_nodes, node_weight, note_split
+from dtrees.split.zone_sums import add, subtract, sum_rows
+
+
+@lean_entry
+def grow_together(columns, team, task):
+    """Grow the team's subtrees; called by each of its threads, with a task of its own (:class:`~dtrees.split.subtree.Task`).
+
+    A thread returns when there is no work left to begin; :func:`wait_for_team` waits for what others are at.
+    """
+    while True:
+        kind, i, piece = claim_work(team)
+        if kind == DONE:
+            return
+        if kind == GROW:
+            start, mid, stop, depth, slot, _, _, first, _, _, _ = team.places[i]
+            last = first + most_nodes(task.stops, task.limits, mid - start, depth)
+            _begin(task.heirs, slot)
+            nodes = Nodes(team.parts.records[first:last], team.parts.sums[first:last])
+            team.places[i, COUNT] = grow_subtree(columns, task, start, mid, stop, depth, team.paths[i], team.nodes.sums[i], nodes)
+        else:
+            _work(task.heirs, columns, team, task, kind, i, piece)
+        acquire(team.control, LOCK)
+        team.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
+        release(team.control, LOCK)
+
+
+@lean_kernel
+def _begin(heirs, slot):
+    if heirs is not None:
+        heirs.slot_of[0] = slot
+
+
+@lean_kernel
+def _leave_to_one(team, task, i):
+    """Have a node grown to its end by one thread."""
+    control = team.control
+    room = most_nodes(task.stops, task.limits, rows_of(team, i), team.places[i, DEPTH])
+    acquire(control, LOCK)
+    team.places[i, FIRST_PART] = control[ROOM]
+    control[ROOM] += room
+    team.waiting[control[WAITING_NODES]] = i
+    control[WAITING_NODES] += 1
+    control[NODES_LEFT] += 1
+    release(control, LOCK)
+
+
+@lean_kernel
+def _work(heirs, columns, team, task, kind, i, piece):
+    """Do a piece and, if it was the last of its step, what comes between that step and the next."""
+    if heirs is None:  # decided by type: what follows is compiled only where nodes are shared out
+        _leave_to_one(team, task, i)
+    elif kind == OPEN:
+        _open(heirs, team, task, i)
+    elif kind == SUM:
+        _sum(heirs, team, task, i, piece)
+        if is_last(team, i):
+            _settle(heirs, team, task, i)
+    elif kind in (LEAD, SCAN):
+        _scan(heirs, columns, team, task, kind, i, piece)
+        if is_last(team, i):
+            if kind == LEAD:
+                add_pieces(team, SCAN, i, _n_scans(heirs))
+            else:
+                _decide(heirs, team, i)
+    elif kind == MARK:
+        _mark(columns, team, task, i, piece)
+        if is_last(team, i):
+            _place_children(team, i)
+            add_pieces(team, SPREAD, i, n_pieces(team, team.places[i, STOP] - team.places[i, START]))
+    elif kind == SPREAD:
+        _spread(team, task, i, piece)
+        if is_last(team, i):
+            add_pieces(team, COPY, i, n_pieces(team, team.places[i, STOP] - team.places[i, START]))
+    else:
+        _copy(team, task, i, piece)
+        if is_last(team, i):
+            _hand_down(heirs, team, task, i)
+
+
+@lean_kernel
+def _open(heirs, team, task, i):
+    """Share a node out, if it is large and its sums have a slot or can have one; otherwise leave it to one thread."""
+    control, places = team.control, team.places[i]
+    start, mid, depth = places[START], places[MID], places[DEPTH]
+    inner = may_be_split(task.stops, mid - start, depth, node_weight(task.limits, team.nodes.sums[i]))
+    shared = mid - start > team.share_rows and inner and not is_pure(task.target, task.partition.rows, start, mid)
+    if shared:
+        acquire(control, LOCK)
+        shared = control[N_NODES] + 2 <= team.places.shape[0]
+        if shared:
+            places[LEFT_CHILD] = control[N_NODES]
+            control[N_NODES] += 2
+        release(control, LOCK)
+    known = places[SLOT] >= 0
+    if shared and not known:
+        shared = _start_sum(heirs, team, i, i)
+    if not shared:
+        _leave_to_one(team, task, i)
+        return
+    places[FIRST_PART] = -1
+    record = team.nodes.records[i]
+    record.start, record.mid, record.stop = start, mid, places[STOP]
+    record.column, record.left, record.right = -1, -1, -1
+    record.threshold, record.gain, record.missing_left = 0.0, 0.0, False
+    if known:
+        add_pieces(team, LEAD, i, ZERO() + 1)
+    else:
+        add_pieces(team, SUM, i, team.counts[i, 0, 1])
+
+
+@lean_kernel
+def _start_sum(heirs, team, i, node):
+    """Take slots for the pieces of a step of node ``i``, the sum of ``node``; return whether there was one at least."""
+    wanted = n_pieces(team, rows_of(team, node))
+    n = ZERO()
+    while n < wanted:
+        slot = take(heirs, team.n_threads)
+        if slot < 0:
+            break
+        team.counts[i, n, 0] = slot
+        n += 1
+    team.counts[i, 0, 1] = n
+    team.places[i, SUMMED] = node
+    return n > 0
+
+
+@lean_kernel
+def _sum(heirs, team, task, i, piece):
+    node = team.places[i, SUMMED]
+    first, last = bounds_of(team.places[node, START], team.places[node, MID], piece, team.counts[i, 0, 1])
+    sum_rows(heirs.zone_map, task.partition, first, last, heirs.sums.slots[team.counts[i, piece, 0]], heirs.sums.size_shift)
+
+
+@lean_kernel
+def _settle(heirs, team, task, i):
+    """Add up the pieces of a sum; take them from the parent's for the larger child."""
+    slots, places = heirs.sums.slots, team.places
+    summed = team.counts[i, 0, 0]
+    for piece in range(1, team.counts[i, 0, 1]):
+        add(slots[summed].reshape(-1), slots[team.counts[i, piece, 0]].reshape(-1))
+        give_back(heirs, team.counts[i, piece, 0])
+    node = places[i, SUMMED]
+    if node == i:
+        places[i, SLOT] = summed
+        add_pieces(team, LEAD, i, ZERO() + 1)
+        return
+    left = places[i, LEFT_CHILD]
+    other = left + 1 if node == left else left
+    subtract(slots[places[i, SLOT]].reshape(-1), slots[summed].reshape(-1))
+    places[other, SLOT] = places[i, SLOT]
+    if _wants_slot(team, task, node):
+        places[node, SLOT] = summed
+    else:
+        give_back(heirs, summed)
+    add_pieces(team, OPEN, left, ZERO() + 1)
+    add_pieces(team, OPEN, left + 1, ZERO() + 1)
+
+
+@lean_kernel
+def _wants_slot(team, task, i):
+    places = team.places[i]
+    return is_large(task, places[MID] - places[START], places[DEPTH], team.nodes.sums[i])
+
+
+@lean_kernel
+def _n_scans(heirs):
+    return min(PIECES, (heirs.zone_map.which.shape[0] + 1) // 2)
+
+
+@lean_kernel
+def _scan(heirs, columns, team, task, kind, i, piece):
+    """Search some columns; of LEAD, find out which column looks best, and search that."""
+    place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
+    partition, sums, limits, scratch, best = task.partition, team.nodes.sums[i], task.limits, task.scratch, task.best
+    if kind == LEAD:
+        first = begin_search(heirs, place, sums, limits, team.bars, i, scratch, best)
+        team.places[i, FIRST_COLUMN] = first
+        team.found.records[i].status = NO_SPLIT
+        last, but = first + 1, NONE()
+    else:
+        best.records[0].status = NO_SPLIT
+        first, last = bounds_of(ZERO(), heirs.zone_map.which.shape[0], piece, _n_scans(heirs))
+        but = team.places[i, FIRST_COLUMN]
+    search_columns(heirs, first, last, but, columns, limits, partition, place, sums, team.bars, i, scratch, best)
+    _offer(team, task, i)
+
+
+@lean_kernel
+def _offer(team, task, i):
+    """Make what a thread found the best split of a node, if it is."""
+    mine, best = task.best.records[0], team.found.records[i]
+    if mine.status == SPLIT:
+        acquire(team.control, LOCK)
+        if best.status != SPLIT or mine.score > best.score or (mine.score == best.score and mine.column < best.column):
+            team.found.records[i] = mine
+            team.found.left[i, 0], team.found.left[i, 1] = task.best.left[0, 0], task.best.left[0, 1]
+        release(team.control, LOCK)
+
+
+@lean_kernel
+def _decide(heirs, team, i):
+    """Split a node, if a split was found."""
+    places = team.places[i]
+    if team.found.records[i].status == SPLIT:
+        note_split(team.nodes.records[i], team.found.records[i])
+        add_pieces(team, MARK, i, n_pieces(team, places[STOP] - places[START]))
+    else:
+        give_back(heirs, places[SLOT])
+
+
+@lean_kernel
+def _mark(columns, team, task, i, piece):
+    """Tell, and count, the rows going left."""
+    start, mid, stop = team.places[i, START], team.places[i, MID], team.places[i, STOP]
+    split = team.found.records[i]
+    values = columns.values[columns.offsets[split.column] : columns.offsets[split.column + 1]]
+    missing = np.int64(values.shape[0])
+    cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
+    codes, rows, missing_left = columns.codes[split.column], task.partition.rows, split.missing_left
+    first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
+    inside = outside = ZERO()
+    for place in range(first, last):
+        if place + AHEAD < last:
+            prefetch(codes, np.int64(rows[place + AHEAD]))
+        code = np.int64(codes[rows[place]])
+        goes_left = missing_left if code == missing else code <= cut
+        team.goes_left[place] = goes_left
+        inside += goes_left & (place < mid)
+        outside += goes_left & (place >= mid)
+    team.counts[i, piece, 0], team.counts[i, piece, 1] = inside, outside
+
+
+@lean_kernel
+def _place_children(team, i):
+    """Say where the children lie, and where each piece's rows going left do."""
+    start, mid, stop, depth, _, left, _, _, _, _, _ = team.places[i]
+    inside = outside = ZERO()
+    for piece in range(n_pieces(team, stop - start)):
+        counts = team.counts[i, piece]
+        counts[0], counts[1], inside, outside = inside, outside, inside + counts[0], outside + counts[1]
+    middle = start + inside + outside
+    one, other = team.places[left], team.places[left + 1]
+    one[START], one[MID], one[STOP], one[DEPTH] = start, start + inside, middle, depth + 1
+    other[START], other[MID], other[STOP], other[DEPTH] = middle, middle + mid - start - inside, stop, depth + 1
+    team.paths[left], team.paths[left + 1] = child_path(team.paths[i], LEFT), child_path(team.paths[i], RIGHT)
+    sums = team.nodes.sums
+    for k in range(sums.shape[1]):
+        sums[left, k] = team.found.left[i, k]
+        sums[left + 1, k] = sums[i, k] - sums[left, k]
+
+
+@lean_kernel
+def _spread(team, task, i, piece):
+    """Copy the rows of a piece to where they belong, in the spare partition."""
+    start, mid, stop = team.places[i, START], team.places[i, MID], team.places[i, STOP]
+    one, other = team.places[team.places[i, LEFT_CHILD]], team.places[team.places[i, LEFT_CHILD] + 1]
+    inside, outside = team.counts[i, piece]
+    goes_left = team.goes_left
+    rows, a, b = task.partition.rows, task.partition.a, task.partition.b
+    spare_rows, spare_a, spare_b = task.spare.rows, task.spare.a, task.spare.b
+    has_b = b.shape[0] > 0
+    first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
+    middle = min(max(first, mid), last)
+    left, right = start + inside, other[START] + min(first, mid) - start - inside
+    for k in range(first, middle):
+        side = np.int64(goes_left[k])
+        place = left if side else right
+        spare_rows[place] = rows[k]
+        spare_a[place] = a[k]
+        if has_b:
+            spare_b[place] = b[k]
+        left += side
+        right += 1 - side
+    left, right = one[MID] + outside, other[MID] + middle - mid - outside
+    for k in range(middle, last):
+        side = np.int64(goes_left[k])
+        spare_rows[left if side else right] = rows[k]
+        left += side
+        right += 1 - side
+
+
+@lean_kernel
+def _copy(team, task, i, piece):
+    """Copy a piece back."""
+    start, stop = team.places[i, START], team.places[i, STOP]
+    partition, spare = task.partition, task.spare
+    first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
+    for place in range(first, last):
+        partition.rows[place] = spare.rows[place]
+    for place in range(first, last):
+        partition.a[place] = spare.a[place]
+    if partition.b.shape[0] > 0:
+        for place in range(first, last):
+            partition.b[place] = spare.b[place]
+
+
+@lean_kernel
+def _hand_down(heirs, team, task, i):
+    """Open the children of a node; if the larger one is to have its sums, sum the smaller one first."""
+    places = team.places
+    left = places[i, LEFT_CHILD]
+    record = team.nodes.records[i]
+    record.left, record.right = left, left + 1
+    smaller, larger = (left, left + 1) if rows_of(team, left) <= rows_of(team, left + 1) else (left + 1, left)
+    if _wants_slot(team, task, larger) and _start_sum(heirs, team, i, smaller):
+        add_pieces(team, SUM, i, team.counts[i, 0, 1])
+        return
+    give_back(heirs, places[i, SLOT])
+    add_pieces(team, OPEN, left, ZERO() + 1)
+    add_pieces(team, OPEN, left + 1, ZERO() + 1)

@@ -1,0 +1,118 @@
+"""Bounds of zones, against every split that rows in these zones can have."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dtrees.split.bounds import best_edge, flag_zones
+from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR, score_moments
+from tests import naive
+from tests.split.nodes import package_limits
+
+Row = tuple[int, int]
+
+
+def outline(zones: list[list[Row]]) -> NDArray[np.int64]:
+    """The sums of zones of rows (g, h), quantity by quantity."""
+    sums = np.zeros((7, len(zones) + 1), np.int64)
+    g = h = n = 0
+    for z, rows in enumerate(zones):
+        sums[:3, z] = g, h, n
+        g, h, n = g + sum(row[0] for row in rows), h + sum(row[1] for row in rows), n + len(rows)
+        sums[3:6, z] = g, h, n
+        sums[6, z] = sum(abs(row[0]) for row in rows)
+    return sums
+
+
+def score(limits: naive.Limits, left: list[Row], right: list[Row]) -> float:
+    """The score of a split, -1.0 if it is not allowed."""
+    if min(len(left), len(right)) < limits.min_samples:
+        return -1.0
+    (x, a), (y, b) = ([sum(row[k] for row in side) for k in range(2)] for side in (left, right))
+    if min(a, b) < limits.min_weight:
+        return -1.0
+    return float(score_moments(limits.criterion, float(x), float(a), float(y), float(b), limits.penalty))
+
+
+def sides(zones: list[list[Row]], missing: list[Row], n_left: int) -> list[tuple[list[Row], list[Row]]]:
+    """What lies left and right of a cut after ``n_left`` rows, missing ones on either side."""
+    rows = list(itertools.chain.from_iterable(zones))
+    left, right = rows[:n_left], rows[n_left:]
+    return [(left, right + missing)] + ([(left + missing, right)] if missing else [])
+
+
+ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_size=5)
+
+
+@given(
+    st.lists(ROWS, max_size=20),
+    ROWS,
+    st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]),
+    st.sampled_from([0.0, 3.0]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([0, 40]),
+    st.sampled_from([0, 10, 40]),
+    st.booleans(),
+)
+@settings(deadline=None)
+def test_edges_and_flags(
+    zones: list[list[Row]], missing: list[Row], criterion: int, penalty: float, min_samples: int, min_weight: int, shift: int, slope: bool
+) -> None:
+    in_classes = criterion in (GINI, ENTROPY)  # g is the weight of a class there
+    zones = [[((h if g > 0 else 0) if in_classes else g << shift, h) for g, h in rows] for rows in [*zones, missing]]
+    missing = zones.pop()
+    limits = naive.Limits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples, min_weight=min_weight)
+    every = [row for rows in [*zones, missing] for row in rows]
+    if not every:
+        return
+    steepest = max(abs(g) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
+    given_limits = package_limits(limits, steepest)
+    node, absent = totals(every), totals(missing)
+    sums, n_zones = outline(zones), len(zones)
+    starts = [int(n) for n in sums[2, :n_zones]]
+    wanted = max((score(limits, *split) for n in starts for split in sides(zones, missing, n)), default=-1.0)
+    edge = best_edge(given_limits, sums, n_zones, absent, node, -1.0, np.empty(n_zones + 1))
+    assert edge == max(wanted, -1.0)
+    if edge >= 0.0:
+        assert best_edge(given_limits, sums, n_zones, absent, node, edge, np.empty(n_zones + 1)) == -1.0
+        assert best_edge(given_limits, sums, n_zones, absent, node, np.nextafter(edge, -1), np.empty(n_zones + 1)) == edge
+    for bar in {np.nextafter(edge, -np.inf) if edge >= 0.0 else 0.0, edge / 2 if edge > 0.0 else 0.0}:
+        flags = np.full(n_zones + 3, 7)
+        n_rows = flag_zones(given_limits, sums, n_zones, absent, node, bar, flags)
+        assert n_rows == sum(len(rows) for rows, flag in zip(zones, flags, strict=False) if flag)
+        assert set(flags[:n_zones].tolist()) <= {0, 1}
+        assert (flags[n_zones:] == 7).all()
+        for z, rows in enumerate(zones):
+            best = max(
+                (score(limits, *split) for k in range(1, len(rows) + 1) for split in sides(zones, missing, starts[z] + k)), default=-1.0
+            )
+            assert flags[z] or best <= bar
+            assert rows or not flags[z]
+
+
+def totals(rows: list[Row]) -> Any:
+    return np.int64(sum(g for g, _ in rows)), np.int64(sum(h for _, h in rows)), np.int64(len(rows))
+
+
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON])
+def test_most_zones_are_left_out(criterion: int) -> None:
+    """A bound that always passes would be safe, and of no use."""
+    rng = np.random.default_rng(0)
+    zones = [[(int(g), 1) for g in rng.normal(1000.0 if z < 50 else -1000.0, 300.0, 10)] for z in range(100)]
+    every = [row for rows in zones for row in rows]
+    limits = package_limits(naive.Limits(criterion, penalty=1.0 if criterion == NEWTON else 0.0), max(abs(g) for g, _ in every) + 1.0)
+    sums, none = outline(zones), totals([])
+    edge = best_edge(limits, sums, 100, none, totals(every), -1.0, np.empty(100))
+    flags = np.empty(100, np.int64)
+    flag_zones(limits, sums, 100, none, totals(every), np.nextafter(edge, -1), flags)
+    assert np.flatnonzero(flags).min() >= 48
+    assert np.flatnonzero(flags).max() <= 51
+    assert flags[49] == 1
