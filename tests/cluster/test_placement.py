@@ -20,8 +20,9 @@ import dtrees
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.cluster.memory import Room, Sizes
 from dtrees.cluster.placement import place, spread
+from dtrees.ensemble.local import LOCAL
 from dtrees.ensemble.schema import Schema
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -205,6 +206,37 @@ def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixt
     assert "placement replicated: trees do not depend on each other, and every worker can hold the whole table" in lines
     assert sum(bool(re.fullmatch(r"tcp://\S+ will hold 6 of 6 columns: \S+ kiB of .* in use\)", line)) for line in lines) == 3
     for future in [*loaded.columns.blocks, loaded.target]:
+        future.release()
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("placement", ["one-worker", "replicated", "sharded"])
+def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, placement: str) -> None:
+    from dtrees.cluster.loading import load
+
+    X, y = training_set(7)
+    with dask.config.set({"dtrees.placement": placement}):
+        loaded = load(client, X, y, None, classify=False, estimator_name="the test", n_trees=3)
+    columns = loaded.columns
+    made = {future.key for future in [*columns.blocks, loaded.target]}
+    wait_until(lambda: {key for keys in client.has_what().values() for key in keys} == made)
+    assert sorted(j for ids in columns.ids for j in ids) == list(range(FRAME.shape[1]))
+    assert len(columns.blocks) == (3 if placement == "sharded" else 1)
+    wanted = LOCAL.load(FRAME, REGRESSION, None, classify=False, estimator_name="the test", n_jobs=None).columns
+    holders = client.who_has(columns.blocks)
+    for block, ids, worker in zip(columns.blocks, columns.ids, columns.workers, strict=True):
+        assert list(holders[block.key]) == [worker]
+        found = block.result(timeout=60)
+        for i, j in enumerate(ids):
+            np.testing.assert_array_equal(found.codes[i], wanted.codes[j])
+            np.testing.assert_array_equal(found.distinct(i), wanted.distinct(j))
+    # A block that moves is soon in one place again.
+    elsewhere = next(worker for worker in client.nthreads() if worker != columns.workers[0])
+    moved = columns.bring(0, elsewhere)
+    assert columns.workers[0] == elsewhere
+    wait_until(lambda: list(client.who_has([moved])[moved.key]) == [elsewhere])
+    wait_until(lambda: len({key for keys in client.has_what().values() for key in keys}) == len(made))
+    for future in [*columns.blocks, loaded.target]:
         future.release()
     assert_clean(client)
 
