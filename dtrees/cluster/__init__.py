@@ -7,7 +7,7 @@ partition
 block
     whole columns, presorted: what partitions become when a table is loaded (:mod:`~dtrees.cluster.loading`).
 shard
-    the columns that one worker searches while boosting (:mod:`~dtrees.cluster.executor`).
+    the columns that one worker searches, where they are spread (:mod:`~dtrees.cluster.executor`).
 watch
     waiting that ends in an error, never in a hang, when a worker or the scheduler is lost (:mod:`~dtrees.cluster.watch`).
 
@@ -15,9 +15,9 @@ Use
 ---
 Estimators find :class:`~dtrees.cluster.backend.DaskBackend` by themselves when ``X`` is a Dask DataFrame or Array. The fit then runs on
 the cluster, coordinated by a task (:mod:`~dtrees.cluster.coordinator`); ``dtrees.submit`` starts one without waiting for it. A forest grows
-by tasks, each of them a few trees. Boosting runs on one worker, where tables are small or there is only one, or over shards on all of
-them, which the coordinator talks to. The model is the same, byte for byte, as the one fitted in one process on the same rows in the same
-order, whatever workers are lost on the way.
+by tasks, each of them a few trees, or, where columns are spread, over shards, many trees side by side. Boosting runs on one worker, where
+tables are small or there is only one, or over shards on all of them, which the coordinator talks to. The model is the same, byte for
+byte, as the one fitted in one process on the same rows in the same order, whatever workers are lost on the way.
 
 Tasks carry the names of their stages, as the dashboard shows them::
 
@@ -25,6 +25,6 @@ Tasks carry the names of their stages, as the dashboard shows them::
     dtrees-check    schema and target of each        dtrees-oob     sums over batches for the rows out of bag
     dtrees-encode   partitions to numbers            dtrees-shard   an actor with the columns of one worker
     dtrees-presort  partitions to presorted blocks   dtrees-boost   boosting with all columns on one worker
-    dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of boosting
+    dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of a fit over shards
     dtrees-digest   what tells training sets apart   dtrees-evaluate  an actor with rows of evaluation sets
 """
