@@ -28,6 +28,6 @@ Tasks carry the names of their stages, as the dashboard shows them::
     dtrees-encode   partitions to numbers            dtrees-shard   an actor with the columns of one worker
     dtrees-presort  partitions to presorted blocks   dtrees-boost   boosting with all columns on one worker
     dtrees-columns  blocks side by side              dtrees-split   a piece of an encoded partition
-    dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of boosting
+    dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of a fit over shards
     dtrees-digest   what tells training sets apart   dtrees-evaluate  an actor with rows of evaluation sets
 """

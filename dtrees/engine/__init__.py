@@ -14,6 +14,8 @@
     decides about nodes: frontier, stopping rules, winners. No I/O.
 ``grow``, ``forest``, ``boosting``
     one tree, many independent ones, rounds of them.
+``lockstep``, ``slots``
+    a forest over several shards, many trees side by side: at the coordinator's end, and on a shard.
 ``recovery``
     going on when shards are lost.
 

@@ -91,13 +91,14 @@ class Session:
         replies = cast(Mapping[int, m.Marks], (yield asked))
         if len(owners) == 1:
             return replies[owners[0]]
-        bits: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * owner.shape[0]
+        n_bytes = np.empty(owner.shape[0], np.int64)
         for i in owners:
-            part, offsets = replies[i]
-            for k, split in enumerate(np.flatnonzero(owner == i)):
-                bits[split] = part[offsets[k] : offsets[k + 1]]
-        offsets = np.concatenate([[0], np.cumsum([b.shape[0] for b in bits])]).astype(np.int64)
-        return m.Marks(np.concatenate(bits), offsets)
+            n_bytes[owner == i] = np.diff(replies[i].offsets)
+        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
+        bits = np.empty(offsets[-1], np.uint8)
+        for i in owners:
+            _put_bits(*replies[i], np.flatnonzero(owner == i), bits, offsets)
+        return m.Marks(bits, offsets)
 
     def search_rest(self, grower: Grower, nodes: NDArray[np.int64]) -> Steps[Candidates]:
         """Search the columns of nodes that were not drawn at first, until one varies."""
@@ -249,6 +250,16 @@ def _class_values(
         with np.errstate(divide="ignore", invalid="ignore"):
             impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
     return value, scaled(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
+
+
+@kernel
+def _put_bits(bits, offsets, splits, all_bits, all_offsets):  # type: ignore[no-untyped-def]
+    """Copy the bits of some splits to their place among those of all."""
+    for k in range(splits.shape[0]):
+        place = all_offsets[splits[k]]
+        for i in range(offsets[k], offsets[k + 1]):
+            all_bits[place] = bits[i]
+            place += 1
 
 
 @kernel

@@ -89,10 +89,11 @@ class Grower:
         for mine, theirs in zip(self._found, found, strict=True):
             mine[nodes] = theirs
         status = found.records["status"]
-        for node in nodes[status == SPLIT].tolist():
-            if self._max_leaves is None:
-                self._pending.append(node)
-            else:
+        split = nodes[status == SPLIT].tolist()
+        if self._max_leaves is None:
+            self._pending.extend(split)
+        else:
+            for node in split:
                 heapq.heappush(self._pending, (-float(self._found.records["gain"][node]), node))
         if self.n_drawn >= self._n_columns:
             return np.empty(0, np.int64)

@@ -39,8 +39,8 @@ from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.recovery import TreeLog, align, pieces_of_state
 from dtrees.tree.tree import Tree
 
-#: Bytes that the trees under way may take on a shard: so many for each row, or so many in all if that is more. A worker's process
-#: takes as much before it has any data.
+#: Bytes that the trees under way may take on a shard: so many for each row, or so many in all if that is more, which is about what a
+#: worker's process takes before it has any data. Trees grown to their ends on a large table take more: then there is one at a time.
 _BYTES_PER_ROW = 64
 _MIN_BYTES = 128 * 2**20
 #: More trees make an exchange hardly cheaper for each.
@@ -60,20 +60,27 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
     Examples
     --------
     >>> from dtrees.engine.plans import Criterion, Rules
-    >>> plan = ForestPlan(Rules(Criterion.GINI, max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2, n_draws=10**6)
+    >>> plan = ForestPlan(Rules(Criterion.GINI, max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2)
     >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
-    [64, 10, 5]
+    [64, 11, 5]
     """
-    drawn = 1.0 if plan.n_draws is None else 1.0 - np.exp(-plan.n_draws / max(1, n_rows))
-    n_inside = n_rows * drawn
-    n_rows_each = n_rows if plan.out_of_bag else n_inside
-    rows = n_rows_each * (12 + 8 * (weighted or plan.n_draws is not None or plan.class_weight is not None))
+    budget = max(_MIN_BYTES, _BYTES_PER_ROW * n_rows)
+    return int(min(_MAX_TREES, max(1, budget // _bytes_of_tree(plan, n_rows, weighted))))
+
+
+def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
+    """Return what a shard keeps of a tree under way: its row partition, and its nodes."""
+    n_inside = n_rows if plan.n_draws is None else math.ceil(n_rows * -math.expm1(-plan.n_draws / n_rows))
+    n_in_partition = n_rows if plan.out_of_bag else n_inside
+    weighted = weighted or plan.n_draws is not None or plan.class_weight is not None
     rules = plan.rules
-    leaves = n_inside / max(1, rules.min_samples_leaf)
-    for most in (rules.max_leaf_nodes, None if rules.max_depth is None or rules.max_depth > 40 else 2**rules.max_depth):
-        leaves = leaves if most is None else min(leaves, most)
-    nodes = 2 * leaves * (40 + 8 * max(2, plan.n_classes if plan.n_classes > 2 else 0))
-    return int(min(_MAX_TREES, max(1.0, max(_MIN_BYTES, _BYTES_PER_ROW * n_rows) // (rows + nodes + 1))))
+    n_leaves = n_inside // rules.min_samples_leaf
+    if rules.max_leaf_nodes is not None:
+        n_leaves = min(n_leaves, rules.max_leaf_nodes)
+    if rules.max_depth is not None and rules.max_depth < 40:
+        n_leaves = min(n_leaves, 2**rules.max_depth)
+    n_sums = max(2, plan.n_classes)
+    return n_in_partition * (20 if weighted else 12) + 2 * n_leaves * (40 + 8 * n_sums) + 1
 
 
 def grow_forest_on_shards(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,6 @@ from dtrees.engine.forest import grow_forest
 from dtrees.engine.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.plans import Callback, Criterion, ForestPlan, ForestResult, Progress
 from dtrees.engine.shard import Shard
-from dtrees.engine.threads import Threads
 from dtrees.split.columns import presort
 from tests.engine.shards import ShardedExecutor, Table, all_equal, rules, wild_table, wild_target, wild_weight
 from tests.engine.test_naive_trees import plans, problems
@@ -229,31 +229,30 @@ def test_an_error_in_one_tree_ends_the_forest() -> None:
         grow_forest_on_shards(executor, plan, 0, 6, 2)
 
 
-def test_the_trees_under_way_are_limited_by_memory() -> None:
-    """The bound holds for what the rows of one tree are found to take."""
-    n = 4000
+@pytest.mark.parametrize(
+    "changes", [{}, {"n_draws": 4000}, {"n_draws": 1000}, {"n_draws": 4000, "out_of_bag": True}], ids=["all", "drawn", "few", "out of bag"]
+)
+def test_the_trees_under_way_are_limited_by_memory(changes: dict[str, Any]) -> None:
+    """The bound allows for no more trees than fit, by what the rows of one are found to take."""
+    n, times = 4000, 1000
     table = [np.random.default_rng(0).random(n)]
-    y = np.random.default_rng(1).random(n)
-    for plan_changes in ({}, {"n_draws": n}, {"n_draws": n // 4}, {"n_draws": n, "out_of_bag": True}):
-        plan = ForestPlan(rules(Criterion.SQUARED_ERROR, 1), seed=0, **plan_changes)
-        shard = Shard(presort(table), np.zeros(1, np.int32), 1, y, None)
-        shard.handle(m.Begin("fit", 0, plan, n_slots=1))
-        shard.handle(m.Many("fit", 0, (0,), (m.Start("fit", 0, 0, 0, True, True),)))
-        used = sum(array.nbytes for array in shard._slots._trees[0]._rows)
-        limit = 128 * 2**20 if n < 2**21 else 64 * n
-        assert trees_side_by_side(plan, n, False) == 64
-        # As many times more rows as make the limit matter.
-        more = 1000
-        many = dataclasses.replace(plan, n_draws=plan.n_draws and plan.n_draws * more)
-        fit = trees_side_by_side(many, n * more, False)
-        assert fit == 1 or fit * used * more <= max(limit, 64 * n * more)
-        shard.close()
+    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, 1, max_depth=5), seed=0, **changes)
+    shard = Shard(presort(table), np.zeros(1, np.int32), 1, table[0], None)
+    shard.handle(m.Begin("fit", 0, plan, n_slots=1))
+    shard.handle(m.Many("fit", 0, (0,), (m.Start("fit", 0, 0, 0, True, True),)))
+    used = times * sum(array.nbytes for array in shard._slots._trees[0]._rows)
+    shard.close()
+    larger = dataclasses.replace(plan, n_draws=plan.n_draws and times * plan.n_draws)
+    n_trees = trees_side_by_side(larger, times * n, weighted=False)
+    assert 64 * times * n // used - 1 <= n_trees <= 64 * times * n / used + 0.1
+    assert trees_side_by_side(plan, n, weighted=False) == 64
 
 
 def test_threads_are_ended() -> None:
-    before = Threads(1)
+    before = set(threading.enumerate())
     table, y, weight, plan = forest_case("trees only")
     executor = ShardedExecutor(table, y, weight, SPREADS[2], 4)
     grow_forest_on_shards(executor, plan, 0, 6, 2)
+    assert set(threading.enumerate()) > before
     executor.close()
-    assert before.n_threads == 1
+    assert set(threading.enumerate()) == before
