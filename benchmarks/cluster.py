@@ -16,24 +16,21 @@ import contextlib
 import gc
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
 from benchmarks.data import synthetic
 from benchmarks.resident import give_back, resident_bytes
 
-#: Seconds until news of a fit that has ended must have come.
-_DEADLINE = 30.0
 #: Rows of a partition that is made where it is needed.
 PART_ROWS = 125_000
 
@@ -56,9 +53,13 @@ def cluster(n_workers: int, threads: int = 1) -> Iterator[Client]:
 def collections(client: Client, X: NDArray[Any], y: NDArray[Any], n_parts: int = 8) -> tuple[Any, Any]:
     """Return Dask arrays of a table whose partitions lie on the workers."""
     rows = -(-X.shape[0] // n_parts)
-    parts = client.persist([da.from_array(X, chunks=(rows, -1)), da.from_array(y, chunks=rows)])
-    wait(parts)
-    return parts[0], parts[1]
+    starts = range(0, X.shape[0], rows)
+    sent = [client.scatter([array[first : first + rows] for first in starts]) for array in (X, y)]
+    shapes = [(min(rows, X.shape[0] - first), *X.shape[1:]) for first in starts]
+    return (
+        da.concatenate([da.from_delayed(dask.delayed(part), shape, X.dtype) for part, shape in zip(sent[0], shapes, strict=True)]),
+        da.concatenate([da.from_delayed(dask.delayed(part), shape[:1], y.dtype) for part, shape in zip(sent[1], shapes, strict=True)]),
+    )
 
 
 def made_on_workers(n_rows: int, n_columns: int) -> tuple[Any, Any]:
@@ -75,67 +76,41 @@ def placed(how: str) -> Any:
     return dask.config.set({"dtrees.placement": how})
 
 
-@dataclass
+@dataclass(frozen=True)
 class News:
-    """What fits told.
+    """What a fit told: the facts of :mod:`dtrees.cluster.events`, of its exchanges and of its rounds."""
 
-    Attributes
-    ----------
-    exchanges, rounds : list of dict
-        The facts of :mod:`dtrees.cluster.events`.
-    """
+    exchanges: list[dict[str, Any]]
+    rounds: list[dict[str, Any]]
 
-    exchanges: list[dict[str, Any]] = field(default_factory=list)
-    rounds: list[dict[str, Any]] = field(default_factory=list)
-    _came: threading.Condition = field(default_factory=threading.Condition)
-
-    def take(self, event: tuple[float, dict[str, Any]]) -> None:
-        """Note an event."""
-        facts = event[1]
-        with self._came:
-            if facts["what"] == "exchange":
-                self.exchanges.append(facts)
-            elif facts["what"] == "round":
-                self.rounds.append(facts | {"at": event[0]})
-            self._came.notify_all()
-
-    def wait_for_round(self, number: int) -> None:
-        """Wait until a round is known to have ended.
-
-        Raises
-        ------
-        TimeoutError
-        """
-        with self._came:
-            if not self._came.wait_for(lambda: bool(self.rounds) and self.rounds[-1]["round"] >= number, _DEADLINE):
-                raise TimeoutError(f"round {number} did not end")
+    def trees(self) -> list[list[dict[str, Any]]]:
+        """Return the exchanges of each tree after the first, in which kernels are loaded."""
+        ends = [i + 1 for i, one in enumerate(self.exchanges) if one["message"] == "Finish"]
+        return [self.exchanges[first:last] for first, last in pairwise(ends)]
 
     def levels(self) -> list[list[dict[str, Any]]]:
-        """Return the two exchanges of each level after the first tree, in which kernels are loaded."""
-        later = self.exchanges[[one["message"] for one in self.exchanges].index("Finish") + 1 :]
-        pairs = pairwise(later)
-        return [[first, second] for first, second in pairs if (first["message"], second["message"]) == ("Evaluate", "Advance")]
+        """Return the two exchanges of each level of those trees."""
+        pairs = [pair for tree in self.trees() for pair in pairwise(tree)]
+        return [list(pair) for pair in pairs if [one["message"] for one in pair] == ["Evaluate", "Advance"]]
 
 
-@contextlib.contextmanager
-def listening(client: Client) -> Iterator[News]:
-    """Give what the fits of the block tell."""
-    news = News()
-    for topic in ("dtrees", "dtrees-exchange"):
-        client.subscribe_topic(topic, news.take)
-    try:
-        yield news
-    finally:
-        for topic in ("dtrees", "dtrees-exchange"):
-            client.unsubscribe_topic(topic)
+def news(client: Client, fit: str | None = None) -> News:
+    """Return what a fit, by default the last, has told so far. Dask keeps the latest thousand exchanges, and forgets earlier ones.
+
+    Asked for afterwards rather than listened to: every event that is passed on would cost this process a turn on some core.
+    """
+    told = {topic: client.get_events(topic) for topic in ("dtrees", "dtrees-exchange")}
+    fit = fit or (told["dtrees"][-1][1]["fit"] if told["dtrees"] else None)
+    exchanges = [facts for _, facts in told["dtrees-exchange"] if facts["fit"] == fit]
+    rounds = [facts | {"at": at} for at, facts in told["dtrees"] if facts["fit"] == fit and facts["what"] == "round"]
+    return News(exchanges, rounds)
 
 
 def sharded_fit(client: Client, model: Any, X: Any, y: Any) -> News:
     """Boost over shards, and return what was told of it."""
-    with placed("sharded"), listening(client) as news:
-        fitted = model.fit(X, y)
-        news.wait_for_round(fitted.n_estimators_)
-    return news
+    with placed("sharded"):
+        model.fit(X, y)
+    return news(client)
 
 
 def overhead(exchanges: list[dict[str, Any]]) -> float:

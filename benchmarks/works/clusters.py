@@ -10,6 +10,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from distributed import Client
@@ -22,8 +23,8 @@ from benchmarks.cluster import (
     cluster,
     collections,
     forget_peak,
-    listening,
     made_on_workers,
+    news,
     overhead,
     peak,
     placed,
@@ -43,6 +44,8 @@ _ONE_PROCESS = 1 / 1.3
 _FOREST_EFFICIENCY = 0.85
 #: What a worker may take at its peak: bytes a cell that it holds, and bytes a row of the table.
 _PER_CELL, _PER_ROW = 12, 64
+#: Seconds after which a fit is given up.
+_DEADLINE = 600.0
 
 
 def _boosting(n_trees: int, threads: int = 1) -> Any:
@@ -73,23 +76,18 @@ def cluster_overhead(run: Run) -> Iterator[Yielded]:
         with cluster(n_workers) as client:
             dX, dy = collections(client, X, y)
             sharded_fit(client, _boosting(2), dX, dy)
-            news = sharded_fit(client, _boosting(n_trees), dX, dy)
-        levels = [1e3 * overhead(level) for level in news.levels()]
+            told = sharded_fit(client, _boosting(n_trees), dX, dy)
+        levels = [1e3 * overhead(level) for level in told.levels()]
         work = f"overhead of a level, {n_workers} workers, {n:,} x {N_COLUMNS}"
         yield _within(work, _spread(levels, "ms a level"), _OVERHEAD.get(n_workers))
-        yield Row(f"{work}: with all that is between levels and trees", "", None, _spread(_per_tree(news), "ms a level"))
+        yield Row(f"{work}: with all that is between levels and trees", "", None, _spread(_per_tree(told), "ms a level"))
         yield Point("overhead of a level", "dtrees", n_workers, statistics.median(levels), "workers", "milliseconds")
 
 
-def _per_tree(news: News) -> list[float]:
+def _per_tree(told: News) -> list[float]:
     """Return for each tree but the first its milliseconds beyond the slowest workers' own work, divided by its levels."""
     found = []
-    trees: list[list[dict[str, Any]]] = [[]]
-    for one in news.exchanges:
-        trees[-1].append(one)
-        if one["message"] == "Finish":
-            trees.append([])
-    for before, after, exchanges in zip(news.rounds, news.rounds[1:], trees[1:], strict=False):
+    for (before, after), exchanges in zip(pairwise(told.rounds), told.trees(), strict=False):
         work = sum(one["slowest"] for one in exchanges)
         n_levels = max(1, sum(one["message"] == "Evaluate" for one in exchanges))
         found.append(1e3 * (after["seconds"] - before["seconds"] - work) / n_levels)
@@ -103,10 +101,10 @@ def cluster_network(run: Run) -> Iterator[Yielded]:
     for n in run.size(tiny=(500, 1_000), small=(20_000, 100_000), full=(100_000, 1_000_000)):
         X, y = synthetic(n)
         with cluster(n_workers) as client:
-            news = sharded_fit(client, _boosting(3), *collections(client, X, y))
+            told = sharded_fit(client, _boosting(3), *collections(client, X, y))
         bits = Measure(n / 8, unit="bytes")
         for side in ("sent", "received"):
-            each = [sum(one[side] for one in level) / n_workers for level in news.levels()]
+            each = [sum(one[side] for one in level) / n_workers for level in told.levels()]
             work = f"bytes {'to' if side == 'sent' else 'from'} a worker in a level, {n_workers} workers, {n:,} x {N_COLUMNS}"
             yield Row(work, "bits of the rows", bits, summary(each, "bytes"), None)
             beside = summary([one - (n / 8 if side == "sent" else n / 8 / n_workers) for one in each], "bytes")
@@ -158,8 +156,8 @@ def cluster_forest(run: Run) -> Iterator[Yielded]:
     for workers in (1, n_workers):
         with cluster(workers) as client:
             dX, dy = collections(client, X, y)
-            _grow(client, dX, dy, 2 * workers)
-            seconds[workers] = summary([_grow(client, dX, dy, n_trees) for _ in range(run.repeats)])
+            grow_forest(client, dX, dy, 2 * workers)
+            seconds[workers] = summary([grow_forest(client, dX, dy, n_trees) for _ in range(run.repeats)])
             yield Point("forest on a cluster", OURS, workers, seconds[workers].median, "workers")
     efficiency = seconds[1].median / seconds[n_workers].median / n_workers
     work = f"forest of {n_trees}, 1/3 of the columns, {n:,} x {N_COLUMNS}, {n_workers} workers"
@@ -168,14 +166,14 @@ def cluster_forest(run: Run) -> Iterator[Yielded]:
     yield Row(f"{work}: efficiency", "", None, Measure(efficiency, unit="of a worker"), None, f"≥ {_FOREST_EFFICIENCY}", met)
 
 
-def _grow(client: Client, X: Any, y: Any, n_trees: int) -> float:
+def grow_forest(client: Client, X: Any, y: Any, n_trees: int) -> float:
     """Grow a forest, and return the seconds from the presorted columns to the last tree."""
     seconds: list[float] = []
     with here(lambda progress: seconds.append(progress.seconds), client) as note:
         began = time.monotonic()
         libraries.forests(n_trees, 1, classify=False, max_features=1 / 3)[OURS]().fit(X, y, callbacks=[note])
         while len(seconds) < n_trees:  # the last words may still be on their way
-            if time.monotonic() > began + 600:
+            if time.monotonic() > began + _DEADLINE:
                 raise TimeoutError("the forest's progress was not told")
             time.sleep(0.01)
     return max(seconds)
@@ -228,20 +226,24 @@ def cluster_recovery(run: Run) -> Iterator[Yielded]:
     yield Row.of(work, "loading everything, and one tree", summary(allowed), summary(lost), 1.0)
 
 
-def _steps(news: News) -> list[float]:
+def _steps(told: News) -> list[float]:
     """Return the seconds between rounds."""
-    return [after["seconds"] - before["seconds"] for before, after in zip(news.rounds, news.rounds[1:], strict=False)]
+    return [after["seconds"] - before["seconds"] for before, after in pairwise(told.rounds)]
 
 
 def _fit_with_a_loss(client: Client, n_trees: int, X: Any, y: Any) -> News:
     """Boost, and kill a worker other than the coordinator's when half of the trees are there."""
     processes = process_ids(client)
-    with placed("sharded"), listening(client) as news:
+    with placed("sharded"):
         future = dtrees.submit(_boosting(n_trees), X, y, client=client)
-        news.wait_for_round(n_trees // 2)
-        coordinator = news.rounds[-1]["worker"]
-        os.kill(next(process for worker, process in sorted(processes.items()) if worker != coordinator), signal.SIGKILL)
-        future.result(timeout=300)
-        news.wait_for_round(n_trees)
-        future.release()
-    return news
+    deadline = time.monotonic() + _DEADLINE
+    while len(news(client, future.key).rounds) < n_trees // 2:
+        if time.monotonic() > deadline:
+            raise TimeoutError("half of the trees did not come")
+        time.sleep(0.01)
+    coordinator = news(client, future.key).rounds[-1]["worker"]
+    os.kill(next(process for worker, process in sorted(processes.items()) if worker != coordinator), signal.SIGKILL)
+    future.result(timeout=_DEADLINE)
+    told = news(client, future.key)
+    future.release()
+    return told
