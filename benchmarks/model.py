@@ -206,7 +206,7 @@ def table(costs: Costs, n_columns: int = 100, rows: Iterable[int] = ROWS, worker
 
 #: Measured by ``python -m benchmarks model`` on 4 cores of an AMD EPYC: clusters of 2 and 4 workers of one thread, all on that machine,
 #: which makes ``level_worker`` larger than it would be elsewhere; and the speed-up of 4 threads in one process.
-MEASURED = Costs(row=2.75e-7, cell=7.7e-9, level=2.3e-3, level_worker=1.2e-3, forest_cell=2.1e-8, speed_up=1.65)
+MEASURED = Costs(row=2.24e-7, cell=3.4e-9, level=2.0e-3, level_worker=1.2e-3, forest_cell=1.86e-8, speed_up=1.83)
 
 
 if __name__ == "__main__":
