@@ -33,15 +33,15 @@ def peak_of_fit(kind: str, library: str, n_rows: int, n_columns: int, threads: i
     for first in range(0, n_rows, _WARM_UP_ROWS):  # in pieces, so that making the table has no peak of its own
         last = min(first + _WARM_UP_ROWS, n_rows)
         X[first:last], y[first:last] = synthetic(last - first, n_columns=n_columns, seed=first)
-    _give_back()
-    before = _status("VmRSS")
+    give_back()
+    before = resident_bytes("VmRSS")
     model = make().fit(X, y)
-    peak = _status("VmHWM")
+    peak = resident_bytes("VmHWM")
     del model
     return peak - before
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Return freed memory to the system, which would otherwise hide some of the fit's, and forget earlier peaks, where it can be done."""
     gc.collect()
     try:
@@ -53,8 +53,8 @@ def _give_back() -> None:
         forget.write_text("5")
 
 
-def _status(name: str) -> int:
-    """Return a size of Linux's /proc/self/status in bytes; elsewhere the peak so far, which is too high for what was before."""
+def resident_bytes(name: str = "VmRSS") -> int:
+    """Return a size of Linux's /proc/self/status in bytes (``VmRSS`` now, ``VmHWM`` at its peak); elsewhere the peak so far."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():

@@ -1,8 +1,11 @@
 """Actors on workers, called all at once, watched while their replies are awaited, and replaced when they are lost.
 
-An actor is an object that lives on a worker, and is called from here. (A round trip to the actors of 4 workers takes 2 to 3 ms; with tasks
+An actor is an object that lives on a worker, and is called from here. (A round trip to the actors of 4 workers takes some 2 ms; with tasks
 pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs; if its
 worker dies, falls silent or cannot be reached any more, it is lost.
+
+Dask would take every message to pieces, one for each array in it, for each of the actors it goes to. So messages are pickled here, once
+however many actors they go to, and travel as bytes: that halves the time of a round trip.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from distributed import Client, Future
+from distributed.protocol import to_serialize
+from distributed.protocol.pickle import dumps, loads
 
 from dtrees.cluster.tasks import task_keys
 from dtrees.cluster.watch import Lookout
@@ -24,6 +29,8 @@ _SECONDS_TO_EXPLAIN = 5.0
 #: Ending what an actor has under way is a courtesy; nobody waits long for it.
 _SECONDS_TO_CLOSE = 2.0
 _SLICE = 0.5
+#: Bytes that Dask copies into a message of its own; beyond, it sends them beside it.
+_COPIED = 1_000_000
 
 
 class ActorsLost(RuntimeError):
@@ -37,8 +44,12 @@ class Failed:
     error: BaseException
 
 
-class Closable(Protocol):
-    """What an actor must have; its other methods return a :class:`Failed` where they would raise."""
+class Callee:
+    """What an actor is; its methods return a :class:`Failed` where they would raise."""
+
+    def receive(self, method: str, arguments: bytes) -> bytes:
+        """Call a method with pickled arguments, and return its result, pickled."""
+        return bytes(dumps(getattr(self, method)(*loads(arguments))))
 
     def close(self) -> None:
         """End what it has under way."""
@@ -53,7 +64,7 @@ class Actors:
     stage : str
         For the names of tasks.
     make : callable
-        Makes an actor (:class:`Closable`).
+        Makes an actor (:class:`Callee`).
 
     Attributes
     ----------
@@ -61,9 +72,11 @@ class Actors:
         The address of each actor's worker.
     lost : set of int
         The actors that are gone.
+    sent, received : int
+        Bytes of all calls so far, and of their replies, without the few hundred of Dask's own around each.
     """
 
-    def __init__(self, client: Client, stage: str, make: Callable[..., Closable]) -> None:
+    def __init__(self, client: Client, stage: str, make: Callable[..., Callee]) -> None:
         self._client = client
         self._stage = stage
         self._make = make
@@ -72,6 +85,8 @@ class Actors:
         self._actors: list[Any] = []
         self.workers: list[str] = []
         self.lost: set[int] = set()
+        self.sent = 0
+        self.received = 0
 
     def __len__(self) -> int:
         """Return the number of actors."""
@@ -120,7 +135,11 @@ class Actors:
         Exception
             What the method raised.
         """
-        replies = dict(self._client.sync(self._call, method, arguments))
+        calls = _pickled(arguments)
+        answers = self._client.sync(self._call, method, calls)
+        self.sent += sum(map(len, calls.values()))
+        self.received += sum(map(len, answers.values()))
+        replies = {i: loads(answer) for i, answer in answers.items()}
         for reply in replies.values():
             if isinstance(reply, Failed):
                 raise reply.error
@@ -152,7 +171,7 @@ class Actors:
         for i, actor in made.items():
             self._actors[i] = actor
 
-    async def _call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+    async def _call(self, method: str, arguments: Mapping[int, bytes]) -> dict[int, Any]:
         self._lookout.check()
         return await self._finish({i: asyncio.ensure_future(_reply_of(self._actors[i], method, given)) for i, given in arguments.items()})
 
@@ -211,8 +230,20 @@ async def _result_of(future: Future) -> Any:
     return await future
 
 
-async def _reply_of(actor: Any, method: str, arguments: Sequence[Any]) -> Any:
-    return await getattr(actor, method)(*arguments)
+def _pickled(arguments: Mapping[int, Sequence[Any]]) -> dict[int, bytes]:
+    """Pickle what each actor is given; what is given to several, once."""
+    once = {tuple(map(id, given)): given for given in arguments.values()}
+    pickled = {which: dumps(tuple(given)) for which, given in once.items()}
+    return {i: pickled[tuple(map(id, given))] for i, given in arguments.items()}
+
+
+async def _reply_of(actor: Any, method: str, arguments: bytes) -> Any:
+    """Call an actor as it would be called by its own proxy, which would wrap the arguments, however short they are, for each one anew."""
+    sent = arguments if len(arguments) < _COPIED else to_serialize(arguments)
+    reply = await actor._worker_rpc.actor_execute(function="receive", actor=actor.key, args=[method, sent], kwargs={})
+    if reply["status"] != "OK":
+        raise reply["exception"]
+    return reply["result"]
 
 
 async def _close_all(actors: list[Any]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from distributed import Client, Future, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster.actors import Actors, ActorsLost, Failed
+from dtrees.cluster.actors import Actors, ActorsLost, Callee, Failed
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.fits import current_fit
 from dtrees.cluster.partitions import align, is_lazy
@@ -121,7 +121,7 @@ def fingerprint(table: Table) -> str:
     return table_digest(table, [by_column[j] for j in sorted(by_column)], target, weight)
 
 
-class ScorerActor:
+class ScorerActor(Callee):
     """A :class:`~dtrees.ensemble.evaluation.Scorer` on a worker, using as many threads as the worker has."""
 
     def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
@@ -134,9 +134,6 @@ class ScorerActor:
         except Exception as error:
             error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
             return Failed(error)
-
-    def close(self) -> None:
-        """Do nothing: there is nothing under way between two messages."""
 
 
 class ClusterEvaluation(Evaluation):

@@ -19,7 +19,8 @@ On ``dtrees-exchange``:
 
 ``exchange``
     a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
-    :mod:`dtrees.engine.messages`; a level is an ``Evaluate`` and an ``Advance``), ``n_shards``, ``seconds``.
+    :mod:`dtrees.engine.messages`; a level is an ``Evaluate`` and an ``Advance``), ``n_shards``, ``seconds``, of them those of the
+    ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and ``received`` from them.
 """
 
 from __future__ import annotations

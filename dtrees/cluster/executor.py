@@ -18,7 +18,7 @@ import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
 
-from dtrees.cluster.actors import Actors, ActorsLost, Failed
+from dtrees.cluster.actors import Actors, ActorsLost, Callee, Failed
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.events import tell
 from dtrees.cluster.fits import current_fit
@@ -38,7 +38,7 @@ _SECONDS_BETWEEN_CENSUSES = 5.0
 _SECONDS_BETWEEN_TRIES = 0.5
 
 
-class ShardActor:
+class ShardActor(Callee):
     """A shard on a worker, using as many threads as the worker has.
 
     Parameters are those of :class:`~dtrees.engine.shard.Shard`. The columns are not copied.
@@ -144,6 +144,7 @@ class DaskExecutor:
         Exception
             What a shard raised.
         """
+        before = self._actors.sent, self._actors.received
         began = time.perf_counter()
         try:
             replies = self._actors.call("handle", {shard: (message,) for shard, message in messages.items()})
@@ -151,7 +152,12 @@ class DaskExecutor:
             raise ShardsLost(str(error)) from error
         seconds = time.perf_counter() - began
         self.timings.add(seconds, [(self._actors.workers[shard], spent) for shard, (_, spent) in replies.items()])
-        tell(self._fit.name, "exchange", message=type(next(iter(messages.values()))).__name__, n_shards=len(messages), seconds=seconds)
+        kind = type(next(iter(messages.values()))).__name__
+        slowest = max(spent for _, spent in replies.values())
+        sent, received = self._actors.sent - before[0], self._actors.received - before[1]
+        tell(
+            self._fit.name, "exchange", message=kind, n_shards=len(messages), seconds=seconds, slowest=slowest, sent=sent, received=received
+        )  # fmt: skip
         return {shard: reply for shard, (reply, _) in replies.items()}
 
     def wants_repair(self) -> bool:

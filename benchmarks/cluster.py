@@ -1,0 +1,142 @@
+"""Clusters of processes on this machine for benchmarks, and what fits tell while they run on them.
+
+Terms
+-----
+exchange
+    a message to some shards, and their replies; what is known of it is in the events of :mod:`dtrees.cluster.events`.
+level
+    two exchanges: ``Evaluate`` and ``Advance``.
+overhead
+    what an exchange takes beyond the slowest worker's own work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+from numpy.typing import NDArray
+
+from benchmarks.data import synthetic
+from benchmarks.resident import give_back, resident_bytes
+
+#: Rows of a partition that is made where it is needed.
+PART_ROWS = 125_000
+
+
+@contextlib.contextmanager
+def cluster(n_workers: int, threads: int = 1) -> Iterator[Client]:
+    """Give the current client of as many workers, each a process, without limits of memory."""
+    with (
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=threads, memory_limit=0, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+        Client(local, set_as_default=False) as client,
+        client.as_current(),
+    ):  # fmt: skip
+        client.wait_for_workers(n_workers, timeout=60)
+        yield client
+
+
+def collections(client: Client, X: NDArray[Any], y: NDArray[Any], n_parts: int = 8) -> tuple[Any, Any]:
+    """Return Dask arrays of a table whose partitions lie on the workers."""
+    rows = -(-X.shape[0] // n_parts)
+    starts = range(0, X.shape[0], rows)
+    sent = [client.scatter([array[first : first + rows] for first in starts]) for array in (X, y)]
+    shapes = [(min(rows, X.shape[0] - first), *X.shape[1:]) for first in starts]
+    return (
+        da.concatenate([da.from_delayed(dask.delayed(part), shape, X.dtype) for part, shape in zip(sent[0], shapes, strict=True)]),
+        da.concatenate([da.from_delayed(dask.delayed(part), shape[:1], y.dtype) for part, shape in zip(sent[1], shapes, strict=True)]),
+    )
+
+
+def made_on_workers(n_rows: int, n_columns: int) -> tuple[Any, Any]:
+    """Return Dask arrays whose partitions are made whenever they are asked for."""
+    lengths = [min(PART_ROWS, n_rows - first) for first in range(0, n_rows, PART_ROWS)]
+    parts = [dask.delayed(synthetic, nout=2)(length, n_columns=n_columns, seed=seed) for seed, length in enumerate(lengths)]
+    X = [da.from_delayed(part[0], (length, n_columns), np.float32) for part, length in zip(parts, lengths, strict=True)]
+    y = [da.from_delayed(part[1], (length,), np.float64) for part, length in zip(parts, lengths, strict=True)]
+    return da.concatenate(X), da.concatenate(y)
+
+
+def placed(how: str) -> Any:
+    """Have fits inside the block use a placement, whatever they would choose."""
+    return dask.config.set({"dtrees.placement": how})
+
+
+@dataclass(frozen=True)
+class News:
+    """What a fit told: the facts of :mod:`dtrees.cluster.events`, of its exchanges and of its rounds."""
+
+    exchanges: list[dict[str, Any]]
+    rounds: list[dict[str, Any]]
+
+    def trees(self) -> list[list[dict[str, Any]]]:
+        """Return the exchanges of each tree after the first, in which kernels are loaded."""
+        ends = [i + 1 for i, one in enumerate(self.exchanges) if one["message"] == "Finish"]
+        return [self.exchanges[first:last] for first, last in pairwise(ends)]
+
+    def levels(self) -> list[list[dict[str, Any]]]:
+        """Return the two exchanges of each level of those trees."""
+        pairs = [pair for tree in self.trees() for pair in pairwise(tree)]
+        return [list(pair) for pair in pairs if [one["message"] for one in pair] == ["Evaluate", "Advance"]]
+
+
+def news(client: Client, fit: str | None = None) -> News:
+    """Return what a fit, by default the last, has told so far. Dask keeps the latest thousand exchanges, and forgets earlier ones.
+
+    Asked for afterwards rather than listened to: every event that is passed on would cost this process a turn on some core.
+    """
+    told = {topic: client.get_events(topic) for topic in ("dtrees", "dtrees-exchange")}
+    fit = fit or (told["dtrees"][-1][1]["fit"] if told["dtrees"] else None)
+    exchanges = [facts for _, facts in told["dtrees-exchange"] if facts["fit"] == fit]
+    rounds = [facts | {"at": at} for at, facts in told["dtrees"] if facts["fit"] == fit and facts["what"] == "round"]
+    return News(exchanges, rounds)
+
+
+def sharded_fit(client: Client, model: Any, X: Any, y: Any) -> News:
+    """Boost over shards, and return what was told of it."""
+    with placed("sharded"):
+        model.fit(X, y)
+    return news(client)
+
+
+def overhead(exchanges: list[dict[str, Any]]) -> float:
+    """Return the seconds of exchanges beyond the slowest worker's own work."""
+    return float(sum(one["seconds"] - one["slowest"] for one in exchanges))
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Time one call."""
+    gc.collect()
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def forget_peak() -> int:
+    """Return freed memory to the system, forget earlier peaks, and return the bytes that are resident."""
+    give_back()
+    return resident_bytes()
+
+
+def peak() -> int:
+    """Return the largest number of bytes that were resident since then."""
+    return resident_bytes("VmHWM")
+
+
+def process_ids(client: Client) -> dict[str, int]:
+    """Return the process of each worker."""
+    return dict(client.run(os.getpid))

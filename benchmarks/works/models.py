@@ -1,0 +1,118 @@
+"""The model of larger clusters (:mod:`benchmarks.model`): its costs measured, its predictions beside measurements of other sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from distributed import Client
+from scipy.optimize import nnls
+
+from benchmarks import libraries, model
+from benchmarks.cluster import News, cluster, collections, sharded_fit
+from benchmarks.data import N_COLUMNS, synthetic
+from benchmarks.model import Cluster, Costs
+from benchmarks.registry import Measure, Point, Row, Yielded, benchmark
+from benchmarks.run import Run
+from benchmarks.works.clusters import grow_forest
+
+_N_TREES = 12
+#: Columns of a wider table, which tells the cost of a cell from that of a row.
+_WIDER = 3 * N_COLUMNS
+
+
+class Shape(NamedTuple):
+    """A table, and the workers that boost on it."""
+
+    n_rows: int
+    n_columns: int
+    n_workers: int
+
+
+@benchmark("model")
+def models(run: Run) -> Iterator[Yielded]:
+    """A model of clusters up to 400 workers and 10G rows: predicted beside measured, then predictions."""
+    small, large = run.size(tiny=(400, 800), small=(20_000, 50_000), full=(100_000, 400_000))
+    sizes = run.size(tiny=(1, 2), small=(2, 4), full=(2, 4))
+    trees, n_forest = run.size(tiny=4, small=20, full=40), run.size(tiny=300, small=5_000, full=20_000)
+    told: dict[Shape, News] = {}
+    forests: dict[tuple[int, int], float] = {}
+    for n_workers in sizes:
+        with cluster(n_workers) as client:
+            for shape in (Shape(small, N_COLUMNS, n_workers), Shape(small, _WIDER, n_workers), Shape(large, N_COLUMNS, n_workers)):
+                told[shape] = _boost(client, shape)
+            for n in (n_forest, 4 * n_forest):
+                dX, dy = collections(client, *synthetic(n))
+                grow_forest(client, dX, dy, n_workers)
+                forests[n, n_workers] = grow_forest(client, dX, dy, trees)
+    costs = calibrate({shape: one for shape, one in told.items() if shape.n_rows == small})
+    in_turn = math.ceil(trees / sizes[0]) * n_forest * math.log2(n_forest) * N_COLUMNS / 3
+    costs = dataclasses.replace(costs, forest_cell=forests[n_forest, sizes[0]] / in_turn)
+    yield from _costs(costs)
+    for n_workers in sizes:
+        work = f"boosting, a tree of depth 6, {large:,} x {N_COLUMNS}, {n_workers} workers of a thread"
+        # On one machine there is no link to wait for.
+        predicted = model.boosting(costs, Cluster(n_workers, 1, bandwidth=math.inf), large, N_COLUMNS)
+        yield _beside(work, predicted.seconds, _seconds(told[Shape(large, N_COLUMNS, n_workers)]))
+        work = f"forest of {trees}, {4 * n_forest:,} x {N_COLUMNS}, {n_workers} workers of a thread"
+        predicted = model.forest(costs, Cluster(n_workers, 1), 4 * n_forest, N_COLUMNS, trees)
+        yield _beside(work, predicted.seconds, forests[4 * n_forest, n_workers])
+    costs = dataclasses.replace(costs, speed_up=_speed_up(run, small))
+    yield Row("speed-up of boosting by 4 threads of a process", "", None, Measure(costs.speed_up, unit="times"))
+    for n_rows in model.ROWS:
+        for n_workers in (4, 8, 16, 40, 100, 200, 400):
+            predicted = model.boosting(costs, Cluster(n_workers), n_rows, 400)
+            series = f"{model.short(n_rows)} rows" + (" (more than row numbers go)" if n_rows > model.MOST_ROWS else "")
+            yield Point("a tree of boosting predicted, 400 columns, 10 Gbit a second", series, n_workers, predicted.seconds, "workers")
+
+
+def _boost(client: Client, shape: Shape) -> News:
+    X, y = collections(client, *synthetic(shape.n_rows, n_columns=shape.n_columns))
+    sharded_fit(client, libraries.our_boosting(2, 1), X, y)
+    return sharded_fit(client, libraries.our_boosting(_N_TREES, 1), X, y)
+
+
+def _work(told: News) -> float:
+    """Return the seconds of the slowest workers' own work in a tree."""
+    return statistics.median(sum(one["slowest"] for one in tree) for tree in told.trees())
+
+
+def _seconds(told: News) -> float:
+    return statistics.median(after["seconds"] - before["seconds"] for before, after in pairwise(told.rounds))
+
+
+def calibrate(told: Mapping[Shape, News]) -> Costs:
+    """Return what fits of trees of depth 6 say: of different columns, and different workers.
+
+    All that a tree takes beyond the slowest workers' own work is counted to its levels.
+    """
+    cells = np.array([[shape.n_rows, shape.n_rows * -(-shape.n_columns // shape.n_workers)] for shape in told], np.float64)
+    (row, cell), _ = nnls(cells, np.array([_work(one) for one in told.values()]))
+    workers = np.array([[1.0, shape.n_workers] for shape in told])
+    beyond = np.array([(_seconds(one) - _work(one)) / 6 for one in told.values()])
+    (level, level_worker), _ = nnls(workers, beyond)
+    return Costs(float(row), float(cell), float(level), float(level_worker), 0.0)
+
+
+def _costs(costs: Costs) -> Iterator[Row]:
+    units = {"row": (1e9, "ns a row and tree"), "cell": (1e9, "ns a cell and tree"), "level": (1e3, "ms"), "level_worker": (1e3, "ms")}
+    for name, (scale, unit) in {**units, "forest_cell": (1e9, "ns a cell tried")}.items():
+        yield Row(f"model: {name}", "", None, Measure(scale * getattr(costs, name), unit=unit))
+
+
+def _beside(work: str, predicted: float, measured: float) -> Row:
+    return Row(work, "the model", Measure(predicted), Measure(measured), predicted / measured)
+
+
+def _speed_up(run: Run, n: int) -> float:
+    X, y = synthetic(n)
+    fits = {str(threads): lambda threads=threads: libraries.our_boosting(_N_TREES, threads).fit(X, y) for threads in (1, 4)}
+    for fit in fits.values():
+        fit()
+    measures = run.measure(fits)
+    return measures["1"].median / measures["4"].median

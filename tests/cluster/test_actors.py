@@ -1,0 +1,68 @@
+"""What is said to actors travels as bytes, pickled once however many hear it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from dtrees.cluster.actors import Actors, Callee, Failed
+
+
+class Echo(Callee):
+    def say(self, *what: Any) -> Any:
+        return what
+
+    def fail(self) -> Failed:
+        return Failed(KeyError("of its own"))
+
+
+class Counted:
+    n_pickled = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        Counted.n_pickled += 1
+        return str, ("counted",)
+
+
+@pytest.fixture
+def echoes(client: Client) -> Iterator[Actors]:
+    actors = Actors(client, "echo", Echo)
+    for worker in client.nthreads():
+        actors.add(worker, ())
+    actors.wait_until_made()
+    yield actors
+    actors.close()
+
+
+@pytest.mark.parametrize("n_bytes", [8, 4_000_000])  # below and above what Dask is to copy
+def test_arrays_come_back(echoes: Actors, n_bytes: int) -> None:
+    sent = {i: (np.full(n_bytes // 8, i), "text") for i in range(3)}
+    heard = echoes.call("say", sent)
+    assert heard.keys() == sent.keys()
+    for i, (array, text) in heard.items():
+        assert np.array_equal(array, sent[i][0])
+        assert text == "text"
+        array[0] = 7  # it is nobody else's
+
+
+def test_what_several_are_told_is_pickled_once(echoes: Actors) -> None:
+    Counted.n_pickled = 0
+    told = Counted()
+    assert echoes.call("say", {0: (told,), 1: (told,), 2: ("else",)}) == {0: ("counted",), 1: ("counted",), 2: ("else",)}
+    assert Counted.n_pickled == 1
+
+
+def test_bytes_are_counted(echoes: Actors) -> None:
+    echoes.call("say", {1: (b"x" * 10_000,)})
+    assert 10_000 < echoes.sent < 10_200
+    assert 10_000 < echoes.received < 10_200
+
+
+def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
+    with pytest.raises(KeyError, match="of its own"):
+        echoes.call("fail", {0: (), 1: ()})
+    assert not echoes.lost

@@ -1,0 +1,110 @@
+"""The model of larger clusters says what its costs say, and more of anything never costs less."""
+
+from __future__ import annotations
+
+import doctest
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import model
+from benchmarks.cluster import News
+from benchmarks.data import N_COLUMNS
+from benchmarks.model import MEASURED, Cluster, Costs
+from benchmarks.works.models import Shape, calibrate
+
+COSTS = Costs(row=100e-9, cell=10e-9, level=2e-3, level_worker=1e-3, forest_cell=5e-9, speed_up=2.0)
+PREDICTIONS = [model.boosting, model.forest]
+
+rows = st.integers(1_000, 10**10)
+columns = st.integers(1, 1_000)
+workers = st.integers(1, 500)
+positive = st.floats(1e-12, 1e-3)
+costs = st.builds(Costs, positive, positive, positive, positive, positive, st.floats(1.0, 64.0))
+
+
+def test_a_tree_by_hand() -> None:
+    """10 million rows, 100 columns, 5 workers with 20 columns each, links of 1 GB a second."""
+    predicted = model.boosting(COSTS, Cluster(5, memory=10e9, bandwidth=1e9), 10**7, 100)
+    assert predicted.work == pytest.approx(1.5)  # 10^7 * (100 + 20 * 10) ns, halved by threads
+    assert predicted.latency == pytest.approx(0.042)  # 6 * (2 + 5) ms
+    assert predicted.network == pytest.approx(0.045)  # 6 * 1.25 MB * 6 / (1 GB/s)
+    assert predicted.seconds == pytest.approx(1.587)
+    assert predicted.to_worker == 1_250_000
+    assert predicted.memory == pytest.approx(3.04e9)  # 10^7 * (20 * 12 + 64)
+    assert predicted.limits == ()
+
+
+def test_a_forest_by_hand() -> None:
+    """2^20 rows, 30 columns of which 10 are tried, 100 trees on 12 threads: 9 one after another."""
+    predicted = model.forest(COSTS, Cluster(3, threads=4), 2**20, 30)
+    assert predicted.seconds == pytest.approx(9 * 2**20 * 20 * 10 * 5e-9)
+    assert predicted.memory == 2**20 * (30 * 12 + 4 * 64)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    (too_many, state) = model.boosting(COSTS, Cluster(400, bandwidth=math.inf), 10**10, 400).limits
+    assert too_many == "more than 4,294,967,295 rows"
+    assert state == "the rows' state alone (640 GB) exceeds a worker's memory"
+    assert model.boosting(COSTS, Cluster(4, bandwidth=math.inf), 10**9, 4).limits == ("exceeds a worker's memory",)
+    assert model.boosting(COSTS, Cluster(10, bandwidth=math.inf), 10**6, 4).limits == ("6 workers have no column",)
+    assert model.boosting(COSTS, Cluster(100, bandwidth=1e6), 10**7, 400).limits == ("the coordinator's link takes most of the time",)
+
+
+@pytest.mark.parametrize("predict", PREDICTIONS)
+@given(costs=costs, n_rows=rows, n_columns=columns, n_workers=workers)
+def test_more_rows_and_columns_take_no_less(predict: model.Prediction, costs: Costs, n_rows: int, n_columns: int, n_workers: int) -> None:
+    cluster = Cluster(n_workers)
+    now = predict(costs, cluster, n_rows, n_columns)
+    for more in (predict(costs, cluster, 2 * n_rows, n_columns), predict(costs, cluster, n_rows, n_columns + n_workers)):
+        assert more.seconds >= now.seconds
+        assert more.memory >= now.memory
+        assert more.to_worker >= now.to_worker
+
+
+@pytest.mark.parametrize("predict", PREDICTIONS)
+@given(costs=costs, n_rows=rows, n_columns=columns, n_workers=workers)
+def test_more_workers_have_no_more_work(predict: model.Prediction, costs: Costs, n_rows: int, n_columns: int, n_workers: int) -> None:
+    now = predict(costs, Cluster(n_workers), n_rows, n_columns)
+    more = predict(costs, Cluster(2 * n_workers), n_rows, n_columns)
+    assert more.work <= now.work
+    assert more.memory <= now.memory
+    assert more.latency >= now.latency
+    assert more.network >= now.network
+
+
+@given(costs=costs, n_rows=rows, n_columns=columns, n_workers=workers)
+def test_nothing_is_saved_by_slower_threads_or_links(costs: Costs, n_rows: int, n_columns: int, n_workers: int) -> None:
+    now = model.boosting(costs, Cluster(n_workers), n_rows, n_columns)
+    assert model.boosting(replace(costs, speed_up=costs.speed_up / 2), Cluster(n_workers), n_rows, n_columns).seconds >= now.seconds
+    assert model.boosting(costs, Cluster(n_workers, bandwidth=1e8), n_rows, n_columns).seconds >= now.seconds
+
+
+def told(shape: Shape, costs: Costs) -> News:
+    """What a fit would tell whose trees take what the costs say."""
+    work = shape.n_rows * (costs.row + costs.cell * -(-shape.n_columns // shape.n_workers))
+    tree = work + 6 * (costs.level + costs.level_worker * shape.n_workers)
+    exchanges = [{"message": message, "slowest": work / 2} for _ in range(4) for message in ("Start", "Finish")]
+    return News(exchanges, [{"seconds": tree * i} for i in range(4)])
+
+
+def test_costs_are_found_again() -> None:
+    shapes = [Shape(1_000, n_columns, n_workers) for n_columns in (N_COLUMNS, 3 * N_COLUMNS) for n_workers in (2, 4)]
+    found = calibrate({shape: told(shape, COSTS) for shape in shapes})
+    for name in ("row", "cell", "level", "level_worker"):
+        assert getattr(found, name) == pytest.approx(getattr(COSTS, name))
+
+
+def test_examples() -> None:
+    n_failed, n_tried = doctest.testmod(model)
+    assert (n_failed, n_tried > 0) == (0, True)
+
+
+def test_the_table_has_a_line_for_each_size() -> None:
+    lines = model.table(MEASURED).splitlines()
+    assert len(lines) == 2 + len(model.ROWS) * len(model.WORKERS)
+    assert len({line.count("|") for line in lines}) == 1
+    assert "does not fit" in lines[-1]
