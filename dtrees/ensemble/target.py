@@ -29,6 +29,9 @@ from sklearn.utils.validation import column_or_1d
 
 from dtrees.ensemble.schema import is_missing
 
+#: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
+MAX_TARGET = 1e148
+
 
 @dataclass(frozen=True)
 class TargetSummary:
@@ -148,6 +151,11 @@ def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"y cannot be turned into numbers ({error}); a regressor wants numbers, not labels") from error
     _check_finite(y)
+    if y.size and max(y.max(), -y.min()) > MAX_TARGET:
+        extreme = max(y.max(), y.min(), key=abs)
+        raise ValueError(
+            f"y contains {extreme}; wants numbers within +-{MAX_TARGET:g}, whose squares can be summed. Scale it, or drop outliers"
+        )
     return _owned(y)
 
 
