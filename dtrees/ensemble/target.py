@@ -151,8 +151,8 @@ def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
         except (TypeError, ValueError) as error:
             raise ValueError(f"y cannot be turned into numbers ({error}); a regressor wants numbers, not labels") from error
     _check_finite(y)
-    if y.size and max(y.max(), -y.min()) > MAX_TARGET:
-        extreme = max(y.max(), y.min(), key=abs)
+    extreme = max(float(y.max()), float(y.min()), key=abs) if y.size else 0.0
+    if abs(extreme) > MAX_TARGET:
         raise ValueError(
             f"y contains {extreme}; wants numbers within +-{MAX_TARGET:g}, whose squares can be summed. Scale it, or drop outliers"
         )
