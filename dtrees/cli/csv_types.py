@@ -14,15 +14,21 @@ numbers of any kind       float64
 anything else             text, exactly as it stands in the file
 nothing                   float64, all missing
 ========================  ==============================================
+
+Blocks begin and end at line breaks, and one within quotes is no end of a row. A block with an odd number of quotes begins or ends within
+some; then each file is taken in one piece.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
+
+logger = logging.getLogger("dtrees")
 
 TEXT = "string"
 
@@ -30,8 +36,10 @@ TEXT = "string"
 BLOCK_SIZE = 32 * 2**20
 
 
-def infer(paths: Sequence[str], header: bytes, separator: str, text: Collection[str], compression: str | None) -> dict[str, Any]:
-    """Return the dtype of each column, by name; computed on the cluster where there is one.
+def infer(
+    paths: Sequence[str], header: bytes, separator: str, text: Collection[str], compression: str | None
+) -> tuple[dict[str, Any], int | None]:
+    """Return the dtype of each column, by name, and the size of the blocks in which to read the files; computed on the cluster, if any.
 
     Parameters
     ----------
@@ -45,20 +53,55 @@ def infer(paths: Sequence[str], header: bytes, separator: str, text: Collection[
     compression : str or None
         For example ``"gzip"``; such files are one block each.
 
+    Returns
+    -------
+    dtypes : dict
+    block_size : int or None
+        None: one block for each file.
+
     Raises
     ------
     ValueError
         If a block cannot be parsed.
     """
+    if not compression:
+        blocks = _inspect(paths, header, separator, text, None, BLOCK_SIZE)
+        if not any(n_quotes % 2 for n_quotes, _ in blocks):
+            return merge(_unwrap(blocks)), BLOCK_SIZE
+        logger.warning("line breaks within quotes: each file is read in one piece, which takes memory and does not share out work")
+    return merge(_unwrap(_inspect(paths, header, separator, text, compression, None))), None
+
+
+def _inspect(
+    paths: Sequence[str], header: bytes, separator: str, text: Collection[str], compression: str | None, block_size: int | None
+) -> Sequence[tuple[int, dict[str, str] | ValueError]]:
+    """Return of each block how many quotes it has (if there are others of its file), and what it holds, or why it cannot be parsed."""
     import dask
     from dask.bytes import read_bytes
 
-    _, files = read_bytes(
-        list(paths), delimiter=b"\n", blocksize=None if compression else BLOCK_SIZE, sample=False, compression=compression
+    _, files = read_bytes(list(paths), delimiter=b"\n", blocksize=block_size, sample=False, compression=compression)
+    inspect = dask.delayed(_try_block)
+    found: Sequence[tuple[int, dict[str, str] | ValueError]] = dask.compute(
+        *[inspect(block, header, index > 0, separator, text, len(file) == 1) for file in files for index, block in enumerate(file)]
     )
-    inspect = dask.delayed(inspect_block)
-    kinds = dask.compute(*[inspect(block, header, index > 0, separator, text) for file in files for index, block in enumerate(file)])
-    return merge(kinds)
+    return found
+
+
+def _try_block(
+    block: bytes, header: bytes, prepend: bool, separator: str, text: Collection[str], whole: bool
+) -> tuple[int, dict[str, str] | ValueError]:
+    n_quotes = 0 if whole else block.count(b'"')
+    try:
+        return n_quotes, inspect_block(block, header, prepend, separator, text)
+    except ValueError as error:
+        return n_quotes, error
+
+
+def _unwrap(blocks: Iterable[tuple[int, dict[str, str] | ValueError]]) -> Iterator[dict[str, str]]:
+    for _, kinds in blocks:
+        if isinstance(kinds, ValueError):
+            raise kinds
+        yield kinds
 
 
 def inspect_block(block: bytes, header: bytes, prepend: bool, separator: str, text: Collection[str]) -> dict[str, str]:

@@ -120,12 +120,12 @@ def read_table(data: str, *, separator: str | None = None, text: Collection[str]
     header = _common_header(files)
     compression = _compression(files.paths[0])
     separator = _separator(files, separator)
-    dtypes = csv_types.infer(files.paths, header, separator, [name for name in text if name in names], compression)
+    dtypes, block_size = csv_types.infer(files.paths, header, separator, [name for name in text if name in names], compression)
     return dd.read_csv(
         list(files.paths),
         sep=separator,
         dtype=dtypes,
-        blocksize=None if compression else csv_types.BLOCK_SIZE,
+        blocksize=block_size,
         compression=compression,
         sample=max(256_000, 4 * len(header)),
     )

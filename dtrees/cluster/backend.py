@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dtrees.cluster.coordinator import fit
 from dtrees.cluster.fits import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
 from dtrees.cluster.loading import ClusterColumns, load
-from dtrees.cluster.partitions import is_array, whole_rows
+from dtrees.cluster.partitions import column_names, in_order, is_array, whole_rows
 from dtrees.cluster.predict import predict
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.watch import current_client, default_client, in_task, out_of_the_way
@@ -69,8 +69,11 @@ class DaskBackend:
                 current_fit().own(*table.columns.blocks, table.target, table.weight)
                 return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
+        names = column_names(whole_rows(X))
         X, y, sample_weight = dask.compute(X, y, sample_weight)
-        return LOCAL.load(X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs, n_trees=n_trees)
+        return LOCAL.load(
+            in_order(X, names), y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs, n_trees=n_trees
+        )
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""

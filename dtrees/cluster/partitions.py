@@ -14,6 +14,7 @@ from typing import Any
 
 import dask
 import numpy as np
+from dask.delayed import Delayed
 from distributed import Future
 from numpy.typing import NDArray
 
@@ -58,13 +59,19 @@ def whole_rows(X: Any) -> Any:
     TypeError
         If it is another kind of collection.
     """
-    if getattr(X, "ndim", None) == 1 and hasattr(X, "to_delayed"):
-        raise ValueError("X is a one-dimensional Dask collection; wants rows and columns, such as ddf[['column']] or array[:, None]")
-    if getattr(X, "ndim", None) != 2 or not hasattr(X, "to_delayed"):
-        raise TypeError(f"X is of type {type(X).__module__}.{type(X).__qualname__}; wants a Dask DataFrame or a 2-D Dask Array")
+    _check_kind("X", X, "a Dask DataFrame or a 2-D Dask Array")
+    if X.ndim != 2:
+        raise ValueError(
+            f"X is a Dask collection of {X.ndim} dimension(s); wants rows and columns, such as ddf[['column']] or array[:, None]"
+        )
     if np.isnan(X.shape[1]):
         raise ValueError("X has an unknown number of columns; call X.compute_chunk_sizes(), or make it a DataFrame")
     return X.rechunk({1: -1}) if is_array(X) and X.numblocks[1] > 1 else X
+
+
+def _check_kind(name: str, collection: Any, wanted: str) -> None:
+    if isinstance(collection, Delayed) or not hasattr(collection, "to_delayed") or not hasattr(collection, "ndim"):
+        raise TypeError(f"{name} is of type {type(collection).__module__}.{type(collection).__qualname__}; wants {wanted}")
 
 
 def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
@@ -84,11 +91,19 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     """
     named = {"X": whole_rows(X), "y": y, "sample_weight": sample_weight}
     lazy = {name: collection for name, collection in named.items() if is_lazy(collection)}
+    for name, collection in lazy.items():
+        _check_kind(name, collection, "a Dask Series or Array, or an array")
     computed = _compute(tasks, lazy)
-    counting = [tasks.map("count", len, parts) for parts in computed.values()]
-    counts = iter(tasks.watch.gather([future for group in counting for future in group]))
-    lengths = {name: list(itertools.islice(counts, len(parts))) for name, parts in computed.items()}
+    counting = [tasks.map("count", _outline, parts, names=column_names(lazy[name])) for name, parts in computed.items()]
+    outlines = iter(tasks.watch.gather([future for group in counting for future in group]))
+    found = {name: list(itertools.islice(outlines, len(parts))) for name, parts in computed.items()}
+    lengths = {name: [length for length, _ in outlines] for name, outlines in found.items()}
     wanted = lengths["X"]
+    for i, (_, other_columns) in enumerate(found["X"]):
+        if other_columns is not None:
+            names = column_names(named["X"])
+            check_names(other_columns, names, f"X has in partition {i}")
+            computed["X"][i] = tasks.submit("align", in_order, computed["X"][i], names)
     kept = [i for i, length in enumerate(wanted) if length]
 
     def parts_of(name: str) -> list[Future]:
@@ -108,6 +123,38 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
         weight=None if sample_weight is None else parts_of("sample_weight"),
         lengths=[wanted[i] for i in kept],
     )
+
+
+def column_names(X: Any) -> list[Any] | None:
+    """Return the names of the columns of a frame or collection of frames; None where there are none."""
+    return list(X.columns) if hasattr(X, "columns") else None
+
+
+def in_order(part: Any, names: list[Any] | None) -> Any:
+    """Return a partition with its columns in the order of the collection's, which Dask does not see to.
+
+    Raises
+    ------
+    ValueError
+        If it has other columns.
+    """
+    columns = column_names(part)
+    if columns == names or names is None:
+        return part
+    check_names(columns, names, "X has in a partition")
+    return part[names]
+
+
+def check_names(columns: list[Any] | None, names: list[Any] | None, where: str) -> None:
+    """Raise if columns are not, in any order, those of the collection."""
+    if columns is None or names is None or len(columns) != len(names) or set(columns) != set(names) or len(set(names)) != len(names):
+        raise ValueError(f"{where} the columns {columns}; wants those of the collection's meta, {names}")
+
+
+def _outline(part: Any, names: list[Any] | None) -> tuple[int, list[Any] | None]:
+    """Return the number of rows of a partition, and its columns if they are not as expected."""
+    columns = column_names(part)
+    return len(part), None if columns == names or not len(part) else columns
 
 
 def _compute(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:

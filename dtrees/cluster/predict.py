@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dtrees.cluster.partitions import is_array, whole_rows
+from dtrees.cluster.partitions import column_names, in_order, is_array, whole_rows
 from dtrees.ensemble.backend import Output
 
 
@@ -42,11 +42,13 @@ def predict(X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> 
 def _predict_frame(X: Any, function: Any, output: Output) -> Any:
     empty = np.empty(0 if output.width is None else (0, output.width), output.dtype)
     meta = _as_frame(empty, X._meta.index[:0], output)
-    return X.map_partitions(_predict_partition, function, output, meta=meta, token=f"dtrees-{output.name}")
+    return X.map_partitions(_predict_partition, function, output, column_names(X), meta=meta, token=f"dtrees-{output.name}")
 
 
-def _predict_partition(part: pd.DataFrame, function: Callable[[Any], NDArray[Any]], output: Output) -> pd.Series | pd.DataFrame:
-    return _as_frame(function(part), part.index, output)
+def _predict_partition(
+    part: pd.DataFrame, function: Callable[[Any], NDArray[Any]], output: Output, names: list[Any]
+) -> pd.Series | pd.DataFrame:
+    return _as_frame(function(in_order(part, names) if len(part) else part), part.index, output)
 
 
 def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Series | pd.DataFrame:

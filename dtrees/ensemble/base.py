@@ -45,6 +45,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     _schema: Schema
     _trees: TreeSum
     _seed: int
+    warm_start: bool
     n_features_in_: int
     placement_: Placement
 
@@ -63,6 +64,17 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_trees")
+
+    def _goes_on(self) -> bool:
+        """Whether fit is to add to the trees that are there."""
+        if not self.warm_start or not self.__sklearn_is_fitted__():
+            return False
+        if not hasattr(self, "_seed"):
+            raise ValueError(
+                "warm_start=True cannot go on from this model: it was saved by a dtrees that did not keep how its trees were grown; "
+                "pass warm_start=False, and fit it anew"
+            )
+        return True
 
     def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, n_trees: int | None) -> tuple[Backend, Table]:
         """Load a training set and take over what it says of columns and classes; with ``keep``, it must agree with the fit before.

@@ -113,7 +113,7 @@ class Boosting(TreeEstimator):
         ValueError
             If a parameter or the data cannot be used; the message says what is wanted.
         """
-        keep = bool(self.warm_start and hasattr(self, "_trees"))
+        keep = self._goes_on()
         if keep and self.n_estimators < self._trees.n_rounds:
             raise ValueError(
                 f"n_estimators={self.n_estimators} must be larger or equal to estimators_.shape[0]={self._trees.n_rounds} "

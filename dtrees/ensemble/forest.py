@@ -98,7 +98,7 @@ class Forest(TreeEstimator):
             If a parameter or the data cannot be used; the message says what is wanted.
         """
         self._check_bootstrap()
-        keep = bool(self.warm_start and hasattr(self, "_trees"))
+        keep = self._goes_on()
         trees: list[Tree] = list(self._trees.groups[0]) if keep else []
         if self.n_estimators < len(trees):
             raise ValueError(

@@ -6,8 +6,8 @@ may also hold text or categories: they become *category numbers*, positions in a
 Terms
 -----
 kind
-    ``"numeric"``, ``"categorical"``, or ``"unknown"`` for a column without a single value (all missing), which says nothing
-    about its kind: it takes on the kind that other partitions show.
+    ``"numeric"``, ``"categorical"``, or ``"unknown"`` for a column without a single value (all missing, of whatever dtype), which
+    says nothing about its kind: it takes on the kind that other partitions show.
 dictionary
     the sorted distinct categories of a column. Missing values and categories it does not hold become NaN.
 
@@ -224,6 +224,8 @@ def numeric_array(X: Any) -> NDArray[Any]:
             raise ValueError(
                 f"X is an array of dtype {X.dtype}; wants numbers. Convert dates to numbers; text is accepted in a frame (pandas, polars)"
             )
+        if getattr(getattr(X, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
+            raise ValueError(f"Complex data not supported: X is an array of dtype {X.dtype}; wants real numbers")
         X = check_array(X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
         if X.dtype.kind not in "biuf":
             raise ValueError(f"X became an array of dtype {X.dtype}; wants numbers (text is accepted in a pandas or polars frame)")
@@ -278,9 +280,12 @@ def _infer_column(name: str, series: nw.Series[Any]) -> Column:
     where = f"X column {name!r}"
     dtype = series.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
-        return Column(name, NUMERIC, _numeric(series, where).dtype.name)
+        numbers = _numeric(series, where)
+        # A partition of a text column without a single word may be read as numbers, all NaN.
+        empty = numbers.dtype.kind == "f" and np.isnan(numbers[:1]).all() and np.isnan(numbers).all()
+        return Column(name, UNKNOWN if empty else NUMERIC, numbers.dtype.name)
     if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
-        values = {value for value in _distinct(series, where) if not _is_missing(value)}
+        values = {value for value in _distinct(series, where) if not is_missing(value)}
         kinds = {_value_kind(value, where) for value in values}
         if not kinds:
             return Column(name, UNKNOWN)
@@ -297,14 +302,12 @@ def _merge_column(parts: list[Column]) -> Column:
     if len(names) > 1:
         raise ValueError(f"X has partitions that name a column differently: {sorted(map(str, names))}; all must have the same columns")
     name = parts[0].name
-    parts = [part for part in parts if part.kind != UNKNOWN]
-    kinds = {part.kind for part in parts}
-    if not kinds:
-        return Column(name, UNKNOWN)
+    kinds = {part.kind for part in parts if part.kind != UNKNOWN}
     if len(kinds) > 1:
-        raise ValueError(f"X column {name!r} holds text in some partitions and numbers in others; give it one dtype")
-    if kinds == {NUMERIC}:
-        return Column(name, NUMERIC, np.result_type(*(np.dtype(part.dtype) for part in parts)).name)
+        raise ValueError(f"X column {name!r} holds text or categories in some partitions and numbers in others; give it one dtype")
+    if kinds != {CATEGORICAL}:
+        # Unknown ones count: their missing values are floats.
+        return Column(name, kinds.pop() if kinds else UNKNOWN, np.result_type(*(np.dtype(part.dtype) for part in parts)).name)
     categories = {category for part in parts for category in part.categories}
     value_kinds = {_value_kind(category, f"X column {name!r}") for category in categories}
     if len(value_kinds) > 1:
@@ -317,7 +320,7 @@ def _encode_column(column: Column, series: nw.Series[Any]) -> NDArray[Any]:
     if column.kind == CATEGORICAL:
         return _category_numbers(column, series, where)
     if column.kind == UNKNOWN:
-        return np.full(len(series), np.nan)
+        return np.full(len(series), np.nan, column.dtype or np.float32)
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean) and _infer_column(str(column.name), series).kind == CATEGORICAL:
         raise ValueError(f"{where} was numeric at fit, but now holds {series.dtype}; convert it to numbers")
     values = _numeric(series, where)
@@ -333,7 +336,7 @@ def _category_numbers(column: Column, series: nw.Series[Any], where: str) -> NDA
         # Unseen categories are missing values, but numbers where there was text are a mistake: none could ever match.
         wanted = _value_kind(column.categories[0], where)
         for value in _distinct(series, where):
-            if not _is_missing(value) and _value_kind(value, where) != wanted:
+            if not is_missing(value) and _value_kind(value, where) != wanted:
                 raise ValueError(f"{where} held categories of {wanted} at fit, but now holds {value!r}; convert it to {wanted}")
     return codes
 
@@ -349,7 +352,7 @@ def _numeric(series: nw.Series[Any], where: str) -> NDArray[Any]:
     elif dtype == nw.Boolean and not series.null_count():
         values = series.to_numpy().astype(bool, copy=False)
     else:
-        plain = [np.nan if _is_missing(value) else value for value in series.to_list()]
+        plain = [np.nan if is_missing(value) else value for value in series.to_list()]
         _check_integers(*_integer_range(plain), where)
         values = np.array(plain, dtype=np.float64)
     if values.dtype.kind not in "biuf":
@@ -372,7 +375,7 @@ def _distinct(series: nw.Series[Any], where: str) -> list[Any]:
         raise ValueError(f"{where} holds values that cannot be compared ({error}); wants {_SUPPORTED}") from error
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Return whether ``value`` is None, NaN or pandas' NA, which is neither true nor false when compared."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)
 

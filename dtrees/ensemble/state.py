@@ -1,19 +1,21 @@
 """What a fitted estimator is, as plain data and arrays: the content of a model file.
 
-State holds all that prediction and inspection need: parameters, schema, classes, trees and scores. What belongs to the training set (the
-out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data: a ``RandomState`` or a function as
-``eval_metric`` becomes None, a callable ``oob_score`` True. Restoring checks everything that prediction relies on, since kernels do not
-check bounds.
+State holds all that prediction, inspection and a warm start need: parameters, schema, classes, trees, scores, and how the trees were
+grown. What belongs to the training set (the out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data:
+a ``RandomState`` or a function as ``eval_metric`` becomes None, a callable ``oob_score`` True. Restoring checks everything that prediction
+relies on, since kernels do not check bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plans import Criterion, ForestPlan, Rules
 from dtrees.ensemble.prediction import TreeSum
 from dtrees.ensemble.schema import Schema
 from dtrees.tree.tree import Tree
@@ -43,6 +45,10 @@ class EstimatorState:
         }
         if callable(getattr(self, "oob_score", None)):
             metadata["parameters"]["oob_score"] = True
+        if hasattr(self, "_seed"):
+            metadata["seed"] = self._seed
+        if hasattr(self, "_batches"):
+            metadata["batches"] = [[_describe_plan(plan), first, last] for plan, first, last in self._batches]
         evaluation = getattr(self, "evals_result_", {})
         if evaluation:
             metadata["evaluation"] = {name: list(metrics) for name, metrics in evaluation.items()}
@@ -104,7 +110,44 @@ class EstimatorState:
         if initial is not None and (initial.dtype != np.float64 or initial.shape != (n_groups,) or not np.isfinite(initial).all()):
             raise ValueError(f"the model's initial prediction is {initial}; wants {n_groups} finite float64")
         model._trees = TreeSum(groups, initial)
+        if "seed" in metadata:
+            model._seed = int(metadata["seed"])  # type: ignore[attr-defined]
+        if "batches" in metadata:
+            model._batches = _restore_batches(metadata["batches"], len(groups[0]), len(model._schema), n_classes)  # type: ignore[attr-defined]
+            model._votes = None  # type: ignore[attr-defined]
         return model
+
+
+def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
+    """Return a plan (without checkpoint) and its rules as plain data."""
+    return {name: _plain(value) for name, value in (vars(plan.rules) | vars(plan)).items() if name not in ("rules", "checkpoint")}
+
+
+def _restore_batches(data: list[Any], n_trees: int, n_features: int, n_classes: int) -> list[tuple[ForestPlan, int, int]]:
+    """Return batches of a forest from descriptions of their plans and their tree numbers.
+
+    Raises
+    ------
+    ValueError
+        If they are not those of such a forest.
+    """
+    batches = [(_restore_plan(described, n_features, n_classes), first, last) for described, first, last in data]
+    bounds = [0, *(last for _, _, last in batches)]
+    if [first for _, first, _ in batches] != bounds[:-1] or bounds[-1] != n_trees:
+        raise ValueError(f"the model's batches end at the trees {bounds[1:]}, but there are {n_trees} trees")
+    return batches
+
+
+def _restore_plan(data: dict[str, Any], n_features: int, n_classes: int) -> ForestPlan:
+    rules = Rules(**{field.name: data[field.name] for field in fields(Rules)} | {"criterion": Criterion(data["criterion"])})
+    own = {field.name: data[field.name] for field in fields(ForestPlan) if field.name in data}
+    if own["class_weight"] is not None:
+        own["class_weight"] = tuple(map(float, own["class_weight"]))
+    plan = ForestPlan(rules, **own)
+    fits = plan.n_classes == n_classes and (plan.class_weight is None or len(plan.class_weight) == n_classes)
+    if not fits or not 1 <= rules.max_features <= n_features or not 1 <= rules.columns_per_tree <= n_features:
+        raise ValueError(f"the model's trees were grown by {plan}, which is not for {n_features} columns and {n_classes} classes")
+    return plan
 
 
 def stack_trees(groups: Sequence[Sequence[Tree]]) -> dict[str, NDArray[Any]]:

@@ -27,6 +27,11 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from dtrees.ensemble.schema import is_missing
+
+#: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
+MAX_TARGET = 1e148
+
 
 @dataclass(frozen=True)
 class TargetSummary:
@@ -129,7 +134,7 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
         return _real_target(y)
     if y.dtype.kind == "f":
         _check_finite(y)
-    elif y.dtype.kind == "O" and any(value is None or type(value).__name__ == "NAType" or value != value for value in y):
+    elif y.dtype.kind == "O" and any(map(is_missing, y)):
         raise ValueError("y contains missing values (None or NaN); drop those rows, every label must be known")
     check_classification_targets(y)
     return y
@@ -138,10 +143,19 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
 def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
     if y.dtype.kind not in "biuf":
         try:
-            y = y.astype(np.float64)
+            y = (
+                np.array([np.nan if is_missing(value) else value for value in y], np.float64)
+                if y.dtype.kind == "O"
+                else y.astype(np.float64)
+            )
         except (TypeError, ValueError) as error:
             raise ValueError(f"y cannot be turned into numbers ({error}); a regressor wants numbers, not labels") from error
     _check_finite(y)
+    extreme = max(float(y.max()), float(y.min()), key=abs) if y.size else 0.0
+    if abs(extreme) > MAX_TARGET:
+        raise ValueError(
+            f"y contains {extreme}; wants numbers within +-{MAX_TARGET:g}, whose squares can be summed. Scale it, or drop outliers"
+        )
     return _owned(y)
 
 

@@ -71,6 +71,23 @@ def test_dtypes_are_those_of_all_rows(tmp_path: Path, monkeypatch: pytest.Monkey
     assert frame["code"].iloc[0] == "007"
 
 
+@pytest.mark.parametrize("quotes", ['"', '""'])
+def test_line_breaks_within_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, quotes: str) -> None:
+    """Blocks may begin within them; where none does, blocks stay blocks."""
+    monkeypatch.setattr(csv_types, "BLOCK_SIZE", 400)
+    wanted = [(i, f"first line\n{i},second line\nthird line {quotes[1:]}") for i in range(200)]
+    frame = pd.DataFrame(wanted, columns=["a", "b"])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert rows(tmp_path / "t.csv") == wanted
+    assert "line breaks within quotes" in caplog.text
+    caplog.clear()
+    (tmp_path / "u.csv").write_text("a,b\n" + "".join(f'{i},"a, b"\n' for i in range(200)))
+    table = read_table(str(tmp_path / "u.csv"))
+    assert table.npartitions > 3
+    assert table.compute()["b"].unique().tolist() == ["a, b"]
+    assert not caplog.text
+
+
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
     assert column_names(find_files(str(tmp_path / "t.csv"))) == ["a", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import pandas as pd
 from distributed import Client
 
 import dtrees
+from dtrees.engine.shard import Shard
+from dtrees.split.columns import Columns
 
 N_ROWS = 420
 
@@ -142,15 +145,39 @@ def events(client: Client, what: str, fit: str | None = None) -> list[dict[str, 
 
 
 def assert_clean(client: Client) -> None:
-    """Check that nothing of a fit is left on the cluster: no task, no actor, no data."""
+    """Check that nothing is left on the cluster, after fits whose results and data the test itself has let go of.
+
+    No task, wish or published data on the scheduler; on workers no task, result or actor, nor a table that something still refers to.
+    """
     try:
-        wait_until(lambda: not client.run_on_scheduler(_left_over))
+        wait_until(lambda: not _left_over(client))
     except AssertionError as error:
-        raise AssertionError(f"left over: {client.run_on_scheduler(_left_over)}") from error
+        raise AssertionError(f"left over: {_left_over(client)}") from error
 
 
-def _left_over(dask_scheduler: Any) -> list[str]:
-    tasks = [f"{key} ({ts.state}, wanted by {ts.who_wants})" for key, ts in dask_scheduler.tasks.items() if "dtrees" in str(key)]
+def _left_over(client: Client) -> list[str]:
+    on_scheduler = client.run_on_scheduler(_left_on_scheduler)
+    if on_scheduler:
+        return list(on_scheduler)
+    # A worker may be on its way out, or dismissed.
+    on_workers = client.run(_left_on_worker, on_error="ignore")
+    return [f"{worker}: {what}" for worker, found in on_workers.items() for what in found]
+
+
+def _left_on_scheduler(dask_scheduler: Any) -> list[str]:
+    tasks = [
+        f"{key} ({ts.state}, wanted by {[client.client_key for client in ts.who_wants or ()]})" for key, ts in dask_scheduler.tasks.items()
+    ]
     actors = [str(actor) for worker in dask_scheduler.workers.values() for actor in worker.actors]
     holders = [client for client in dask_scheduler.clients if client.startswith("dtrees")]
-    return tasks + actors + holders
+    return tasks + actors + holders + [f"published {name}" for name in dask_scheduler.extensions["publish"].datasets]
+
+
+def _left_on_worker(dask_worker: Any) -> list[str]:
+    state = dask_worker.state
+    found = [f"task {key} ({task.state})" for key, task in state.tasks.items()]
+    found += [f"result {key}" for key in state.data] + [f"actor {key}" for key in state.actors]
+    if found:
+        return found
+    gc.collect()  # tracebacks and the frames they refer to are circles
+    return [f"a {type(item).__name__}" for item in gc.get_objects() if type(item) in (Columns, Shard)]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+import importlib
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dask
@@ -13,7 +19,7 @@ import pytest
 from distributed import Client
 
 import dtrees
-from dtrees.cluster.errors import ClusterError
+from dtrees.cluster.errors import ClusterError, WorkerLost
 from tests.cluster.samples import LENGTHS, assert_clean, in_partitions, numbers, table, targets, weights
 
 FRAME = table()
@@ -94,25 +100,69 @@ def test_one_class_is_as_in_one_process(client: Client) -> None:
         assert outcomes[0] == outcomes[1]
 
 
-def test_a_partition_that_raises(client: Client) -> None:
-    def read(part: pd.DataFrame) -> pd.DataFrame:
-        raise FileNotFoundError("part-7.parquet is gone")
-
-    broken = parts(FRAME).map_partitions(read, meta=FRAME.iloc[:0])
-    with pytest.raises(FileNotFoundError, match=r"part-7\.parquet is gone"):
-        dtrees.DecisionTreeRegressor().fit(broken, parts(REGRESSION))
+def usable(client: Client) -> None:
+    """Check that the cluster is as it was before a fit failed."""
     assert_clean(client)
-    dtrees.DecisionTreeRegressor().fit(parts(FRAME), parts(REGRESSION))
+    dtrees.DecisionTreeRegressor(max_depth=2).fit(parts(FRAME), parts(REGRESSION))
+    assert_clean(client)
 
 
-def test_a_callback_that_raises(client: Client) -> None:
+def account_of(error: BaseException) -> str:
+    """What the user gets to see of an error."""
+    return "".join(traceback.format_exception(error))
+
+
+def forest(n_estimators: int = 12) -> Any:
+    return dtrees.RandomForestRegressor(n_estimators, max_depth=3)
+
+
+def boosting(n_estimators: int = 4, **parameters: Any) -> Any:
+    return dtrees.GradientBoostingRegressor(n_estimators=n_estimators, **parameters)
+
+
+def read(part: pd.DataFrame) -> pd.DataFrame:
+    if part.index[0] == 100:
+        raise FileNotFoundError("part-7.parquet is gone")
+    return part
+
+
+@pytest.mark.parametrize("role", ["X", "y", "sample_weight", "eval_set"])
+def test_a_partition_that_raises(client: Client, role: str) -> None:
+    data = {"X": FRAME, "y": REGRESSION, "sample_weight": WEIGHTS}
+    given = {name: parts(values) for name, values in data.items()}
+    broken = {name: given[name].map_partitions(read, meta=values.iloc[:0]) for name, values in data.items()}
+    options = {role: broken[role]} if role in given else {"eval_set": [(broken["X"], given["y"])]}
+    for model in (boosting(),) if role == "eval_set" else (forest(), boosting()):
+        with pytest.raises(FileNotFoundError, match=r"^part-7\.parquet is gone$") as caught:
+            model.fit(**given | options)
+        assert "in read" in account_of(caught.value)
+    usable(client)
+
+
+@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+def test_a_callback_that_raises(client: Client, placement: str) -> None:
     def fail(progress: Any) -> None:
+        if progress.done == 2:
+            raise KeyError("mine")
+
+    with dask.config.set({"dtrees.placement": placement}):
+        for model in (forest(), boosting()):
+            with pytest.raises(KeyError, match="mine") as caught:
+                model.fit(parts(FRAME), parts(REGRESSION), callbacks=[fail])
+            assert "in fail" in account_of(caught.value)
+        usable(client)
+
+
+@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+def test_a_metric_that_raises(client: Client, placement: str) -> None:
+    def fail(y: Any, predicted: Any, weight: Any) -> float:
         raise KeyError("mine")
 
-    for model in (dtrees.RandomForestRegressor(5), dtrees.GradientBoostingRegressor()):
-        with pytest.raises(KeyError, match="mine"):
-            model.fit(parts(FRAME), parts(REGRESSION), callbacks=[fail])
-        assert_clean(client)
+    with dask.config.set({"dtrees.placement": placement}):
+        with pytest.raises(KeyError, match="mine") as caught:
+            boosting(eval_metric=fail).fit(parts(FRAME), parts(REGRESSION), eval_set=[(parts(FRAME), parts(REGRESSION))])
+        assert "in fail" in account_of(caught.value)
+        usable(client)
 
 
 async def test_an_asynchronous_client(cluster_of_1: Any) -> None:
@@ -121,34 +171,88 @@ async def test_an_asynchronous_client(cluster_of_1: Any) -> None:
             dtrees.DecisionTreeRegressor().fit(parts(FRAME), parts(REGRESSION))
 
 
-def test_an_objective_that_raises_on_one_worker(client: Client) -> None:
-    with dask.config.set({"dtrees.placement": "sharded"}):
-        client.run(_break_gradients, workers=[min(client.nthreads())])
-        try:
-            with pytest.raises(ZeroDivisionError, match="mine") as caught:
-                dtrees.GradientBoostingRegressor().fit(parts(FRAME), parts(REGRESSION))
-            assert min(client.nthreads()) in "".join(caught.value.__notes__)
-            assert_clean(client)
-        finally:
-            client.run(_mend_gradients)
-        dtrees.GradientBoostingRegressor(n_estimators=2).fit(parts(FRAME), parts(REGRESSION))
-    assert_clean(client)
+@contextlib.contextmanager
+def broken_on_one_worker(client: Client, where: str) -> Iterator[str]:
+    """A function that raises on one worker, ``module:name`` or ``module:class.name``; gives the worker's address."""
+    worker = min(client.nthreads())
+    client.run(_break, where, workers=[worker])
+    try:
+        yield worker
+    finally:
+        client.run(_mend, where, workers=[worker])
 
 
-def _break_gradients() -> None:
-    from dtrees.engine.targets import BoostingTarget
-
-    def start(self: BoostingTarget, tree: int, output: int) -> Any:
-        if tree == 3:
-            raise ZeroDivisionError("mine")
-        return original(self, tree, output)
-
-    original = BoostingTarget.start
-    BoostingTarget.start = start  # type: ignore[method-assign]
-    BoostingTarget.unbroken = original  # type: ignore[attr-defined]
+def _place(where: str) -> tuple[Any, str]:
+    module, _, name = where.partition(":")
+    *owner, name = name.split(".")
+    return functools.reduce(getattr, owner, importlib.import_module(module)), name
 
 
-def _mend_gradients() -> None:
-    from dtrees.engine.targets import BoostingTarget
+def _break(where: str) -> None:
+    owner, name = _place(where)
 
-    BoostingTarget.start = getattr(BoostingTarget, "unbroken", BoostingTarget.start)  # type: ignore[method-assign]
+    def broken(*args: Any, **options: Any) -> Any:
+        raise ZeroDivisionError("mine")
+
+    broken.whole = getattr(owner, name)  # type: ignore[attr-defined]
+    setattr(owner, name, broken)
+
+
+def _mend(where: str) -> None:
+    owner, name = _place(where)
+    setattr(owner, name, getattr(owner, name).whole)
+
+
+@pytest.mark.parametrize(
+    ("where", "make"),
+    [
+        ("dtrees.engine.targets:BoostingTarget.start", boosting),
+        ("dtrees.ensemble.losses:SquaredError.initial", boosting),
+        ("dtrees.ensemble.evaluation:Scorer.score", boosting),
+        ("dtrees.engine.forest:grow_forest", forest),
+        ("dtrees.split.columns:Assembly.finished", boosting),
+    ],
+)
+def test_what_raises_on_one_worker(client: Client, where: str, make: Callable[[], Any]) -> None:
+    placement = "replicated" if make is forest else "sharded"
+    with dask.config.set({"dtrees.placement": placement}), broken_on_one_worker(client, where) as worker:
+        options = {"eval_set": [(parts(FRAME), parts(REGRESSION))]} if "evaluation" in where else {}
+        with pytest.raises(ZeroDivisionError) as caught:
+            make().fit(parts(FRAME), parts(REGRESSION), **options)
+        assert str(caught.value) == "mine"
+        assert "in broken" in account_of(caught.value)
+        if "columns" not in where and "forest" not in where:  # shards and scorers say where they are
+            assert worker in account_of(caught.value)
+        assert_clean(client)
+    usable(client)
+
+
+def test_no_memory(client: Client) -> None:
+    """Workers that run out of memory are killed; so are these."""
+
+    def die(part: pd.DataFrame) -> pd.DataFrame:
+        os._exit(137)
+
+    greedy = parts(FRAME).map_partitions(die, meta=FRAME.iloc[:0])
+    with pytest.raises(WorkerLost, match="Workers died 4 times over the same task, .* mostly for want of memory") as caught:
+        forest().fit(greedy, parts(REGRESSION))
+    assert "Give the workers more memory" in str(caught.value)
+    client.wait_for_workers(3, timeout=100)
+    usable(client)
+
+
+def test_an_array_beyond_memory(client: Client) -> None:
+    def allocate(part: pd.DataFrame) -> pd.DataFrame:
+        np.empty(2**50)
+        return part
+
+    with pytest.raises(MemoryError, match="Unable to allocate"):
+        boosting().fit(parts(FRAME).map_partitions(allocate, meta=FRAME.iloc[:0]), parts(REGRESSION))
+    usable(client)
+
+
+def test_a_metric_that_cannot_travel(client: Client) -> None:
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match="eval_metric cannot be sent to the cluster, since it cannot be pickled"):
+        boosting(eval_metric=lambda y, predicted, weight: lock.locked()).fit(parts(FRAME), parts(REGRESSION))
+    usable(client)

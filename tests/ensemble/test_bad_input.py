@@ -257,3 +257,14 @@ def test_a_failed_fit_leaves_no_half_fitted_estimator():
         model.fit(X, np.full(6, np.nan))
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+@pytest.mark.parametrize("criterion", ["squared_error", "absolute_error"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_targets_whose_squares_are_beyond_floating_point(criterion, sign):
+    model = dtrees.DecisionTreeRegressor(criterion=criterion)
+    with pytest.raises(ValueError, match=r"y contains -?1.1e\+148; wants numbers within \+-1e\+148"):
+        model.fit(X, np.where(Y > 0, sign * 1.1e148, 0.0))
+    model.fit(X, np.where(Y > 0, sign * 1e148, 0.0))
+    assert np.isfinite(model.tree_.impurity).all()
+    assert set(model.predict(X)) == {0.0, sign * 1e148}

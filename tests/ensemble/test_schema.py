@@ -128,10 +128,21 @@ def test_merging_widens_dtypes():
     assert all(schema.encode(part)[0].dtype == np.float64 for part in parts)
 
 
+@pytest.mark.parametrize("missing", [np.array([None, None]), np.full(2, np.nan, "f4"), pd.array([pd.NA, pd.NA], "Int64")], ids=str)
+@pytest.mark.parametrize("values", [[1, 2], [True, False], [0.1, 0.2], ["a", "b"], pd.Categorical(["b", "c"]), [None, None]], ids=str)
+def test_partitions_without_a_value_are_of_any_kind(values, missing):
+    parts = [pd.DataFrame({"x": values}), pd.DataFrame({"x": missing})]
+    schema = Schema.merge(Schema.infer(part) for part in parts)
+    assert schema.columns[0].kind == Schema.infer(parts[0]).columns[0].kind
+    encoded = np.concatenate([schema.encode(part)[0] for part in parts])
+    np.testing.assert_array_equal(encoded, [*Schema.infer(parts[0]).encode(parts[0])[0], np.nan, np.nan])
+    np.testing.assert_array_equal(schema.matrix(parts[1]), [[np.nan], [np.nan]])
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([pd.DataFrame({"x": ["a"]}), pd.DataFrame({"x": [1]})], "holds text in some partitions and numbers in others"),
+        ([pd.DataFrame({"x": ["a"]}), pd.DataFrame({"x": [1]})], "holds text or categories in some partitions and numbers in others"),
         ([pd.DataFrame({"x": [1]}), pd.DataFrame({"y": [1]})], "name a column differently"),
         ([pd.DataFrame({"x": [1]}), pd.DataFrame({"x": [1], "y": [1]})], "partitions of 1 and of 2 columns"),
         ([pd.DataFrame({"x": pd.Categorical(["a"])}), pd.DataFrame({"x": pd.Categorical([1])})], "categories of numbers and text"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 
@@ -10,9 +11,13 @@ from numpy.testing import assert_array_equal
 
 import dtrees
 from tests.ensemble.samples import (
+    FORESTS,
     SIGNAL,
+    WEIGHT,
     X,
     assert_same_trees,
+    every_ensemble,
+    every_forest,
     every_kind,
     is_classifier,
     make,
@@ -36,6 +41,61 @@ def test_pickle_and_state(kind):
         if is_classifier(kind):
             assert_array_equal(twin.classes_, model.classes_)
             assert twin.classes_.dtype == model.classes_.dtype
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+@every_ensemble
+@pytest.mark.parametrize("random_state", [3, np.random.RandomState(3)], ids=["integer", "generator"])
+def test_going_on_from_a_restored_model(kind, random_state):
+    """The model of three fits is the same if one of them was in another process: trees, out-of-bag predictions, losses."""
+    forest, boosting = {"bootstrap": True, "oob_score": True, "max_samples": 0.7}, {"subsample": 0.7, "n_iter_no_change": 90}
+    own = forest if kind in FORESTS else boosting
+    if is_classifier(kind):
+        own["class_weight"] = {"low": 2.0}
+    model = make(kind, warm_start=True, random_state=copy.deepcopy(random_state), **own).fit(X, target(kind), WEIGHT)
+    model.set_params(n_estimators=20, max_depth=3).fit(X, target(kind), WEIGHT)
+    metadata, arrays = model._to_state()
+    restored = kind._from_state(json.loads(json.dumps(metadata)), arrays)
+    for goes_on in (model, restored):
+        goes_on.set_params(n_estimators=25, max_depth=None).fit(X, target(kind), WEIGHT)
+    assert_same_trees(restored, model)
+    for name in ("oob_score_", "oob_prediction_", "oob_decision_function_", "train_score_", "validation_score_"):
+        assert hasattr(restored, name) == hasattr(model, name)
+        assert_array_equal(getattr(restored, name, 0), getattr(model, name, 0))
+
+
+@every_ensemble
+def test_going_on_from_a_model_that_did_not_keep_how_it_was_grown(kind):
+    metadata, arrays = make(kind, warm_start=True).fit(X, target(kind))._to_state()
+    del metadata["seed"]
+    restored = kind._from_state(metadata, arrays)
+    with pytest.raises(ValueError, match="warm_start=True cannot go on from this model"):
+        restored.set_params(n_estimators=20).fit(X, target(kind))
+    restored.set_params(warm_start=False).fit(X, target(kind))
+
+
+def damaged_plan(metadata, **changes):
+    (plan, first, last), *rest = metadata["batches"]
+    return {**metadata, "batches": [[plan | changes, first, last], *rest]}
+
+
+@every_forest
+def test_damaged_plans(kind):
+    metadata, arrays = make(kind).fit(X, target(kind))._to_state()
+    for damage in (
+        damaged_plan(metadata, n_classes=7),
+        damaged_plan(metadata, max_features=6),
+        damaged_plan(metadata, columns_per_tree=0),
+        damaged_plan(metadata, criterion=77),
+        damaged_plan(metadata, class_weight=[1.0]),
+        {**metadata, "batches": [[metadata["batches"][0][0], 0, 5]]},
+        {**metadata, "batches": [[metadata["batches"][0][0], 1, 8]]},
+        {**metadata, "batches": [[{}, 0, 8]]},
+        {**metadata, "batches": 3},
+        {**metadata, "seed": "x"},
+    ):
+        with pytest.raises(ValueError, match="the model's|the state|criterion|Criterion|invalid literal|seed"):
+            kind._from_state(damage, arrays)
 
 
 @pytest.mark.parametrize(
