@@ -10,6 +10,8 @@ shard
     the columns that one worker searches while boosting (:mod:`~dtrees.cluster.executor`).
 watch
     waiting that ends in an error, never in a hang, when a worker or the scheduler is lost (:mod:`~dtrees.cluster.watch`).
+guard
+    a task that does so for the coordinator, should its own worker hang (:mod:`~dtrees.cluster.guard`).
 
 Use
 ---
@@ -27,4 +29,5 @@ Tasks carry the names of their stages, as the dashboard shows them::
     dtrees-presort  partitions to presorted blocks   dtrees-boost   boosting with all columns on one worker
     dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of boosting
     dtrees-digest   what tells training sets apart   dtrees-evaluate  an actor with rows of evaluation sets
+    dtrees-guard    looks after the coordinator
 """

@@ -20,11 +20,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from concurrent.futures import CancelledError, wait
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
 
 from distributed import Client, Future, KilledWorker, get_worker, worker_client
@@ -34,8 +35,12 @@ from dtrees.cluster.fits import current_fit
 
 logger = logging.getLogger("dtrees.cluster")
 
+T = TypeVar("T")
+
 _SLICE = 0.5
 _SECONDS_BETWEEN_LOOKS = 2.0
+#: A scheduler has much to do where workers come and go; it is given at least so many seconds to answer.
+_SCHEDULER_PATIENCE = 20.0
 #: Silence is established by several looks at least.
 _LOOKS = 5
 #: Patience is at least so many times the longest silence that a worker broke.
@@ -182,7 +187,7 @@ class Lookout:
         """
         self.check()
         with _explained():
-            known = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), self.heartbeats.patience)
+            known = await _answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, _SCHEDULER_PATIENCE))
         workers: dict[str, dict[str, Any]] = known["workers"]
         self.heartbeats.note(workers)
         for worker, seconds in self.heartbeats.silent().items():
@@ -290,6 +295,18 @@ class Watch:
         self._next_look = time.monotonic() + self._lookout.heartbeats.seconds_between_looks
         if self._lookout.heartbeats.all_lost:
             raise WorkerLost(f"The Dask cluster has no workers left. {_RUN_AGAIN} when it has.")
+
+
+async def _answer(question: Awaitable[T], patience: float) -> T:
+    """Wait for an answer, and count the seconds waited only while this process runs: it may have been stopped itself."""
+    asking = asyncio.ensure_future(question)
+    try:
+        for _ in range(math.ceil(patience / _SLICE)):
+            if (await asyncio.wait({asking}, timeout=_SLICE))[0]:
+                return asking.result()
+        raise TimeoutError(f"waited {patience:.0f} s")
+    finally:
+        asking.cancel()
 
 
 def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:

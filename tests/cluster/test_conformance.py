@@ -12,13 +12,16 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dask
 import pytest
 from distributed import Client, LocalCluster
 
+from dtrees.engine import messages
 from tests.cluster.cases import CASES, fit, outcome
+from tests.cluster.faults import Cut, cut_off
+from tests.cluster.samples import assert_clean, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 
@@ -55,9 +58,34 @@ def check(model: Any, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster_of_5() -> Iterator[LocalCluster]:
-    with LocalCluster(5, processes=False, threads_per_worker=1, protocol="tcp://", host="127.0.0.1", dashboard_address="127.0.0.1:0") as it:
-        yield it
+def cluster_of_threads() -> Iterator[LocalCluster]:
+    options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}), LocalCluster(5, threads_per_worker=1, **options) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client_of_threads(cluster_of_threads: LocalCluster) -> Iterator[Client]:
+    """The client that the workers use too, as they find it in their process. It must not go with any of them."""
+    with Client(cluster_of_threads) as client:
+        yield client
+
+
+@pytest.fixture
+def five_threads(cluster_of_threads: LocalCluster, client_of_threads: Client) -> Client:
+    wait_until(lambda: cluster_of_threads.scale(5) or len(client_of_threads.scheduler_info(n_workers=-1)["workers"]) == 5, 60)
+    return client_of_threads
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest, place: Place) -> Iterator[Client]:
+    """The client of a place."""
+    if place.n_workers == 5:
+        yield request.getfixturevalue("five_threads")
+        return
+    cluster = request.getfixturevalue(f"cluster_of_{place.n_workers}")
+    with Client(cluster, set_as_default=False) as client, client.as_current():
+        yield client
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -72,7 +100,44 @@ def _id(value: Any) -> str:
 @pytest.mark.parametrize(
     ("place", "name"), [(place, name) for name, case in CASES.items() for place in (BOOSTING if case.boosts else FORESTS)], ids=_id
 )
-def test_on_a_cluster(request: pytest.FixtureRequest, name: str, place: Place) -> None:
-    cluster = request.getfixturevalue(f"cluster_of_{place.n_workers}")
-    with Client(cluster, set_as_default=False) as client, client.as_current(), dask.config.set({"dtrees.placement": place.placement}):
+def test_on_a_cluster(client: Client, name: str, place: Place) -> None:
+    with dask.config.set({"dtrees.placement": place.placement}):
         check(fit(CASES[name], place.n_parts), name)
+
+
+#: Messages that shards are sent, and cases in which they are; where it takes a loss to come about, what is lost first.
+SENT = {
+    "boosting": ["Begin", "Start", "Evaluate", "Advance", "Finish"],
+    "boosting that goes on": ["Search", "Route"],
+    "boosting of classes": ["Renew", "Fetch", "Adopt"],
+}
+FIRST = {"Renew": "Advance", "Fetch": "Advance", "Adopt": "Advance"}
+#: What may go to the coordinator's own worker alone. (It is killed at it in test_recovery.py, where workers are processes.)
+SPARED = {"Fetch"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "how"),
+    [
+        (name, kind, how)
+        for name, kinds in SENT.items()
+        for kind in kinds
+        for how in (["unheard"] if kind in SPARED else ["killed", "unheard"])
+    ],
+)
+def test_a_worker_is_lost_at_every_message(
+    five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, how: Literal["killed", "unheard"]
+) -> None:
+    monkeypatch.setattr("dtrees.cluster.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
+    cuts = [Cut(FIRST[kind], 30), Cut(kind, 1, how)] if kind in FIRST else [Cut(kind, 1 if kind == "Begin" else 7, how)]
+    with cut_off(*cuts) as done, dask.config.set({"dtrees.placement": "sharded"}):
+        check(fit(CASES[name], 3), name)
+    assert done == cuts
+    assert_clean(five_threads)
+
+
+def test_every_message_is_lost_somewhere() -> None:
+    only_to_whole_tables = {"Grow"}
+    only_for_forests = {"MeasureLeaves", "MeasureNodes"}
+    kinds = {kind.__name__ for kind in messages.Message.__subclasses__()}
+    assert {kind for kinds in SENT.values() for kind in kinds} == kinds - only_to_whole_tables - only_for_forests
