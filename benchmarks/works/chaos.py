@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ from benchmarks.run import Run
 #: What is done to workers, and how often in relation to each other.
 KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1}
 #: Seconds of silence until a worker counts as lost, to begin with.
-PATIENCE = 2.0
+PATIENCE = 5.0
 #: Seconds that a fit may take with all that is done to it.
 _DEADLINE = 600.0
 
@@ -62,13 +62,13 @@ class Fault:
     duration: float
 
 
-def script(seed: int, seconds_between: float) -> Iterator[Fault]:
+def script(seed: int, seconds_between: float, kinds: Mapping[str, int] = KINDS) -> Iterator[Fault]:
     """Yield faults without end, the same for the same seed."""
     rng = random.Random(seed)
     while True:
-        (kind,) = rng.choices(list(KINDS), list(KINDS.values()))
+        (kind,) = rng.choices(list(kinds), list(kinds.values()))
         pause, victim = rng.uniform(0.2, 1.8) * seconds_between, rng.random()
-        yield Fault(kind, pause, victim, PATIENCE * (rng.uniform(0.1, 0.6) if kind == "stop shortly" else rng.uniform(1.5, 4.0)))
+        yield Fault(kind, pause, victim, PATIENCE * (rng.uniform(0.1, 0.6) if kind == "stop shortly" else rng.uniform(1.2, 4.0)))
 
 
 @contextlib.contextmanager

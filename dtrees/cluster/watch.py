@@ -12,7 +12,7 @@ Terms
 patience
     seconds of silence (no heartbeat of a worker, no worker at all) until it counts as lost. Workers report every half second to few
     seconds, from a thread of their own, however long their tasks compute. Where they are found to be slow at it (a busy machine),
-    patience grows.
+    patience grows; so it does, up to a bound, with every worker that is struck off.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ _SCHEDULER_PATIENCE = 20.0
 _LOOKS = 5
 #: Patience is at least so many times the longest silence that a worker broke.
 _TIMES_THE_LONGEST = 4.0
+#: After a worker was struck off, patience grows by this factor, up to so many times what it was to begin with: if it was a false alarm,
+#: the next one takes longer.
+_GROWTH, _MOST_GROWTH = 1.5, 3.0
 _RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
 
 
@@ -118,6 +121,7 @@ class Heartbeats:
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
+        self._most_patience = _MOST_GROWTH * patience
         self.n_departed = 0  # workers that were there once
         self._last_seen: dict[str, float] = {}  # by the scheduler's clock
         self._silence: dict[str, float] = {}
@@ -149,6 +153,10 @@ class Heartbeats:
     def silent(self) -> dict[str, float]:
         """Return the seconds of silence of the workers that have been silent for longer than the patience."""
         return {worker: seconds for worker, seconds in self._silence.items() if seconds > self.patience}
+
+    def struck_off(self) -> None:
+        """Take in that workers were struck off for their silence."""
+        self.patience = max(self.patience, min(_GROWTH * self.patience, self._most_patience))
 
     @property
     def all_lost(self) -> bool:
@@ -190,11 +198,14 @@ class Lookout:
             known = await _answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, _SCHEDULER_PATIENCE))
         workers: dict[str, dict[str, Any]] = known["workers"]
         self.heartbeats.note(workers)
-        for worker, seconds in self.heartbeats.silent().items():
+        silent = self.heartbeats.silent()
+        for worker, seconds in silent.items():
             logger.warning("striking off worker %s, which has been silent for %.0f s", worker, seconds)
             with _explained():
                 await self._client.scheduler.unregister(address=worker, stimulus_id=f"dtrees-silent-{uuid4().hex[:8]}")
             del workers[worker]
+        if silent:
+            self.heartbeats.struck_off()
         return workers
 
 
