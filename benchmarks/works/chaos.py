@@ -82,7 +82,7 @@ def cluster_to_break(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
     }
     with (
         dask.config.set(settings),
-        LocalCluster(n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
         client.as_current(),
     ):
@@ -129,7 +129,8 @@ class Saboteur:
     def _run(self) -> None:
         for fault in self._faults:
             due = time.monotonic() + fault.pause
-            n_needed = 3 if fault.kind == "kill two" else 2  # one is always left
+            # Others are left, and have time: otherwise no fit would ever end.
+            n_needed = max(3 if fault.kind == "kill two" else 2, self._n_workers - 1)
             while time.monotonic() < due or len(self._processes()) < n_needed:
                 if self._over.wait(0.1):
                     return

@@ -60,7 +60,10 @@ def check(model: Any, name: str) -> None:
 @pytest.fixture(scope="module")
 def cluster_of_threads() -> Iterator[LocalCluster]:
     options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}), LocalCluster(5, threads_per_worker=1, **options) as cluster:
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
+        LocalCluster(n_workers=5, threads_per_worker=1, **options) as cluster,
+    ):
         yield cluster
 
 
