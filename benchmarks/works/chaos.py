@@ -272,7 +272,8 @@ class Chaos:
             if work.detached:
                 future = dtrees.submit(work.make(), *data, detached=True, **options)
                 model = future.result(timeout=_DEADLINE)
-                future.cancel(force=True)
+                dtrees.attach(future.key).release()
+                future.release()
             else:
                 model = work.make().fit(*data, **options)
         outcome.n_fits += 1

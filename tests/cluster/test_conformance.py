@@ -36,7 +36,7 @@ class Place:
 
 
 BOOSTING = [Place(1, "one-worker", 1), Place(1, "sharded", 3), Place(3, "one-worker", 7), Place(3, "sharded", 3), Place(5, "sharded", 7)]
-FORESTS = [Place(1, "auto", 7), Place(3, "auto", 1), Place(5, "auto", 3)]
+FORESTS = [Place(1, "replicated", 7), Place(3, "replicated", 1), Place(3, "sharded", 7), Place(5, "sharded", 3)]
 
 
 @functools.cache

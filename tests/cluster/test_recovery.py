@@ -131,7 +131,8 @@ def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path, de
                 _, make = MODELS["regression"]
                 future = dtrees.submit(make(), *training_set(), detached=True)
                 model = future.result(timeout=120)
-                future.cancel(force=True)
+                dtrees.attach(future.key).release()
+                future.release()
             else:
                 model = fit()
         assert_same_model(model, fitted_here("regression"))
