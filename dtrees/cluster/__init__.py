@@ -12,6 +12,8 @@ shard
     the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.executor`).
 watch
     waiting that ends in an error, never in a hang, when a worker or the scheduler is lost (:mod:`~dtrees.cluster.watch`).
+guard
+    a task that does so for the coordinator, should its own worker hang (:mod:`~dtrees.cluster.guard`).
 
 Use
 ---
@@ -30,4 +32,5 @@ Tasks carry the names of their stages, as the dashboard shows them::
     dtrees-columns  blocks side by side              dtrees-split   a piece of an encoded partition
     dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of a fit over shards
     dtrees-digest   what tells training sets apart   dtrees-evaluate  an actor with rows of evaluation sets
+    dtrees-guard    looks after the coordinator
 """

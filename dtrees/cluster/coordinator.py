@@ -34,7 +34,8 @@ from sklearn.utils import check_random_state
 
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
-from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, needs, trees
+from dtrees.cluster.guard import start_guard
+from dtrees.cluster.holding import guards, hold, let_go, let_go_if_cancelled, let_go_of_fit, needs
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.placement import check_placement
 from dtrees.cluster.relay import here
@@ -189,8 +190,7 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
         except BaseException:
             if client.status == "running":
                 client.cancel([future], force=True)
-                let_go(client, needs(future.key))
-                let_go(client, trees(future.key))
+                let_go_of_fit(client, future.key)
             raise
         finally:
             future.release()
@@ -203,23 +203,31 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     """Run a fit, as a task on a worker."""
     if lazy:
         secede()  # for good: the thread only waits, and what it waits for may need its place
-    parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
-    model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
+    client = get_client()
+    let_go(client, guards(name))  # that of an earlier run may be on this very worker
+    start_guard(client, name, settings)
     running = Fit(name, settings, submitted=True)
     try:
+        parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
+        model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
         with coordinating(running), collected_warnings() as messages:
             fitted = model.fit(X, y, **parts)
     except FitCancelled:
-        let_go_if_cancelled(get_client(), name)
+        let_go_if_cancelled(client, name)
         raise
     except BaseException:
-        let_go(get_client(), needs(name))
+        _let_go_of_needs(client, name)
         raise
-    let_go(get_client(), needs(name))
+    _let_go_of_needs(client, name)
     for message in messages:
         logger.warning("%s: %s", name, message)
     setattr(fitted, _WARNINGS, messages)
     return fitted
+
+
+def _let_go_of_needs(client: Client, name: str) -> None:
+    let_go(client, needs(name))
+    let_go(client, guards(name))
 
 
 def _default_client() -> Client:

@@ -32,9 +32,13 @@ def let_go_if_cancelled(client: Client, fit: str) -> None:
     """
     status = client.sync(client.scheduler.get_task_status, keys=[fit])
     if status[fit] is None:
-        let_go(client, fit)
-        let_go(client, needs(fit))
-        let_go(client, trees(fit))
+        let_go_of_fit(client, fit)
+
+
+def let_go_of_fit(client: Client, fit: str) -> None:
+    """Give up all that is kept in the name of a fit."""
+    for holder in (fit, needs(fit), trees(fit), guards(fit)):
+        let_go(client, holder)
 
 
 def needs(fit: str) -> str:
@@ -45,3 +49,8 @@ def needs(fit: str) -> str:
 def trees(fit: str) -> str:
     """Return the holder of a fit's finished trees. Who keeps them lets go of them: messages of two clients may overtake each other."""
     return f"{fit}-trees"
+
+
+def guards(fit: str) -> str:
+    """Return the holder of a fit's guard (:mod:`dtrees.cluster.guard`)."""
+    return f"{fit}-guards"

@@ -12,7 +12,7 @@ Terms
 patience
     seconds of silence (no heartbeat of a worker, no worker at all) until it counts as lost. Workers report every half second to few
     seconds, from a thread of their own, however long their tasks compute. Where they are found to be slow at it (a busy machine),
-    patience grows.
+    patience grows; so it does, up to a bound, with every worker that is struck off.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from concurrent.futures import CancelledError, wait
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
 
 from distributed import Client, Future, KilledWorker, get_worker, worker_client
@@ -34,12 +35,19 @@ from dtrees.cluster.fits import current_fit
 
 logger = logging.getLogger("dtrees.cluster")
 
+T = TypeVar("T")
+
 _SLICE = 0.5
 _SECONDS_BETWEEN_LOOKS = 2.0
+#: A scheduler has much to do where workers come and go; it is given at least so many seconds to answer.
+_SCHEDULER_PATIENCE = 20.0
 #: Silence is established by several looks at least.
 _LOOKS = 5
 #: Patience is at least so many times the longest silence that a worker broke.
 _TIMES_THE_LONGEST = 4.0
+#: After a worker was struck off, patience grows by this factor, up to so many times what it was to begin with: if it was a false alarm,
+#: the next one takes longer.
+_GROWTH, _MOST_GROWTH = 1.5, 3.0
 _RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
 
 
@@ -113,6 +121,7 @@ class Heartbeats:
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
+        self._most_patience = _MOST_GROWTH * patience
         self.n_departed = 0  # workers that were there once
         self._last_seen: dict[str, float] = {}  # by the scheduler's clock
         self._silence: dict[str, float] = {}
@@ -144,6 +153,10 @@ class Heartbeats:
     def silent(self) -> dict[str, float]:
         """Return the seconds of silence of the workers that have been silent for longer than the patience."""
         return {worker: seconds for worker, seconds in self._silence.items() if seconds > self.patience}
+
+    def struck_off(self) -> None:
+        """Take in that workers were struck off for their silence."""
+        self.patience = max(self.patience, min(_GROWTH * self.patience, self._most_patience))
 
     @property
     def all_lost(self) -> bool:
@@ -182,14 +195,17 @@ class Lookout:
         """
         self.check()
         with _explained():
-            known = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), self.heartbeats.patience)
+            known = await _answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, _SCHEDULER_PATIENCE))
         workers: dict[str, dict[str, Any]] = known["workers"]
         self.heartbeats.note(workers)
-        for worker, seconds in self.heartbeats.silent().items():
+        silent = self.heartbeats.silent()
+        for worker, seconds in silent.items():
             logger.warning("striking off worker %s, which has been silent for %.0f s", worker, seconds)
             with _explained():
                 await self._client.scheduler.unregister(address=worker, stimulus_id=f"dtrees-silent-{uuid4().hex[:8]}")
             del workers[worker]
+        if silent:
+            self.heartbeats.struck_off()
         return workers
 
 
@@ -290,6 +306,18 @@ class Watch:
         self._next_look = time.monotonic() + self._lookout.heartbeats.seconds_between_looks
         if self._lookout.heartbeats.all_lost:
             raise WorkerLost(f"The Dask cluster has no workers left. {_RUN_AGAIN} when it has.")
+
+
+async def _answer(question: Awaitable[T], patience: float) -> T:
+    """Wait for an answer, and count the seconds waited only while this process runs: it may have been stopped itself."""
+    asking = asyncio.ensure_future(question)
+    try:
+        for _ in range(math.ceil(patience / _SLICE)):
+            if (await asyncio.wait({asking}, timeout=_SLICE))[0]:
+                return asking.result()
+        raise TimeoutError(f"waited {patience:.0f} s")
+    finally:
+        asking.cancel()
 
 
 def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:

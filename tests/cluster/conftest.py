@@ -32,14 +32,6 @@ def client(cluster_of_3: LocalCluster) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(params=[1, 3], ids=["1-worker", "3-workers"])
-def any_client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """The current client in the test, of one worker with two threads or three workers with a thread each."""
-    cluster = request.getfixturevalue(f"cluster_of_{request.param}")
-    with Client(cluster, set_as_default=False) as client, client.as_current():
-        yield client
-
-
 @pytest.fixture
 def sharded() -> Iterator[None]:
     """Boosting uses all workers, however small the table."""

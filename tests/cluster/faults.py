@@ -1,16 +1,23 @@
-"""Faults by a script: workers that are killed, or stand still, at a certain message."""
+"""Faults by a script: workers that are killed, stand still, or are cut off from everybody, at a certain message.
+
+Signals are for workers that are processes. Workers that are threads of the tests' own process are cut off instead: if all their connections
+break at once, that is a death to everybody else.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from distributed import Client, get_worker
+from distributed import Client, Worker, get_worker
 
+from dtrees.cluster.actors import Failed
 from dtrees.cluster.executor import ShardActor
 
 
@@ -79,3 +86,65 @@ def _take_place(fault: Fault) -> bool:
         (fault.folder / f"{fault.kind}-{os.getpid()}").touch()
         return True
     return False
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What becomes of the worker of the shard that gets the ``at``-th message of a kind.
+
+    It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
+    reply, and it lives on. Never is the coordinator's worker killed, since its thread could not be ended; then it is the next one's turn.
+    """
+
+    kind: str
+    at: int = 1
+    how: Literal["killed", "unheard"] = "killed"
+
+
+@contextmanager
+def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
+    """Have workers in this process be cut off by a script, one after the other; yield what came about of it so far."""
+    original: Callable[..., Any] = ShardActor.handle
+    done: list[Cut] = []
+    seen = 0
+    lock = threading.Lock()
+
+    def is_up(message: Any) -> Cut | None:
+        """Return the cut whose turn it is, None if it is nobody's."""
+        nonlocal seen
+        with lock:
+            cut = cuts[len(done)] if len(done) < len(cuts) else None
+            if cut is None or type(message).__name__ != cut.kind:
+                return None
+            seen += 1
+            if seen < cut.at or (cut.how == "killed" and _coordinates()):
+                return None
+            done.append(cut)
+            seen = 0
+            return cut
+
+    def handle(self: ShardActor, message: Any) -> Any:
+        cut = is_up(message)
+        if cut is None:
+            return original(self, message)
+        if cut.how == "unheard":
+            original(self, message)
+        broken = threading.Event()
+        worker = get_worker()
+        worker.loop.add_callback(_break_connections, worker, cut.how, broken)
+        assert broken.wait(30)
+        return Failed(AssertionError("nobody is to hear of this"))
+
+    ShardActor.handle = handle  # type: ignore[method-assign]
+    try:
+        yield done
+    finally:
+        ShardActor.handle = original  # type: ignore[method-assign]
+
+
+def _break_connections(worker: Worker, how: str, broken: threading.Event) -> None:
+    if how == "killed":
+        worker.batched_stream.abort()
+    for comm in list(worker._comms):
+        comm.abort()
+    broken.set()

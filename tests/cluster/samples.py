@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from distributed import Client
 
-import dtrees
 from dtrees.engine.shard import Shard
 from dtrees.split.columns import Columns
 
@@ -58,41 +57,6 @@ def targets(frame: pd.DataFrame, seed: int = 1) -> dict[str, pd.Series]:
 def weights(n_rows: int = N_ROWS, seed: int = 2) -> pd.Series:
     """Weights, zeros among them."""
     return pd.Series(np.random.default_rng(seed).integers(0, 4, n_rows) / 2)
-
-
-#: Name, task, model: every estimator, with much of what draws random numbers.
-MODELS: list[tuple[str, str, Callable[[], Any]]] = [
-    ("tree", "regression", lambda: dtrees.DecisionTreeRegressor(max_features=0.6, random_state=1)),
-    ("tree-classes", "multiclass", lambda: dtrees.DecisionTreeClassifier(criterion="entropy", random_state=2)),
-    ("extra-tree", "regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
-    ("extra-tree-classes", "binary", lambda: dtrees.ExtraTreeClassifier(random_state=4)),
-    (
-        "forest-absolute",
-        "regression",
-        lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_depth=5, oob_score=True, max_features=0.5, random_state=12),
-    ),
-    ("forest", "regression", lambda: dtrees.RandomForestRegressor(7, oob_score=True, max_features=0.5, random_state=5)),
-    (
-        "forest-classes",
-        "multiclass",
-        lambda: dtrees.RandomForestClassifier(7, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6),
-    ),
-    ("extra-trees", "regression", lambda: dtrees.ExtraTreesRegressor(5, max_depth=6, random_state=7)),
-    ("extra-trees-classes", "binary", lambda: dtrees.ExtraTreesClassifier(5, bootstrap=True, max_samples=0.5, random_state=8)),
-    (
-        "boosting",
-        "regression",
-        lambda: dtrees.GradientBoostingRegressor(n_estimators=6, subsample=0.7, max_features=0.6, random_state=9),
-    ),
-    (
-        "boosting-binary",
-        "binary",
-        lambda: dtrees.GradientBoostingClassifier(
-            n_estimators=6, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10
-        ),
-    ),
-    ("boosting-multiclass", "multiclass", lambda: dtrees.GradientBoostingClassifier(n_estimators=4, subsample=0.8, random_state=11)),
-]
 
 
 def in_partitions(data: pd.DataFrame | pd.Series, lengths: list[int]) -> Any:

@@ -1,4 +1,7 @@
-"""Workers that are lost during a fit: the fit goes on, and the model is that of the undisturbed fit, byte for byte."""
+"""Workers that are lost during a fit: the fit goes on, and the model is that of the undisturbed fit, byte for byte.
+
+Here workers are processes, which get signals. What happens when one is lost at this message or that is in test_conformance.py.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -66,9 +70,8 @@ def fit(name: str = "regression", **options: Any) -> Any:
     return make().fit(*training_set(task), **options)
 
 
-@pytest.mark.parametrize("kind", ["Begin", "Start", "Evaluate", "Advance", "Finish"])
-def test_killed_at_a_message(client: Client, tmp_path: Path, kind: str) -> None:
-    install(client, Fault(tmp_path, kind, at=1 if kind == "Begin" else 5))
+def test_one_is_killed(client: Client, tmp_path: Path) -> None:
+    install(client, Fault(tmp_path, "Advance", at=5))
     assert_same_model(fit(), fitted_here("regression"))
     assert len(events(client, "shards lost")) == 1
     assert_clean(client)
@@ -80,9 +83,8 @@ def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
     assert_clean(client)
 
 
-@pytest.mark.parametrize("kind", ["Renew", "Fetch"])
-def test_another_is_killed_during_recovery(client: Client, tmp_path: Path, kind: str) -> None:
-    first, second = Fault(tmp_path, "Advance", at=20), Fault(tmp_path, kind, own=kind == "Fetch")
+def test_the_coordinator_is_killed_during_recovery(client: Client, tmp_path: Path) -> None:
+    first, second = Fault(tmp_path, "Advance", at=20), Fault(tmp_path, "Fetch", own=True)
     install(client, first, second)
     assert_same_model(fit("classes"), fitted_here("classes"))
     assert len(stopped(first)) == 1
@@ -118,14 +120,39 @@ def _wake(fault: Fault, at: int, progress: Any) -> None:
                 os.kill(process, signal.SIGCONT)
 
 
-def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("detached", [False, True])
+def test_the_coordinators_worker_stands_still(client: Client, tmp_path: Path, detached: bool) -> None:
+    """If nobody waits for a detached fit, its guard notices."""
     fault = Fault(tmp_path, "Advance", at=25, number=signal.SIGSTOP, own=True)
     install(client, fault)
     try:
         with dask.config.set({"dtrees.patience": 3.0}):
-            assert_same_model(fit(), fitted_here("regression"))
+            if detached:
+                _, make = MODELS["regression"]
+                future = dtrees.submit(make(), *training_set(), detached=True)
+                model = future.result(timeout=120)
+                dtrees.attach(future.key).release()
+                future.release()
+            else:
+                model = fit()
+        assert_same_model(model, fitted_here("regression"))
+        assert len(stopped(fault)) == 1
     finally:
-        _wake(fault, 0, type("Now", (), {"done": 0}))
+        _wake(fault, 0, SimpleNamespace(done=0))
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("interval", [0, 3600])
+def test_the_coordinators_worker_is_killed_with_a_checkpoint(client: Client, tmp_path: Path, interval: float) -> None:
+    """Trees come back from the checkpoint as far as it goes, and the others are grown again; the file is that of an undisturbed fit."""
+    _, make = MODELS["regression"]
+    make().fit(FRAME, TARGETS["regression"], checkpoint=tmp_path / "here", checkpoint_interval=interval)
+    fault = Fault(tmp_path, "Advance", at=25, own=True)
+    install(client, fault)
+    assert_same_model(fit(checkpoint=tmp_path / "there", checkpoint_interval=interval), fitted_here("regression"))
+    assert len(stopped(fault)) == 1
+    assert ("Route" in {event["message"] for event in events(client, "exchange")}) == (interval == 0)
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
     assert_clean(client)
 
 

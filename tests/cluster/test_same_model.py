@@ -1,8 +1,9 @@
-"""A model fitted on a cluster is the one fitted in this process, byte for byte."""
+"""Collections of other kinds, and other ways to fit, than in test_conformance.py: the model is the same."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import dask
@@ -12,8 +13,9 @@ import pandas as pd
 import pytest
 from distributed import Client
 
+import dtrees
 from dtrees.cluster.relay import here
-from tests.cluster.samples import LENGTHS, MODELS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores"), pytest.mark.usefixtures("sharded")]
 
@@ -21,7 +23,19 @@ FRAME = table()
 NUMBERS = numbers(FRAME)
 TARGETS = targets(FRAME)
 WEIGHTS = weights()
-BY_NAME = {name: (task, make) for name, task, make in MODELS}
+BY_NAME: dict[str, tuple[str, Callable[[], Any]]] = {
+    "forest": ("regression", lambda: dtrees.RandomForestRegressor(7, oob_score=True, max_features=0.5, random_state=5)),
+    "boosting": (
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(n_estimators=6, subsample=0.7, max_features=0.6, random_state=9),
+    ),
+    "boosting-binary": (
+        "binary",
+        lambda: dtrees.GradientBoostingClassifier(
+            n_estimators=6, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10
+        ),
+    ),
+}
 
 
 @functools.cache
@@ -29,27 +43,6 @@ def fitted_here(name: str, kind: str) -> Any:
     task, make = BY_NAME[name]
     X = FRAME if kind == "frame" else NUMBERS
     return make().fit(X, TARGETS[task], WEIGHTS)
-
-
-@pytest.mark.parametrize("n_partitions", LENGTHS)
-@pytest.mark.parametrize("name", BY_NAME)
-def test_frames(any_client: Client, name: str, n_partitions: int) -> None:
-    task, make = BY_NAME[name]
-    X, y, weight = (in_partitions(data, LENGTHS[n_partitions]) for data in (FRAME, TARGETS[task], WEIGHTS))
-    here, there = fitted_here(name, "frame"), make().fit(X, y, weight)
-    assert_same_model(there, here)
-    assert there.feature_names_in_.tolist() == list(FRAME)
-    np.testing.assert_array_equal(there.predict(FRAME), here.predict(FRAME))
-
-
-@pytest.mark.parametrize("chunks", [(420, 5), (100, 5), (37, 2)], ids=str)
-@pytest.mark.parametrize("name", ["tree", "forest-classes", "extra-trees", "boosting", "boosting-multiclass"])
-def test_arrays(any_client: Client, name: str, chunks: tuple[int, int]) -> None:
-    task, make = BY_NAME[name]
-    X = da.from_array(NUMBERS, chunks=chunks)
-    y = da.from_array(TARGETS[task].to_numpy(), chunks=chunks[0])
-    weight = da.from_array(WEIGHTS.to_numpy(), chunks=chunks[0])
-    assert_same_model(make().fit(X, y, weight), fitted_here(name, "array"))
 
 
 def test_without_weights_and_without_a_trace(client: Client) -> None:
@@ -102,18 +95,6 @@ def test_one_column_on_three_workers(client: Client) -> None:
     _, make = BY_NAME["boosting"]
     there = make().fit(in_partitions(FRAME[["wide"]], LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3]))
     assert_same_model(there, make().fit(FRAME[["wide"]], TARGETS["regression"]))
-
-
-@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
-def test_going_on_from_a_fit(client: Client, placement: str) -> None:
-    _, make = BY_NAME["boosting"]
-    X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
-    there, here = make().set_params(warm_start=True), make().set_params(warm_start=True)
-    for n_estimators in (3, 6):
-        with dask.config.set({"dtrees.placement": placement}):
-            there.set_params(n_estimators=n_estimators).fit(X, y)
-        here.set_params(n_estimators=n_estimators).fit(FRAME, TARGETS["regression"])
-    assert_same_model(there, here)
 
 
 def test_without_a_client_it_fits_here() -> None:

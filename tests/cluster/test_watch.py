@@ -61,6 +61,15 @@ def test_patience_grows_where_workers_are_slow(monkeypatch: pytest.MonkeyPatch) 
     assert heartbeats.patience == 32.0
 
 
+def test_patience_grows_with_workers_that_are_struck_off() -> None:
+    heartbeats = Heartbeats(patience=10.0)
+    grown = []
+    for _ in range(4):
+        heartbeats.struck_off()
+        grown.append(heartbeats.patience)
+    assert grown == [15.0, 22.5, 30.0, 30.0]
+
+
 def test_results_come_as_they_finish(client: Client) -> None:
     with Tasks(client) as tasks:
         futures = tasks.map("double", int, ["1", "2", "3"])

@@ -26,8 +26,13 @@ def test_effective_n_jobs() -> None:
 
 @pytest.mark.parametrize("n_threads", [0, 1, 4])
 def test_results_come_in_order(n_threads: int) -> None:
+    last_began = threading.Event()
+
     def slow_first(i: int) -> int:
-        time.sleep(0.02 if i == 0 else 0.0)
+        if i == 0 and n_threads > 1:
+            assert last_began.wait(timeout=30)
+        if i == 19:
+            last_began.set()
         return -i
 
     with Threads(n_threads) as threads:

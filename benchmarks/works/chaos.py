@@ -1,0 +1,349 @@
+"""Fits on a cluster while its workers are killed, stopped, woken up, restarted and retired at random: the model has to be the same.
+
+Terms
+-----
+fault
+    something done to a worker (:class:`Fault`). Which, to whom and after how long is drawn from a seed; what the fit is doing at that
+    moment is up to chance.
+saboteur
+    the thread that carries out faults for as long as a fit runs (:class:`Saboteur`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from distributed import Client, LocalCluster
+
+import dtrees
+from benchmarks.registry import Measure, Row, Yielded, benchmark
+from benchmarks.run import Run
+
+#: What is done to workers, and how often in relation to each other.
+KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1}
+#: Seconds of silence until a worker counts as lost, to begin with.
+PATIENCE = 5.0
+#: Seconds that a fit may take with all that is done to it.
+_DEADLINE = 600.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something done to a worker.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`.
+    pause : float
+        Seconds after the one before.
+    victim : float
+        Which worker, as a share of the list of them.
+    duration : float
+        Seconds for which it is stopped, where it is.
+    """
+
+    kind: str
+    pause: float
+    victim: float
+    duration: float
+
+
+def script(seed: int, seconds_between: float, kinds: Mapping[str, int] = KINDS) -> Iterator[Fault]:
+    """Yield faults without end, the same for the same seed."""
+    rng = random.Random(seed)
+    while True:
+        (kind,) = rng.choices(list(kinds), list(kinds.values()))
+        pause, victim = rng.uniform(0.2, 1.8) * seconds_between, rng.random()
+        yield Fault(kind, pause, victim, PATIENCE * (rng.uniform(0.1, 0.6) if kind == "stop shortly" else rng.uniform(1.2, 4.0)))
+
+
+@contextlib.contextmanager
+def cluster_to_break(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
+    """Give a cluster of processes whose scheduler does not hold their deaths against the tasks they had, and its current client."""
+    settings = {
+        "dtrees.patience": PATIENCE,
+        "dtrees.max-restarts": 10**6,
+        "distributed.scheduler.allowed-failures": 10**6,
+        "distributed.deploy.lost-worker-timeout": "200ms",
+    }
+    with (
+        dask.config.set(settings),
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+        client.as_current(),
+    ):
+        yield cluster, client
+
+
+class Saboteur:
+    """Carries out faults on a cluster until the with block ends; then stopped workers are woken up.
+
+    Parameters
+    ----------
+    cluster : LocalCluster
+    client : Client
+    n_workers : int
+        How many the cluster is to have: those that end for good are replaced.
+    faults : iterator of Fault
+    most : int, optional
+        After so many there is peace.
+
+    Attributes
+    ----------
+    done : Counter
+        Faults by kind.
+    """
+
+    def __init__(self, cluster: LocalCluster, client: Client, n_workers: int, faults: Iterator[Fault], most: int | None = None) -> None:
+        self.done: Counter[str] = Counter()
+        self._cluster, self._client, self._n_workers = cluster, client, n_workers
+        self._faults, self._most = faults, most
+        self._over = threading.Event()
+        self._asleep: list[tuple[float, int]] = []
+        self._thread = threading.Thread(target=self._run, name="saboteur", daemon=True)
+
+    def __enter__(self) -> Saboteur:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join(60)
+        for _, process in self._asleep:
+            _signal(process, signal.SIGCONT)
+
+    def _run(self) -> None:
+        for fault in self._faults:
+            due = time.monotonic() + fault.pause
+            # Others are left, and have time: otherwise no fit would ever end.
+            n_needed = max(3 if fault.kind == "kill two" else 2, self._n_workers - 1)
+            while time.monotonic() < due or len(self._processes()) < n_needed:
+                if self._over.wait(0.1):
+                    return
+                self._wake()
+                self._cluster.scale(self._n_workers)
+            self._act(fault)
+            self.done[fault.kind] += 1
+            if self.done.total() == self._most:
+                break
+        while self._asleep and not self._over.wait(0.1):
+            self._wake()
+            self._cluster.scale(self._n_workers)
+
+    def _processes(self) -> dict[str, int]:
+        """Return the addresses and the processes of workers that are up and awake, in order."""
+        known = self._client.scheduler_info(n_workers=-1)["workers"]
+        asleep = {process for _, process in self._asleep}
+        found = {}
+        for nanny in list(self._cluster.workers.values()):
+            process = getattr(nanny, "pid", None)
+            if nanny.worker_address in known and process is not None and process not in asleep:
+                found[nanny.worker_address] = process
+        return dict(sorted(found.items()))
+
+    def _wake(self) -> None:
+        for due, process in list(self._asleep):
+            if time.monotonic() > due:
+                _signal(process, signal.SIGCONT)
+                self._asleep.remove((due, process))
+
+    def _act(self, fault: Fault) -> None:
+        processes = list(self._processes().items())
+        place = int(fault.victim * len(processes))
+        address, process = processes[place]
+        if fault.kind.startswith("kill"):
+            _signal(process, signal.SIGKILL)
+            if fault.kind == "kill two":
+                _signal(processes[place - 1][1], signal.SIGKILL)
+        elif fault.kind.startswith("stop"):
+            _signal(process, signal.SIGSTOP)
+            self._asleep.append((time.monotonic() + fault.duration, process))
+        elif fault.kind == "restart":
+            with contextlib.suppress(Exception):  # it may be gone before, or take its time
+                self._client.restart_workers([address], timeout=5, raise_for_error=False)
+        else:
+            with contextlib.suppress(Exception):
+                self._client.retire_workers([address], close_workers=True)
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is fitted: a name, where boosting is to happen, the estimator, and options of ``fit``."""
+
+    name: str
+    placement: str
+    make: Callable[[], Any]
+    classify: bool = False
+    evaluate: bool = False
+    detached: bool = False
+
+
+def works(size: int) -> list[Work]:
+    """Return the fits to disturb; ``size`` multiplies how long they take."""
+    boosting = dtrees.GradientBoostingRegressor
+    return [
+        Work("boosting over shards", "sharded", lambda: boosting(n_estimators=10 * size, max_depth=4, subsample=0.8, random_state=1)),
+        Work("forest", "auto", lambda: dtrees.RandomForestRegressor(60 * size, oob_score=True, max_features=0.5, random_state=2)),
+        Work(
+            "boosting of three classes, evaluation sets, detached",
+            "sharded",
+            lambda: dtrees.GradientBoostingClassifier(n_estimators=3 * size, max_depth=3, max_features=0.5, random_state=3),
+            classify=True,
+            evaluate=True,
+            detached=True,
+        ),
+        Work(
+            "boosting on one worker, detached",
+            "one-worker",
+            lambda: boosting(n_estimators=300 * size, max_depth=6, max_features=0.5, random_state=4),
+            detached=True,
+        ),
+    ]
+
+
+def make_table(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
+    """Return nine columns, with ties, missing values and categories, a target, and classes."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(n_rows, 8)), columns=list("abcdefgh"))
+    X["b"] = X["b"].round(1)
+    X.loc[rng.random(n_rows) < 0.1, "c"] = np.nan
+    X["word"] = rng.choice(["ash", "birch", "elm", "oak"], n_rows)
+    y = X["a"] + X["b"] * X["d"] + 2.0 * (X["word"] == "elm") + rng.normal(size=n_rows) / 4
+    y.name = "y"
+    return X, y, pd.Series(np.digitize(y, [-1.0, 1.0]), name="class")
+
+
+@dataclass
+class Outcome:
+    """What came of fits that were disturbed: how many, how many models were not the same, faults by kind, seconds."""
+
+    n_fits: int = 0
+    different: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+class Chaos:
+    """Fits works while a saboteur is about, and compares the models with those fitted in peace in this process.
+
+    Parameters
+    ----------
+    cluster : LocalCluster
+    client : Client
+    n_workers : int
+    n_rows : int
+    """
+
+    def __init__(self, cluster: LocalCluster, client: Client, n_workers: int, n_rows: int) -> None:
+        self._cluster, self._client, self._n_workers = cluster, client, n_workers
+        self._table, self._held_out = make_table(n_rows, 0), make_table(n_rows // 3, 1)
+        self._wanted: dict[str, Any] = {}
+
+    def fit(self, work: Work, faults: Iterator[Fault], outcome: Outcome, most: int | None = None) -> None:
+        """Fit once, and add to an outcome what came of it."""
+        X, y = self._table[0], self._table[2 if work.classify else 1]
+        if work.name not in self._wanted:
+            self._wanted[work.name] = work.make().fit(X, y, **self._options(work, lazy=False))
+        began = time.monotonic()
+        with (
+            dask.config.set({"dtrees.placement": work.placement}),
+            Saboteur(self._cluster, self._client, self._n_workers, faults, most) as saboteur,
+        ):
+            data, options = (_lazy(X), _lazy(y)), self._options(work, lazy=True)
+            if work.detached:
+                future = dtrees.submit(work.make(), *data, detached=True, **options)
+                model = future.result(timeout=_DEADLINE)
+                dtrees.attach(future.key).release()
+                future.release()
+            else:
+                model = work.make().fit(*data, **options)
+        outcome.n_fits += 1
+        outcome.different += not same_model(model, self._wanted[work.name])
+        outcome.faults += saboteur.done
+        outcome.seconds += time.monotonic() - began
+
+    def _options(self, work: Work, lazy: bool) -> dict[str, Any]:
+        if not work.evaluate:
+            return {}
+        X, y = self._held_out[0], self._held_out[2 if work.classify else 1]
+        return {"eval_set": [(_lazy(X), _lazy(y)) if lazy else (X, y)]}
+
+    def left_over(self) -> list[str]:
+        """Return the tasks of fits that are still on the cluster a while later; there should be none."""
+        deadline = time.monotonic() + 60.0
+        while (keys := self._client.run_on_scheduler(_our_tasks)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return list(keys)
+
+
+def _lazy(data: Any) -> Any:
+    return dd.from_pandas(data, npartitions=6)
+
+
+def _our_tasks(dask_scheduler: Any) -> list[str]:
+    return [str(key) for key in dask_scheduler.tasks if "dtrees" in str(key)]
+
+
+def same_model(one: Any, other: Any) -> bool:
+    """Tell whether models are the same in every bit of their trees and scores."""
+    trees = [[tree for group in model._trees.groups for tree in group] for model in (one, other)]
+    scores = [getattr(model, name, None) for model in (one, other) for name in ("train_score_", "oob_prediction_")]
+    held_out = [getattr(model, "evals_result_", None) for model in (one, other)]
+    return (
+        len(trees[0]) == len(trees[1])
+        and all(a.equals(b) for a, b in zip(*trees, strict=True))
+        and all(np.array_equal(a, b, equal_nan=True) for a, b in zip(scores[:2], scores[2:], strict=True) if b is not None)
+        and repr(held_out[0]) == repr(held_out[1])
+    )
+
+
+@benchmark("chaos")
+def chaos(run: Run) -> Iterator[Yielded]:
+    """Faults survived on a cluster of four: workers killed, stopped, restarted and retired at random during fits."""
+    n_workers = 4
+    size = run.size(tiny=1, small=3, full=6)
+    seconds = run.size(tiny=0.0, small=60.0, full=900.0)
+    most = run.size(tiny=1, small=None, full=None)
+    selected = works(size)[: run.size(tiny=1, small=4, full=4)]
+    outcomes = {work.name: Outcome() for work in selected}
+    with cluster_to_break(n_workers) as (cluster, client):
+        broken = Chaos(cluster, client, n_workers, run.size(tiny=300, small=3_000, full=20_000))
+        faults = script(0, seconds_between=run.size(tiny=0.1, small=2.0, full=3.0))
+        ends = time.monotonic() + seconds
+        while True:
+            for work in selected:
+                broken.fit(work, faults, outcomes[work.name], most)
+            if time.monotonic() >= ends:
+                break
+        left_over = broken.left_over()
+    kinds = sum((outcome.faults for outcome in outcomes.values()), Counter[str]())
+    for name, outcome in outcomes.items():
+        yield _row(f"chaos, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s", outcome.faults.total(), outcome.different)
+    for kind, number in sorted(kinds.items()):
+        yield Row(f"chaos, of these: {kind}", "", None, Measure(float(number), unit="faults"))
+    target = "0 tasks left on the cluster"
+    yield Row("chaos, afterwards", "", None, Measure(float(len(left_over)), unit="tasks left"), target=target, met=not left_over)
+
+
+def _row(work: str, n_faults: int, n_different: int) -> Row:
+    measure = Measure(float(n_faults), unit="faults survived")
+    return Row(work, "", None, measure, target="the same model, byte for byte", met=n_different == 0)

@@ -1,0 +1,191 @@
+"""What every executor must agree about: estimators, tables and options, as data. See test_conformance.py.
+
+A case is small, and has as much as possible in it of what could go another way elsewhere: rows in another order of sums, columns on another
+worker, random draws, ties, missing values, categories, weights of zero, columns that do not vary in a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+
+import dtrees
+from dtrees import EarlyStopping
+from tests.cluster.samples import in_partitions, numbers, table, targets, weights
+
+N_ROWS, N_HELD_OUT = 300, 150
+
+
+def _frame(n_rows: int, seed: int) -> pd.DataFrame:
+    """Nine columns: those of :func:`table`, one that varies in few nodes, one that never does, a heavy-tailed one."""
+    rng = np.random.default_rng(seed + 100)
+    return table(n_rows, seed).assign(
+        rare=rng.random(n_rows) < 0.02, constant=1.0, skewed=np.exp(rng.normal(0, 8, n_rows)).astype(np.float32)
+    )
+
+
+TRAIN, HELD_OUT = _frame(N_ROWS, 0), _frame(N_HELD_OUT, 5)
+TARGETS, HELD_OUT_TARGETS = targets(TRAIN), targets(HELD_OUT)
+WEIGHTS, HELD_OUT_WEIGHTS = weights(N_ROWS), weights(N_HELD_OUT, seed=6)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator, and what it is given.
+
+    Attributes
+    ----------
+    task : {"regression", "binary", "multiclass"}
+        Which target.
+    make : callable
+        Returns the estimator.
+    array : bool
+        Whether the table is an array (of the columns that are numbers) rather than a frame (with missing values and categories).
+    weighted : bool
+    evaluated : bool
+        Whether there are evaluation sets, one of them with weights.
+    callbacks : tuple
+    before : dict
+        Parameters of an earlier fit that this one goes on from; none, if empty.
+    """
+
+    task: str
+    make: Callable[[], Any]
+    array: bool = False
+    weighted: bool = True
+    evaluated: bool = False
+    callbacks: tuple[Any, ...] = ()
+    before: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def boosts(self) -> bool:
+        """Whether it is a case of boosting."""
+        return isinstance(self.make(), dtrees.GradientBoostingRegressor | dtrees.GradientBoostingClassifier)
+
+
+CASES: dict[str, Case] = {
+    "tree": Case("regression", lambda: dtrees.DecisionTreeRegressor(max_features=0.6, random_state=1)),
+    "tree of absolute error": Case(
+        "regression", lambda: dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=1), array=True
+    ),
+    "tree of classes": Case(
+        "multiclass", lambda: dtrees.DecisionTreeClassifier(criterion="entropy", max_features=1, random_state=2), weighted=False
+    ),
+    "extra tree": Case("regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
+    "extra tree of classes": Case("binary", lambda: dtrees.ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
+    "forest": Case(
+        "regression", lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.4, max_samples=0.8, random_state=5)
+    ),
+    "forest of absolute error": Case(
+        "regression",
+        lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_depth=5, oob_score=True, max_features=0.5, random_state=12),
+    ),
+    "forest of classes": Case(
+        "multiclass",
+        lambda: dtrees.RandomForestClassifier(5, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6),
+    ),
+    "forest of one column a node": Case(
+        "binary", lambda: dtrees.RandomForestClassifier(4, max_features=1, max_depth=6, random_state=6), array=True, weighted=False
+    ),
+    "extra trees": Case("regression", lambda: dtrees.ExtraTreesRegressor(4, max_depth=6, random_state=7), array=True),
+    "extra trees of classes": Case(
+        "multiclass", lambda: dtrees.ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, random_state=8), weighted=False
+    ),
+    "boosting": Case(
+        "regression", lambda: dtrees.GradientBoostingRegressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)
+    ),
+    "boosting, best first": Case(
+        "binary",
+        lambda: dtrees.GradientBoostingClassifier(
+            n_estimators=5, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10
+        ),
+        array=True,
+    ),
+    "boosting of classes": Case(
+        "multiclass",
+        lambda: dtrees.GradientBoostingClassifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11),
+        weighted=False,
+    ),
+    "boosting that stops early": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            n_estimators=9, learning_rate=1.0, max_depth=4, eval_metric=["rmse", "mae"], random_state=13
+        ),
+        evaluated=True,
+        callbacks=(EarlyStopping(1, eval_name="weighted", metric="mae", tol=0.02),),
+    ),
+    "boosting of classes that stops early": Case(
+        "multiclass",
+        lambda: dtrees.GradientBoostingClassifier(
+            n_estimators=5, learning_rate=1.0, max_depth=3, subsample=0.8, eval_metric=["logloss", "error"], random_state=14
+        ),
+        evaluated=True,
+        callbacks=(EarlyStopping(1, eval_name="plain", metric="logloss"),),
+    ),
+    "boosting that goes on": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.7, max_features=1, max_depth=4, random_state=9),
+        before={"n_estimators": 2},
+    ),
+}
+
+
+#: Shares of the rows in each of so many partitions; some are empty.
+_SHARES = {1: [1.0], 3: [0.2, 0.1, 0.7], 7: [0.0, 0.1, 0.5, 0.0, 0.1, 0.1, 0.2]}
+
+
+def _spread(data: Any, n_parts: int) -> Any:
+    """Return a Dask collection of some data; an array's chunks are of three columns."""
+    lengths = [round(share * len(data)) for share in _SHARES[n_parts]]
+    if isinstance(data, np.ndarray):
+        rows = tuple(length for length in lengths if length)
+        return da.from_array(data, chunks=(rows, 3)[: data.ndim])
+    return in_partitions(data, lengths)
+
+
+def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None) -> Any:
+    """Fit in this process, or from Dask collections of so many partitions."""
+
+    def give(X: pd.DataFrame, *more: pd.Series | None) -> list[Any]:
+        data = [numbers(X) if case.array else X, *(item.to_numpy() if case.array and item is not None else item for item in more)]
+        return data if n_parts is None else [None if item is None else _spread(item, n_parts) for item in data]
+
+    model = case.make()
+    if n_jobs is not None and "n_jobs" in model.get_params():
+        model.set_params(n_jobs=n_jobs)
+    options: dict[str, Any] = {}
+    if case.evaluated:
+        y = HELD_OUT_TARGETS[case.task]
+        options["eval_set"] = {"plain": tuple(give(HELD_OUT, y)), "weighted": tuple(give(HELD_OUT, y, HELD_OUT_WEIGHTS))}
+    if case.callbacks:
+        options["callbacks"] = list(case.callbacks)
+    data = give(TRAIN, TARGETS[case.task], WEIGHTS if case.weighted else None)
+    if case.before:
+        n_estimators = model.n_estimators
+        model.set_params(warm_start=True, **case.before).fit(*data, **options).set_params(n_estimators=n_estimators)
+    model.fit(*data, **options)
+    return model.set_params(n_jobs=None) if n_jobs is not None and "n_jobs" in model.get_params() else model
+
+
+#: What fitting leaves besides the trees.
+_OUTCOMES: Sequence[str] = (
+    "oob_score_", "oob_prediction_", "oob_decision_function_", "train_score_", "validation_score_", "best_iteration_", "best_score_",
+    "n_estimators_", "feature_importances_",
+)  # fmt: skip
+
+
+def outcome(model: Any, folder: Path) -> dict[str, bytes]:
+    """Return all that came of a fit, as bytes: the saved model, scores, scores on evaluation sets."""
+    file = folder / "model.dtrees"
+    dtrees.save(model, file)
+    found = {"model": file.read_bytes()}
+    found |= {name: np.asarray(getattr(model, name)).tobytes() for name in _OUTCOMES if hasattr(model, name)}
+    for given, metrics in getattr(model, "evals_result_", {}).items():
+        found |= {f"{given} {metric}": np.asarray(values).tobytes() for metric, values in metrics.items()}
+    return found

@@ -1,0 +1,146 @@
+"""One set of cases over every executor: what comes of a fit is the same in every byte, wherever it ran and whatever was lost on the way.
+
+The reference is the fit in this process with one thread. Cases are in :mod:`tests.cluster.cases`; an executor is a number of workers and a
+placement. Workers of the larger cluster are threads of this process that talk over TCP, which start in no time; those of the others are
+processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+
+from dtrees.engine import messages
+from tests.cluster.cases import CASES, fit, outcome
+from tests.cluster.faults import Cut, cut_off
+from tests.cluster.samples import assert_clean, wait_until
+
+pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to fit: on how many workers, with which placement, from how many partitions."""
+
+    n_workers: int
+    placement: str
+    n_parts: int
+
+
+BOOSTING = [Place(1, "one-worker", 1), Place(1, "sharded", 3), Place(3, "one-worker", 7), Place(3, "sharded", 3), Place(5, "sharded", 7)]
+FORESTS = [Place(1, "replicated", 7), Place(3, "replicated", 1), Place(3, "sharded", 7), Place(5, "sharded", 3)]
+
+
+@functools.cache
+def wanted(name: str) -> dict[str, bytes]:
+    """Return what comes of a case with one thread."""
+    return found(fit(CASES[name], n_jobs=1))
+
+
+def found(model: Any) -> dict[str, bytes]:
+    assert any(tree.node_count > 1 for group in model._trees.groups for tree in group)
+    with tempfile.TemporaryDirectory() as folder:
+        return outcome(model, Path(folder))
+
+
+def check(model: Any, name: str) -> None:
+    ours, theirs = found(model), wanted(name)
+    assert ours.keys() == theirs.keys()
+    assert [key for key in theirs if ours[key] != theirs[key]] == []
+
+
+@pytest.fixture(scope="module")
+def cluster_of_threads() -> Iterator[LocalCluster]:
+    options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
+        LocalCluster(n_workers=5, threads_per_worker=1, **options) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client_of_threads(cluster_of_threads: LocalCluster) -> Iterator[Client]:
+    """The client that the workers use too, as they find it in their process. It must not go with any of them."""
+    with Client(cluster_of_threads) as client:
+        yield client
+
+
+@pytest.fixture
+def five_threads(cluster_of_threads: LocalCluster, client_of_threads: Client) -> Client:
+    wait_until(lambda: cluster_of_threads.scale(5) or len(client_of_threads.scheduler_info(n_workers=-1)["workers"]) == 5, 60)
+    return client_of_threads
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest, place: Place) -> Iterator[Client]:
+    """The client of a place."""
+    if place.n_workers == 5:
+        yield request.getfixturevalue("five_threads")
+        return
+    cluster = request.getfixturevalue(f"cluster_of_{place.n_workers}")
+    with Client(cluster, set_as_default=False) as client, client.as_current():
+        yield client
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_four_threads(name: str) -> None:
+    check(fit(CASES[name], n_jobs=4), name)
+
+
+def _id(value: Any) -> str:
+    return f"{value.n_workers} workers, {value.placement}" if isinstance(value, Place) else str(value)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [(place, name) for name, case in CASES.items() for place in (BOOSTING if case.boosts else FORESTS)], ids=_id
+)
+def test_on_a_cluster(client: Client, name: str, place: Place) -> None:
+    with dask.config.set({"dtrees.placement": place.placement}):
+        check(fit(CASES[name], place.n_parts), name)
+
+
+#: Messages that shards are sent, and cases in which they are; where it takes a loss to come about, what is lost first.
+SENT = {
+    "boosting": ["Begin", "Start", "Evaluate", "Advance", "Finish"],
+    "boosting that goes on": ["Search", "Route"],
+    "boosting of classes": ["Renew", "Fetch", "Adopt"],
+}
+FIRST = {"Renew": "Advance", "Fetch": "Advance", "Adopt": "Advance"}
+#: What may go to the coordinator's own worker alone. (It is killed at it in test_recovery.py, where workers are processes.)
+SPARED = {"Fetch"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "how"),
+    [
+        (name, kind, how)
+        for name, kinds in SENT.items()
+        for kind in kinds
+        for how in (["unheard"] if kind in SPARED else ["killed", "unheard"])
+    ],
+)
+def test_a_worker_is_lost_at_every_message(
+    five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, how: Literal["killed", "unheard"]
+) -> None:
+    monkeypatch.setattr("dtrees.cluster.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
+    cuts = [Cut(FIRST[kind], 30), Cut(kind, 1, how)] if kind in FIRST else [Cut(kind, 1 if kind == "Begin" else 7, how)]
+    with cut_off(*cuts) as done, dask.config.set({"dtrees.placement": "sharded"}):
+        check(fit(CASES[name], 3), name)
+    assert done == cuts
+    assert_clean(five_threads)
+
+
+def test_every_message_is_lost_somewhere() -> None:
+    only_to_whole_tables = {"Grow"}
+    only_for_forests = {"Many", "MeasureLeaves", "MeasureNodes"}  # test_forest_shards.py and test_lockstep.py lose those
+    kinds = {kind.__name__ for kind in messages.Message.__subclasses__()}
+    assert {kind for kinds in SENT.values() for kind in kinds} == kinds - only_to_whole_tables - only_for_forests
