@@ -108,23 +108,24 @@ def events(client: Client, what: str, fit: str | None = None) -> list[dict[str, 
     return [event for event in told if event["fit"] == fit and event["what"] == what]
 
 
-def assert_clean(client: Client) -> None:
+def assert_clean(client: Client, *, in_processes: bool = True) -> None:
     """Check that nothing is left on the cluster, after fits whose results and data the test itself has let go of.
 
-    No task, wish or published data on the scheduler; on workers no task, result or actor, nor a table that something still refers to.
+    No task, wish or published data on the scheduler; on workers no task, result or actor, nor, where workers are processes, a table that
+    something still refers to.
     """
     try:
-        wait_until(lambda: not _left_over(client))
+        wait_until(lambda: not _left_over(client, in_processes))
     except AssertionError as error:
-        raise AssertionError(f"left over: {_left_over(client)}") from error
+        raise AssertionError(f"left over: {_left_over(client, in_processes)}") from error
 
 
-def _left_over(client: Client) -> list[str]:
+def _left_over(client: Client, in_processes: bool) -> list[str]:
     on_scheduler = client.run_on_scheduler(_left_on_scheduler)
     if on_scheduler:
         return list(on_scheduler)
     # A worker may be on its way out, or dismissed.
-    on_workers = client.run(_left_on_worker, on_error="ignore")
+    on_workers = client.run(_left_on_worker, in_processes, on_error="ignore")
     return [f"{worker}: {what}" for worker, found in on_workers.items() for what in found]
 
 
@@ -137,11 +138,11 @@ def _left_on_scheduler(dask_scheduler: Any) -> list[str]:
     return tasks + actors + holders + [f"published {name}" for name in dask_scheduler.extensions["publish"].datasets]
 
 
-def _left_on_worker(dask_worker: Any) -> list[str]:
+def _left_on_worker(in_processes: bool, dask_worker: Any) -> list[str]:
     state = dask_worker.state
     found = [f"task {key} ({task.state})" for key, task in state.tasks.items()]
     found += [f"result {key}" for key in state.data] + [f"actor {key}" for key in state.actors]
-    if found:
+    if found or not in_processes:
         return found
     gc.collect()  # tracebacks and the frames they refer to are circles
     return [f"a {type(item).__name__}" for item in gc.get_objects() if type(item) in (Columns, Shard)]

@@ -136,7 +136,7 @@ def test_a_worker_is_lost_at_every_message(
     with cut_off(*cuts) as done, dask.config.set({"dtrees.placement": "sharded"}):
         check(fit(CASES[name], 3), name)
     assert done == cuts
-    assert_clean(five_threads)
+    assert_clean(five_threads, in_processes=False)  # a worker that was killed here leaves what it had to this process
 
 
 def test_every_message_is_lost_somewhere() -> None:
