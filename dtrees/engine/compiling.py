@@ -18,4 +18,4 @@ def note_compilation() -> None:
         return
     _noted = True
     if not any(Path(grow_together.stats.cache_path).glob("team.grow_together-*.nbi")):
-        _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes up to a minute, once.")
+        _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes a minute or two, once.")

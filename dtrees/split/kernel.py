@@ -41,5 +41,9 @@ inlined_kernel = partial(
     njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
 )()
 
+#: A long part of one kernel, which stands apart to be read: it is merged into its only caller, rather than compiled by itself and then once
+#: more as part of it.
+merged_kernel = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, inline="always")()
+
 #: The same as a lean kernel for what is called from Python.
 lean_entry = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()

@@ -19,7 +19,7 @@ from dtrees.split.columns import highest_code_below
 from dtrees.split.few import search_few
 from dtrees.split.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.heirs import Heirs, begin_search, give_back_of, inherit, search_columns, slot_for
-from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_kernel
+from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_kernel, merged_kernel
 from dtrees.split.partition import RowPartition, divide_within, is_pure, mark_left
 from dtrees.split.random_split import search_random_block
 from dtrees.split.search import Candidates, Scratch, complete, search_column, search_sorted
@@ -277,7 +277,7 @@ def _inherit(heirs, task, n):
         inherit(heirs, n, task.partition, todo, left, right)
 
 
-@lean_kernel
+@merged_kernel
 def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     """Grow the subtree of the node at places start..mid..stop.
 
@@ -341,7 +341,7 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
     return n_nodes
 
 
-@lean_kernel
+@merged_kernel
 def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
     """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
 
