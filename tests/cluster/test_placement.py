@@ -288,7 +288,7 @@ def test_a_table_for_the_cluster_but_no_single_worker(client: Client, limited: A
     assert_same_model(fitted, model.fit(*dask.compute(X, y)))
     limited(20e6)
     with pytest.raises(
-        NotEnoughMemory, match=r"300,000 rows and 24 columns does not fit .* 'sharded': worker tcp://\S+ would need 4\d\.\d+ MiB"
+        NotEnoughMemory, match=r"300,000 rows and 24 columns does not fit .* 'sharded': worker tcp://\S+ would need \d+\.\d+ MiB"
     ):
         model.fit(X, y)
     assert_clean(client)
