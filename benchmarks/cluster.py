@@ -13,11 +13,9 @@ overhead
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -116,14 +114,6 @@ def sharded_fit(client: Client, model: Any, X: Any, y: Any) -> News:
 def overhead(exchanges: list[dict[str, Any]]) -> float:
     """Return the seconds of exchanges beyond the slowest worker's own work."""
     return float(sum(one["seconds"] - one["slowest"] for one in exchanges))
-
-
-def seconds_of(call: Callable[[], Any]) -> float:
-    """Time one call."""
-    gc.collect()
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
 
 
 def forget_peak() -> int:

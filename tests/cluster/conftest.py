@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import dask
 import pytest
 from distributed import Client, LocalCluster
+
+from tests.cluster.faults import uninstall
+from tests.cluster.samples import wait_until
 
 
 def _cluster(n_workers: int, threads_per_worker: int) -> LocalCluster:
@@ -30,6 +34,25 @@ def client(cluster_of_3: LocalCluster) -> Iterator[Client]:
     """The current client in the test, of three workers with a thread each."""
     with Client(cluster_of_3, set_as_default=False) as client, client.as_current():
         yield client
+
+
+@pytest.fixture(scope="module")
+def mortal_cluster() -> Iterator[LocalCluster]:
+    """Three workers that their nannies start again."""
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}), _cluster(3, 1) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def mortal_client(mortal_cluster: LocalCluster) -> Iterator[Client]:
+    """The current client in a test that loses workers: all three are there at its beginning, and behave at its end."""
+    with Client(mortal_cluster, set_as_default=False) as client, client.as_current():
+        # A worker that wakes up after it was given up ends, and so does its nanny: then it is for the cluster to start another.
+        wait_until(lambda: mortal_cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
+        try:
+            yield client
+        finally:
+            uninstall(client)
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import dtrees
 from dtrees.cluster.errors import WorkerLost
@@ -52,24 +51,10 @@ def fit(name: str, **options: Any) -> Any:
     return make().fit(*training_set(task), **options)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Three workers that their nannies start again."""
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
-        LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
-    ):
-        yield cluster
-
-
 @pytest.fixture
-def client(cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster, set_as_default=False) as client, client.as_current():
-        wait_until(lambda: cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
-        try:
-            yield client
-        finally:
-            uninstall(client)
+def client(mortal_client: Client) -> Client:
+    """The current client in the test."""
+    return mortal_client
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -9,14 +9,14 @@ import contextlib
 import functools
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import dtrees
 from dtrees.cluster.errors import WorkerLost
@@ -44,25 +44,10 @@ def training_set(task: str = "regression") -> tuple[Any, Any]:
     return in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS[task], LENGTHS[3])
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """Three workers that their nannies start again."""
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
-        LocalCluster(n_workers=3, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
-    ):
-        yield cluster
-
-
 @pytest.fixture
-def client(cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster, set_as_default=False) as client, client.as_current():
-        # A worker that wakes up after it was given up ends, and so does its nanny: then it is for the cluster to start another.
-        wait_until(lambda: cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
-        try:
-            yield client
-        finally:
-            uninstall(client)
+def client(mortal_client: Client) -> Client:
+    """The current client in the test."""
+    return mortal_client
 
 
 def fit(name: str = "regression", **options: Any) -> Any:
