@@ -11,8 +11,8 @@ collection
 
 Use
 ---
-An estimator asks ``backend_for(X)``. The local backend takes all that no other claims. A package with another kind of collection
-registers itself, without being imported until such a collection turns up::
+An estimator asks :func:`~dtrees.ensemble.local.backend_for`. The local backend takes all that no other claims. A package with another
+kind of collection registers itself, without being imported until such a collection turns up::
 
     register_backend(lambda X: type(X).__module__.partition(".")[0] == "dask", load_dask_backend)
 
@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.backends import registered_backend
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import TargetSummary
@@ -223,11 +222,3 @@ class Backend(Protocol):
 
     def gather(self, *collections: Any) -> list[Any]:
         """Return collections (or None) as local arrays, to score with."""
-
-
-def backend_for(X: Any) -> Backend:
-    """Return the backend for the collection ``X``: the first registered one that claims it, else the local one."""
-    from dtrees.ensemble.local import LOCAL
-
-    backend: Backend | None = registered_backend(X)
-    return LOCAL if backend is None else backend

@@ -21,8 +21,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plans import BoostingPlan, Callback, ForestPlan, Progress
-from dtrees.ensemble.backend import Backend, Output, Placement, Table, backend_for
-from dtrees.ensemble.local import LOCAL
+from dtrees.ensemble.backend import Backend, Output, Placement, Table
+from dtrees.ensemble.local import LOCAL, backend_for
 from dtrees.ensemble.prediction import FindLeaves, Predict, Step, TreeSum, logarithm
 from dtrees.ensemble.schema import CATEGORICAL, Schema
 from dtrees.ensemble.state import EstimatorState

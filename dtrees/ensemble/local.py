@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.backends import registered_backend
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.backend import Output, Placement, Table
+from dtrees.ensemble.backend import Backend, Output, Placement, Table
 from dtrees.ensemble.schema import Schema, is_frame, numeric_array
 from dtrees.ensemble.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
 from dtrees.tree.tree import Tree
@@ -144,3 +145,9 @@ class LocalBackend:
 
 #: The only one that is needed: it keeps nothing.
 LOCAL = LocalBackend()
+
+
+def backend_for(X: Any) -> Backend:
+    """Return the backend for the collection ``X``: the first registered one that claims it, else the local one."""
+    backend: Backend | None = registered_backend(X)
+    return LOCAL if backend is None else backend
