@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.kernel_cache import compile_in_turn, forget_stale_kernels
+from tests.kernel_cache import forget_stale_kernels
 
 forget_stale_kernels()
-compile_in_turn()
 
 # No deadline: the first example of a test may compile kernels. In CI the examples are the same in every run.
 settings.register_profile("dtrees", deadline=None, suppress_health_check=[HealthCheck.too_slow])

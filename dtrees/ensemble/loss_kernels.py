@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dtrees.split.kernel import kernel
 
-@njit(nogil=True, cache=True)
+
+@kernel
 def weighted_mean(target: NDArray[np.float64], weight: NDArray[np.float64]) -> Any:
     """Return the weighted mean, summed with Neumaier's compensation: exact to the last bit or two for any number of rows."""
     total = 0.0
@@ -28,7 +29,7 @@ def weighted_mean(target: NDArray[np.float64], weight: NDArray[np.float64]) -> A
     return (total + lost) / weights
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def binary_gradients(target: NDArray[np.int32], raw: NDArray[np.float64], g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
     """Write the derivatives of the log loss by the log odds."""
     for i in range(target.size):
@@ -43,7 +44,7 @@ def binary_gradients(target: NDArray[np.int32], raw: NDArray[np.float64], g: NDA
         h[i] = small * large
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any:
     """Return log(1 + exp(-raw)) for class 1 and log(1 + exp(raw)) for class 0, shape (n,)."""
     out = np.empty(target.size)
@@ -53,7 +54,7 @@ def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any:
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def multinomial_gradients(
     target: NDArray[np.int32], raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
 ) -> None:
@@ -75,7 +76,7 @@ def multinomial_gradients(
         h[i] = factor * p * q
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def multinomial_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any:
     """Return log(sum_k exp(raw_k)) - raw_target, shape (n,); raw has shape (K, n)."""
     n_outputs = raw.shape[0]

@@ -7,13 +7,49 @@ every division.
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
+
+#: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
+_PATIENCE = 600
+
+
+def _compiler(**options):
+    """Return a decorator for kernels, with Numba's options beside those that all have."""
+    numba_compiler = njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+
+    def decorate(function):
+        dispatcher = numba_compiler(function)
+        dispatcher.compile = partial(_compile_in_turn, dispatcher, dispatcher.compile)
+        return dispatcher
+
+    return decorate
+
+
+def _compile_in_turn(dispatcher, compile_now, signature):
+    """Compile a kernel, or load it from Numba's cache, while no other process does.
+
+    The workers of a cluster need the same kernels at the same time: one compiles them and the others load the result. Besides, processes
+    that compile one kernel for different types, at the same time, may each overwrite what the other has cached, or take it for their own.
+
+    The lock is held while the kernels that this one calls are compiled, with locks of their own; as no two call each other, nobody waits
+    for ever. Numba's own lock, for the threads of a process, is taken first.
+    """
+    lock = FileLock(Path(dispatcher.stats.cache_path) / f"{dispatcher.__module__}.{dispatcher.__qualname__}.lock")
+    with global_compiler_lock, ExitStack() as locked:
+        with suppress(OSError, NotImplementedError, Timeout):  # not every file system knows locks
+            locked.enter_context(lock.acquire(timeout=_PATIENCE))
+        return compile_now(signature)
+
 
 #: Compile a kernel.
-kernel = partial(njit, _nrt=True, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()
+kernel = _compiler(_nrt=True)
 
 
 @kernel
@@ -29,21 +65,19 @@ def NONE():
 
 
 #: Compile a part of kernels that is never called from Python: without the code for that, it compiles faster.
-inner_kernel = partial(njit, _nrt=True, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()
+inner_kernel = _compiler(_nrt=True, no_cpython_wrapper=True)
 
 #: Compile a part of kernels that runs for each small node: it does not count references to arrays, which costs time, most of all where
 #: threads share arrays. Such a part must not allocate an array nor return one. (A part called by it would do without counting as well, but
 #: for the explicit ``_nrt=True`` above.)
-lean_kernel = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)()
+lean_kernel = _compiler(_nrt=False, no_cpython_wrapper=True)
 
 #: The same, made part of its caller: for what takes so many arrays that to pass them costs as much as the work on a node of few rows.
-inlined_kernel = partial(
-    njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
-)()
+inlined_kernel = _compiler(_nrt=False, no_cpython_wrapper=True, forceinline=True)
 
 #: A long part of one kernel, which stands apart to be read: it is merged into its only caller, rather than compiled by itself and then once
 #: more as part of it.
-merged_kernel = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, inline="always")()
+merged_kernel = _compiler(_nrt=False, inline="always")
 
 #: The same as a lean kernel for what is called from Python.
-lean_entry = partial(njit, _nrt=False, nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)()
+lean_entry = _compiler(_nrt=False)
