@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.kernel_cache import forget_stale_kernels
+from tests.kernel_cache import compile_kernels, forget_stale_kernels
 
 forget_stale_kernels()
 
@@ -22,6 +22,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "dtrees")
 
 #: The environment variable that says where the real data is; without it, a folder beside the checkout is tried.
 DATA_VARIABLE = "DTREES_DATA"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before tests are spread over processes, compile what all of them would wait for, each within the time that a test is given."""
+    if not hasattr(session.config, "workerinput") and session.config.option.dist != "no":
+        compile_kernels()
 
 
 def real_data(name: str) -> Path:

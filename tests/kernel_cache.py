@@ -8,12 +8,24 @@ The cluster and the command line hold no kernels and no kernel can call into the
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
 
 import dtrees
 
 #: The layers above all kernels.
 WITHOUT_KERNELS = {"cluster", "cli"}
+
+
+#: What needs most of the kernels, for columns of a type.
+_FIT = """
+import sys
+import numpy as np
+from dtrees import GradientBoostingRegressor
+X = np.random.default_rng(0).random((5000, 3)).astype(sys.argv[1])
+GradientBoostingRegressor(n_estimators=2).fit(X, X[:, 0])
+"""
 
 
 def forget_stale_kernels() -> None:
@@ -32,6 +44,13 @@ def forget_stale_kernels() -> None:
             path.unlink(missing_ok=True)
     stamp.parent.mkdir(exist_ok=True)
     stamp.write_text(digest.hexdigest())
+
+
+def compile_kernels() -> None:
+    """Compile most kernels, if there are none, for both types of columns side by side."""
+    if not any(Path(dtrees.__file__).parent.rglob("team.*.nbi")):
+        for process in [subprocess.Popen([sys.executable, "-c", _FIT, dtype]) for dtype in ("float32", "float64")]:
+            process.wait()
 
 
 if __name__ == "__main__":
