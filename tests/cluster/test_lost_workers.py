@@ -133,7 +133,6 @@ def test_a_task_that_kills_every_worker() -> None:
         assert_clean(client)
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ["GradientBoostingRegressor", "RandomForestRegressor"])
 def test_the_scheduler_is_lost(name: str, tmp_path: Path) -> None:
     file = str(tmp_path / "scheduler.json")
