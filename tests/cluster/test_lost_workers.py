@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import dask
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.watch import Watch
+from tests.cluster.clusters import cluster_of, process
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
 
 FRAME = table()
@@ -29,39 +27,6 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
 
 def training_set() -> tuple[Any, Any]:
     return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
-
-
-@contextlib.contextmanager
-def cluster_of(n_workers: int) -> Iterator[Client]:
-    """A cluster of its own for a test, and the current client of it."""
-    with contextlib.ExitStack() as stack:
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
-        client = Client(stack.enter_context(cluster), set_as_default=False)
-        stack.enter_context(stack.enter_context(client).as_current())
-        yield client
-
-
-@contextlib.contextmanager
-def process(module: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One of Dask's commands, killed at the end of the block."""
-    path = os.pathsep.join(filter(None, sys.path))
-    arguments = [sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", "--no-dashboard", *options]
-    command = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
-    try:
-        yield command
-    finally:
-        command.kill()
-        command.wait()
-
-
-@pytest.fixture
-def no_nannies() -> Iterator[Client]:
-    """Two workers that nobody starts again."""
-    with cluster_of(0) as client, contextlib.ExitStack() as stack:
-        for _ in range(2):
-            stack.enter_context(process("dask_worker", client.scheduler.address, "--no-nanny", "--nthreads", "1"))
-        client.wait_for_workers(2, timeout=30)
-        yield client
 
 
 @pytest.fixture
@@ -115,8 +80,8 @@ def test_no_workers_left(no_nannies: Client, name: str) -> None:
     processes = no_nannies.run(os.getpid)
 
     def kill_all() -> None:
-        for process in sorted(processes.values(), key=lambda process: process == os.getpid()):
-            os.kill(process, signal.SIGKILL)
+        for victim in sorted(processes.values(), key=lambda victim: victim == os.getpid()):
+            os.kill(victim, signal.SIGKILL)
 
     with pytest.raises(WorkerLost, match="no workers left"):
         getattr(dtrees, name)(n_estimators=400).fit(*training_set(), callbacks=[after(1, kill_all)])
