@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -9,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import dask.dataframe as dd
 import pytest
+from dask import delayed
 from distributed import Client
 
 import dtrees
@@ -17,7 +21,7 @@ from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.watch import Watch
 from tests.cluster.clusters import cluster_of, process
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
 
 FRAME = table()
 REGRESSION = targets(FRAME)["regression"]
@@ -122,3 +126,37 @@ def test_no_workers_at_all() -> None:
         future = tasks.submit("nothing", int)
         with pytest.raises(WorkerLost, match="no workers"):
             tasks.watch.gather([future])
+
+
+@pytest.mark.parametrize(
+    ("name", "when"), [("X", "before"), ("X", "meanwhile"), ("y", "meanwhile"), ("sample_weight", "before"), ("eval_set", "before")]
+)
+def test_scattered_data_is_lost(no_nannies: Client, name: str, when: str) -> None:
+    """Nothing can make it again; the error says which argument it was."""
+    X, y = training_set()
+    given = {"X": X, "y": y, "sample_weight": in_partitions(weights(), LENGTHS[3])}
+    local = {"X": FRAME, "y": REGRESSION, "sample_weight": weights(), "eval_set": FRAME}[name]
+    holder, other = sorted(no_nannies.nthreads())
+    pieces = no_nannies.scatter([local.iloc[:200], local.iloc[200:]], workers=[holder])
+    scattered = dd.from_delayed([delayed(piece) for piece in pieces], meta=local.iloc[:0], verify_meta=False)
+    if name == "eval_set":
+        given["eval_set"] = [(scattered, in_partitions(REGRESSION, [200, 220]))]
+    else:
+        given = {key: in_partitions(values, [200, 220]) for key, values in zip(given, (FRAME, REGRESSION, weights()), strict=True)}
+        given[name] = scattered
+    victim = no_nannies.run(os.getpid, workers=[holder])[holder]
+    if when == "before":
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: list(no_nannies.nthreads()) == [other])
+    else:
+        given["callbacks"] = [functools.partial(_kill, victim)]
+    with pytest.raises(WorkerLost, match=rf"^{name} is lost in part: 2 of the 2 futures .* client\.scatter\. .* broadcast=True"):
+        dtrees.GradientBoostingRegressor(n_estimators=20).fit(**given)
+    del pieces, scattered, given, X, y
+    assert_clean(no_nannies)
+
+
+def _kill(process: int, progress: Any) -> None:
+    if progress.done == 3:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
