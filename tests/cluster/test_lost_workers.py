@@ -14,7 +14,7 @@ import dask
 import dask.dataframe as dd
 import pytest
 from dask import delayed
-from distributed import Client
+from distributed import Client, get_client, get_worker
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
@@ -160,3 +160,66 @@ def _kill(process: int, progress: Any) -> None:
     if progress.done == 3:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
+
+
+def test_a_worker_runs_out_of_memory(tmp_path: Path) -> None:
+    """Something else on it takes all its memory; its nanny ends it, and starts it again."""
+    marker, hungry = tmp_path / "stop", tmp_path / "hungry"
+    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
+    with dask.config.set({"distributed.worker.memory.pause": False}), cluster_of(2, memory_limit="1200MB") as client:
+        future = dtrees.submit(model, *training_set(), callbacks=[lambda progress: marker.exists()])
+        wait_until(lambda: bool(events(client, "round", future.key)))
+        coordinator = events(client, "round", future.key)[0]["worker"]
+        victim = next(worker for worker in client.nthreads() if worker != coordinator)
+        eaten = client.submit(_eat, hungry, 1200, workers=[victim], allow_other_workers=True)
+        wait_until(lambda: bool(events(client, "shards lost", future.key)))
+        assert list(events(client, "shards lost", future.key)[0]["workers"]) == [victim]
+        eaten.release()
+        n_rounds = len(events(client, "round", future.key))
+        wait_until(lambda: len(events(client, "round", future.key)) > n_rounds + 3)
+        marker.touch()
+        fitted = future.result(timeout=60)
+        model.set_params(n_estimators=fitted.n_estimators_)
+        assert_same_model(fitted, model.fit(FRAME, REGRESSION))
+        future.release()
+        assert_clean(client)
+
+
+def _eat(marker: Path, megabytes: int) -> None:
+    """Take memory, once, until it is noticed."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        eaten = [b"x" * 10**6 for _ in range(megabytes)]
+        wait_until(lambda: not eaten, 60)
+
+
+def test_no_memory_left_for_what_was_lost() -> None:
+    """The only other worker has room for its own columns, not for those of the one that is lost."""
+    with cluster_of(0) as client, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "2GB")
+            stack.enter_context(process("dask_worker", client.scheduler.address, *options))
+        client.wait_for_workers(2, timeout=60)
+        processes = client.run(os.getpid)
+        with (
+            dask.config.set({"dtrees.patience": 3.0}),
+            pytest.raises(WorkerLost, match=r"Lost tcp.*, which held \d of 6 columns, 0 MB, and none of the 1 workers left has the memory"),
+        ):
+            dtrees.GradientBoostingRegressor(n_estimators=400).fit(
+                *training_set(), callbacks=[functools.partial(_fill_and_kill, processes)]
+            )
+        assert_clean(client)
+
+
+def _fill_and_kill(processes: dict[str, int], progress: Any) -> None:
+    """Have the scheduler believe that this worker is full, and kill the other."""
+    if progress.done == 3:
+        here = get_client()
+        here.run_on_scheduler(_fill, get_worker().address)
+        for victim in processes.values():
+            if victim != os.getpid():
+                os.kill(victim, signal.SIGKILL)
+
+
+def _fill(address: str, dask_scheduler: Any) -> None:
+    dask_scheduler.workers[address].memory_limit = 1
