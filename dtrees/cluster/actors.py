@@ -82,6 +82,7 @@ class Actors:
         self._make = make
         self._lookout = Lookout(client)
         self._futures: list[Future] = []
+        self._replaced: list[Future] = []
         self._actors: list[Any] = []
         self.workers: list[str] = []
         self.lost: set[int] = set()
@@ -99,13 +100,16 @@ class Actors:
         self.workers.append(worker)
 
     def replace(self, i: int, worker: str, arguments: Sequence[Any]) -> None:
-        """Start making an actor in place of another."""
-        old = self._futures[i]
+        """Start making an actor in place of another, which goes when all are made."""
+        self._replaced.append(self._futures[i])
         self._futures[i] = self._submit(worker, arguments)
         self._actors[i] = None
         self.workers[i] = worker
         self.lost.discard(i)
-        self._client.cancel([old], force=True)
+
+    def key(self, i: int) -> str:
+        """Return the key of an actor: where it is, its worker knows it by that."""
+        return str(self._futures[i].key)
 
     def wait_until_made(self) -> None:
         """Wait until all actors are there.
@@ -118,6 +122,8 @@ class Actors:
             What making one raised.
         """
         self._client.sync(self._await_actors)
+        replaced, self._replaced = self._replaced, []
+        self._client.cancel(replaced, force=True)
 
     def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
         """Call a method of some actors, and wait for all replies.
@@ -152,7 +158,7 @@ class Actors:
     def close(self) -> None:
         """Free the actors."""
         actors, self._actors = self._actors, []
-        futures, self._futures = self._futures, []
+        futures, self._futures, self._replaced = [*self._futures, *self._replaced], [], []
         if not futures or self._client.status != "running":
             return
         here = [actor for i, actor in enumerate(actors) if actor is not None and i not in self.lost]

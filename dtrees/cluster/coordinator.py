@@ -35,10 +35,11 @@ from sklearn.utils import check_random_state
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
 from dtrees.cluster.guard import start_guard
-from dtrees.cluster.holding import guards, hold, let_go, let_go_if_cancelled, let_go_of_fit, needs
+from dtrees.cluster.holding import HeldFuture, guards, hold, let_go, let_go_if_cancelled, let_go_of_fit, needs
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.placement import check_placement
 from dtrees.cluster.relay import here
+from dtrees.cluster.scattered import lost_data_named
 from dtrees.cluster.watch import Watch
 from dtrees.ensemble import parameters
 from dtrees.ensemble.base import progress_callback
@@ -133,9 +134,10 @@ def submit(
     needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set")])]
     hold(client, needs(name), needed)
     future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
-    if detached:
-        hold(client, name, [name])
-    return future
+    if not detached:
+        return future
+    hold(client, name, [name])
+    return _detached(future)
 
 
 def attach(key: str, *, client: Client | None = None, detached: bool = False) -> Any:
@@ -170,11 +172,17 @@ async def _attach(client: Client, key: str, detached: bool) -> Future:
         raise KeyError(
             f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
         )
-    future = Future(key, client)
+    future = HeldFuture(key, client) if detached else Future(key, client)
     hold(client, client.id, [key])
     if not detached:
         let_go(client, key)
     return future
+
+
+def _detached(future: Future) -> HeldFuture:
+    held = HeldFuture(future.key, future.client)
+    future.release()
+    return held
 
 
 def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Client) -> Any:
@@ -210,7 +218,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     try:
         parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
         model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
-        with coordinating(running), collected_warnings() as messages:
+        with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages:
             fitted = model.fit(X, y, **parts)
     except FitCancelled:
         let_go_if_cancelled(client, name)

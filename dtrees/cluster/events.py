@@ -14,6 +14,9 @@ On ``dtrees``:
     by worker, see :class:`~dtrees.cluster.timings.Timings`) and ``communicate``, all since the fit began.
 ``shards lost``, ``shard moved``
     recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
+``columns spread``
+    workers have joined, and have columns of the others from now on: ``to`` which workers, how many ``columns``, their ``bytes``, and the
+    ``seconds`` it took.
 
 On ``dtrees-exchange``:
 

@@ -3,7 +3,7 @@
 The executor lives where the coordinator does, in a task of the cluster. It replaces shards that are lost, and
 :mod:`dtrees.engine.recovery` brings the new ones up to date. Their columns are made again from the user's data, on a worker that has no
 shard yet where there is one, else beside another shard. When such a worker turns up later, one of two that share a worker moves
-there between two trees.
+there between two trees; and where none share one, it is given columns of the others (:mod:`dtrees.cluster.spreading`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.memory import STATE_BYTES, Room
 from dtrees.cluster.placement import nthreads
+from dtrees.cluster.spreading import Handover, Newcomers, hand_over
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
 from dtrees.engine.executor import ShardsLost
@@ -41,7 +42,8 @@ _SECONDS_BETWEEN_TRIES = 0.5
 class ShardActor(Callee):
     """A shard on a worker, using as many threads as the worker has.
 
-    Parameters are those of :class:`~dtrees.engine.shard.Shard`. The columns are not copied.
+    Parameters are those of :class:`~dtrees.engine.shard.Shard`, but for ``predecessor``: the key of an actor on the same worker, whose
+    place this one takes with other columns. The columns are not copied.
     """
 
     def __init__(
@@ -51,8 +53,14 @@ class ShardActor(Callee):
         n_columns: int,
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
+        predecessor: str | None = None,
     ) -> None:
-        self._shard = Shard(columns, column_ids, n_columns, target, weight, get_worker().state.nthreads)
+        there = get_worker().state.actors
+        self._shard = (
+            there[predecessor]._shard.with_columns(columns, column_ids)
+            if predecessor in there
+            else Shard(columns, column_ids, n_columns, target, weight, get_worker().state.nthreads)
+        )
 
     def handle(self, message: Message) -> tuple[Reply, float] | Failed:
         """Carry out a message; see :meth:`dtrees.engine.shard.Shard.handle`. With the reply come the seconds it took."""
@@ -95,18 +103,19 @@ class DaskExecutor:
         self._n_restarts = 0
         self._next_census = 0.0
         with Tasks(columns.client) as tasks:
-            sizes = tasks.watch.gather(tasks.map("size", _size, columns.blocks))
-        self.n_shards = len(columns.blocks)
-        self._owner = np.zeros(self.n_columns, np.int64)
+            sizes = tasks.watch.gather(tasks.map("size", _sizes, columns.blocks))
+        self._sizes = np.empty(self.n_columns, np.int64)
+        for ids, by_column in zip(columns.ids, sizes, strict=True):
+            self._sizes[ids] = by_column
         self._columns = columns
-        self._ids = [np.array(ids, np.int32) for ids in columns.ids]
+        self._note_columns()
+        self._newcomers = Newcomers(self._sizes.tolist(), self.n_rows)
+        self._handover: Handover | None = None
+        self._n_left = 0
         self._rows = target, weight
-        self._bytes: list[int] = []
         self._actors = Actors(columns.client, "shard", ShardActor)
         there = nthreads(columns.client)
         for shard, worker in enumerate(columns.workers):
-            self._owner[self._ids[shard]] = shard
-            self._bytes.append(sizes[shard] + STATE_BYTES * self.n_rows)
             if worker not in there:  # lost since its columns were loaded
                 columns.bring(shard, min(there, key=lambda worker: (columns.workers.count(worker), worker)))
             self._actors.add(columns.workers[shard], self._arguments(shard))
@@ -160,12 +169,20 @@ class DaskExecutor:
         )  # fmt: skip
         return {shard: reply for shard, (reply, _) in replies.items()}
 
-    def wants_repair(self) -> bool:
-        """Tell whether two shards share a worker while another has none."""
+    def wants_repair(self, n_left: int) -> bool:
+        """Tell whether shards are to be made anew or moved, or columns to be spread over workers that have joined."""
         if time.monotonic() < self._next_census:
             return False
         self._next_census = time.monotonic() + _SECONDS_BETWEEN_CENSUSES
-        return bool(self._actors.lost) or self._to_move(self._actors.look()) is not None
+        workers = self._actors.look()
+        if self._actors.lost or self._to_move(workers) is not None:
+            return True
+        there = {worker: facts for worker, facts in workers.items() if facts["status"] == "running" and facts["nthreads"]}
+        idle = there.keys() - set(self._actors.workers)
+        self._n_left, self._handover = n_left, None
+        if self._newcomers.have_settled(idle, n_left, self.timings.scan):
+            self._handover = self._newcomers.plan(self._columns, there, n_left, self.timings.scan)
+        return self._handover is not None
 
     def repair(self) -> None:
         """Put new shards in the place of those that are lost; see :meth:`dtrees.engine.executor.Executor.repair`.
@@ -182,6 +199,9 @@ class DaskExecutor:
             self._note_loss()
         elif (moved := self._to_move(workers)) is not None:
             self._actors.lost.add(moved)
+        elif self._handover is not None:
+            self._spread(self._handover)
+        self._handover = None
         for shard in sorted(self._actors.lost):
             worker = self._place_for(shard)
             self._columns.bring(shard, worker)
@@ -196,6 +216,34 @@ class DaskExecutor:
     def close(self) -> None:
         """Free the shards."""
         self._actors.close()
+
+    def _spread(self, handover: Handover) -> None:
+        """Have workers that joined take over columns, and start making the shards that this takes."""
+        began = time.monotonic()
+        n_before = self.n_shards
+        gave = hand_over(self._columns, handover)
+        seconds = time.monotonic() - began
+        self._newcomers.were_seen_to(seconds, self._n_left)
+        if gave is None:
+            logger.info("columns stay where they are, since a worker was lost while they were to be spread anew")
+            return
+        self._note_columns()
+        for shard in gave:
+            self._actors.replace(shard, self._columns.workers[shard], (*self._arguments(shard), self._actors.key(shard)))
+        for shard in range(n_before, self.n_shards):
+            self._actors.add(self._columns.workers[shard], self._arguments(shard))
+        workers = self._columns.workers[n_before:]
+        logger.info("%d columns moved to %s, which joined, in %.1f s", handover.n_columns, ", ".join(workers), seconds)
+        tell(self._fit.name, "columns spread", to=workers, columns=handover.n_columns, bytes=handover.n_bytes, seconds=seconds)
+
+    def _note_columns(self) -> None:
+        """Take in which shard has which columns."""
+        self.n_shards = len(self._columns.blocks)
+        self._ids = [np.array(ids, np.int32) for ids in self._columns.ids]
+        self._owner = np.zeros(self.n_columns, np.int64)
+        for shard, ids in enumerate(self._ids):
+            self._owner[ids] = shard
+        self._bytes = [int(self._sizes[ids].sum()) + STATE_BYTES * self.n_rows for ids in self._ids]
 
     def _arguments(self, shard: int) -> tuple[Any, ...]:
         return self._columns.blocks[shard], self._ids[shard], self.n_columns, *self._rows
@@ -256,5 +304,6 @@ class DaskExecutor:
         return f"{len(self._ids[shard])} of {self.n_columns} columns, {self._bytes[shard] / 1e6:,.0f} MB"
 
 
-def _size(block: Columns) -> int:
-    return sum(array.nbytes for array in block)
+def _sizes(block: Columns) -> list[int]:
+    """Return the bytes of each column of a block."""
+    return [block.codes[j].nbytes + block.distinct(j).nbytes for j in range(block.n_columns)]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
 
-from distributed import Client
+from distributed import Client, Future
 
 
 def hold(client: Client, holder: str, keys: Sequence[str]) -> None:
@@ -23,6 +24,17 @@ def let_go(client: Client, holder: str) -> None:
     """Give up all tasks kept in the name of ``holder``."""
     with contextlib.suppress(Exception):  # without a connection there is nothing to give up
         client._send_to_scheduler({"op": "close-client", "client": holder})
+
+
+class HeldFuture(Future):
+    """The future of a task that is kept in the name of the task itself; to cancel it by force ends that too."""
+
+    def cancel(self, *args: Any, force: bool = False, **options: Any) -> Any:
+        """Cancel the task; see :meth:`distributed.Future.cancel`."""
+        cancelled = super().cancel(*args, force=force, **options)
+        if force:
+            let_go(self.client, self.key)
+        return cancelled
 
 
 def let_go_if_cancelled(client: Client, fit: str) -> None:

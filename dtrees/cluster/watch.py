@@ -246,9 +246,20 @@ class Watch:
         for _ in self._finished(futures):
             pass
 
+    def wait_undisturbed(self, futures: Sequence[Future], seconds: float) -> bool:
+        """Wait for all futures, unless a worker is lost meanwhile or it takes longer; tell whether all are there.
+
+        Raises as :meth:`gather` does.
+        """
+        deadline = time.monotonic() + seconds
+        self._client.sync(self._lookout.look)
+        n_departed = self._lookout.heartbeats.n_departed
+        heartbeats = self._lookout.heartbeats
+        return all(heartbeats.n_departed == n_departed and time.monotonic() < deadline for _ in self._finished(futures))
+
     def as_completed(self, futures: Sequence[Future]) -> Iterator[tuple[int, Any]]:
         """Yield the position and the result of each future, in the order in which they finish; raises as :meth:`gather` does."""
-        for ready in self._finished(futures):
+        for ready in filter(None, self._finished(futures)):
             yield from zip(ready, self._fetch([futures[i] for i in ready]), strict=True)
 
     def _fetch(self, futures: list[Future]) -> list[Any]:
@@ -272,7 +283,7 @@ class Watch:
                 fetching.cancel()
 
     def _finished(self, futures: Sequence[Future]) -> Iterator[list[int]]:
-        """Yield the positions of futures as they finish."""
+        """Yield the positions of futures as they finish; none of them, now and then."""
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
 
         def await_result(i: int) -> None:
@@ -293,8 +304,7 @@ class Watch:
                     self.look()
                     _raise_failure(futures[i])
             self.look()
-            if ready:
-                yield ready
+            yield ready
             n_left -= len(ready)
 
     def look(self) -> None:

@@ -52,11 +52,13 @@ class Executor(Protocol):
     def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
         """Send messages to some shards and wait for all replies; raises as :meth:`broadcast` does."""
 
-    def wants_repair(self) -> bool:
-        """Tell whether shards had better be replaced before the next tree."""
+    def wants_repair(self, n_left: int) -> bool:
+        """Tell whether shards had better be replaced before the next tree, if ``n_left`` are left to grow."""
 
     def repair(self) -> None:
         """Replace shards that are gone by new ones with the same columns, which know nothing of the fit yet.
+
+        If none are gone, columns may be spread anew: over more shards, some of which know nothing of the fit yet.
 
         Raises
         ------
@@ -97,7 +99,7 @@ class LocalExecutor:
         """Have the shard carry out messages."""
         return {shard: self.shard.handle(message) for shard, message in messages.items()}
 
-    def wants_repair(self) -> bool:
+    def wants_repair(self, n_left: int) -> bool:
         """Return False: the shard is here, for as long as this process is."""
         return False
 

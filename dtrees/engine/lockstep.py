@@ -187,7 +187,7 @@ class _Forest:
 
     def _step(self) -> None:
         """Take every tree under way one step further."""
-        self._is_repair_due = self._is_repair_due or self._executor.wants_repair()
+        self._is_repair_due = self._is_repair_due or self._executor.wants_repair(self._last - self._first - self._n_closed)
         if self._is_repair_due and not self._window:
             self._recover()
         following = self._first + self._n_closed + len(self._window)

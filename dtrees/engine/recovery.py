@@ -8,6 +8,9 @@ grown without the loss.
 State comes from a shard that has it, in pieces. Where none has (all are lost, or all that are left had closed the tree already when the
 others went), every shard starts from the beginning and the finished trees are replayed (:mod:`dtrees.engine.replay`): exact as well, but it
 takes longer the more there are.
+
+When the executor spreads columns anew, between two trees, it is the same: shards that are there keep the state of the rows, new ones are
+brought it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 from dtrees.engine import messages as m
 from dtrees.engine.executor import Executor, ShardsLost
 from dtrees.engine.grow import Session, grow_tree
-from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plans import BoostingPlan
 from dtrees.engine.replay import replay_tree
 from dtrees.tree.tree import Tree
 
@@ -51,9 +54,9 @@ class LastingFit:
     Parameters
     ----------
     executor : Executor
-    plan : ForestPlan or BoostingPlan
+    plan : BoostingPlan
     initial : ndarray of float64, shape (K,), optional
-        The raw prediction to start from (boosting).
+        The raw prediction to start from.
     log : TreeLog, optional
 
     Attributes
@@ -64,12 +67,13 @@ class LastingFit:
     def __init__(
         self,
         executor: Executor,
-        plan: ForestPlan | BoostingPlan,
+        plan: BoostingPlan,
         initial: NDArray[np.float64] | None = None,
         log: TreeLog | None = None,
     ) -> None:
         self._executor = executor
         self._session = Session(executor, plan, fit=uuid.uuid4().hex)
+        self._n_trees = plan.n_rounds * plan.loss.n_outputs
         self._finished: list[tuple[Tree, int]] = []
         self._log = log
         self._recalled = [] if log is None else log.recall()[::-1]
@@ -88,7 +92,7 @@ class LastingFit:
             grown, scores = self._recalled.pop()
             self.replay_tree(grown, output)
             return grown, scores
-        if self._executor.wants_repair():
+        if self._executor.wants_repair(self._n_trees - len(self._finished)):
             self._recover()
         grown, scores = self._lasting(lambda: grow_tree(self._session, tree, output, learning_rate, score))
         self._finished.append((grown, output))

@@ -74,20 +74,34 @@ class Shard:
         weight: NDArray[np.float64] | None,
         n_threads: int = 1,
     ) -> None:
-        self._columns = columns
-        self._ids = np.asarray(column_ids, np.int32)
         self._n_columns_total = n_columns_total
-        self._place_of = np.full(n_columns_total, -1, np.int64)
-        self._place_of[self._ids] = np.arange(self._ids.shape[0])
         self._table = (target, weight)
         self._threads = Threads(n_threads)
-        self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
         self._fit: tuple[str, int] | None = None
+        self._slots = Slots([], self._threads)
+        self._sums_zones = True
+        self._take_columns(columns, column_ids)
+
+    def _take_columns(self, columns: Columns, column_ids: NDArray[np.int32]) -> None:
+        self._columns = columns
+        self._ids = np.asarray(column_ids, np.int32)
+        self._place_of = np.full(self._n_columns_total, -1, np.int64)
+        self._place_of[self._ids] = np.arange(self._ids.shape[0])
+        self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
         self._zone_sums: ZoneSums | None = None
         self._scratch: list[search.Scratch] = []
         self._rows = self._spare = partition.no_rows()
-        self._slots = Slots([], self._threads)
-        self._sums_zones = True
+
+    def with_columns(self, columns: Columns, column_ids: NDArray[np.int32]) -> Shard:
+        """Return a shard of other columns that stands, between two trees, where this one does, and takes its place.
+
+        The state of the rows is not copied; this shard is not to be used any more, nor closed.
+        """
+        other = copy.copy(self)
+        other._take_columns(columns, column_ids)
+        self._slots.close()
+        other._slots = Slots([other._for_one_tree() for _ in range(len(self._slots))], self._threads)
+        return other
 
     @property
     def is_whole(self) -> bool:

@@ -50,6 +50,10 @@ class Slots:
         self._side_by_side = min(len(trees), threads.n_threads)
         self._free = [Workspace(Threads(threads.n_threads // self._side_by_side)) for _ in range(self._side_by_side)]
 
+    def __len__(self) -> int:
+        """Return the number of slots."""
+        return len(self._trees)
+
     def handle(self, message: Many) -> list[Any]:
         """Carry out the messages; return their replies."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
+from tests.cluster.clusters import cluster_of, process
 from tests.cluster.faults import uninstall
 from tests.cluster.samples import wait_until
 
@@ -53,6 +55,16 @@ def mortal_client(mortal_cluster: LocalCluster) -> Iterator[Client]:
             yield client
         finally:
             uninstall(client)
+
+
+@pytest.fixture
+def no_nannies() -> Iterator[Client]:
+    """Two workers that nobody starts again."""
+    with cluster_of(0) as client, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(process("dask_worker", client.scheduler.address, "--no-nanny", "--nthreads", "1"))
+        client.wait_for_workers(2, timeout=30)
+        yield client
 
 
 @pytest.fixture

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import dask
+import dask.dataframe as dd
 import pytest
-from distributed import Client, LocalCluster
+from dask import delayed
+from distributed import Client, get_client, get_worker
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.watch import Watch
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.cluster.clusters import cluster_of, process
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
 
 FRAME = table()
 REGRESSION = targets(FRAME)["regression"]
@@ -29,39 +31,6 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("sharded")]
 
 def training_set() -> tuple[Any, Any]:
     return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
-
-
-@contextlib.contextmanager
-def cluster_of(n_workers: int) -> Iterator[Client]:
-    """A cluster of its own for a test, and the current client of it."""
-    with contextlib.ExitStack() as stack:
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
-        client = Client(stack.enter_context(cluster), set_as_default=False)
-        stack.enter_context(stack.enter_context(client).as_current())
-        yield client
-
-
-@contextlib.contextmanager
-def process(module: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One of Dask's commands, killed at the end of the block."""
-    path = os.pathsep.join(filter(None, sys.path))
-    arguments = [sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", "--no-dashboard", *options]
-    command = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
-    try:
-        yield command
-    finally:
-        command.kill()
-        command.wait()
-
-
-@pytest.fixture
-def no_nannies() -> Iterator[Client]:
-    """Two workers that nobody starts again."""
-    with cluster_of(0) as client, contextlib.ExitStack() as stack:
-        for _ in range(2):
-            stack.enter_context(process("dask_worker", client.scheduler.address, "--no-nanny", "--nthreads", "1"))
-        client.wait_for_workers(2, timeout=30)
-        yield client
 
 
 @pytest.fixture
@@ -115,8 +84,8 @@ def test_no_workers_left(no_nannies: Client, name: str) -> None:
     processes = no_nannies.run(os.getpid)
 
     def kill_all() -> None:
-        for process in sorted(processes.values(), key=lambda process: process == os.getpid()):
-            os.kill(process, signal.SIGKILL)
+        for victim in sorted(processes.values(), key=lambda victim: victim == os.getpid()):
+            os.kill(victim, signal.SIGKILL)
 
     with pytest.raises(WorkerLost, match="no workers left"):
         getattr(dtrees, name)(n_estimators=400).fit(*training_set(), callbacks=[after(1, kill_all)])
@@ -156,3 +125,100 @@ def test_no_workers_at_all() -> None:
         future = tasks.submit("nothing", int)
         with pytest.raises(WorkerLost, match="no workers"):
             tasks.watch.gather([future])
+
+
+@pytest.mark.parametrize(
+    ("name", "when"), [("X", "before"), ("X", "meanwhile"), ("y", "meanwhile"), ("sample_weight", "before"), ("eval_set", "before")]
+)
+def test_scattered_data_is_lost(no_nannies: Client, name: str, when: str) -> None:
+    """Nothing can make it again; the error says which argument it was."""
+    X, y = training_set()
+    given = {"X": X, "y": y, "sample_weight": in_partitions(weights(), LENGTHS[3])}
+    local = {"X": FRAME, "y": REGRESSION, "sample_weight": weights(), "eval_set": FRAME}[name]
+    holder, other = sorted(no_nannies.nthreads())
+    pieces = no_nannies.scatter([local.iloc[:200], local.iloc[200:]], workers=[holder])
+    scattered = dd.from_delayed([delayed(piece) for piece in pieces], meta=local.iloc[:0], verify_meta=False)
+    if name == "eval_set":
+        given["eval_set"] = [(scattered, in_partitions(REGRESSION, [200, 220]))]
+    else:
+        given = {key: in_partitions(values, [200, 220]) for key, values in zip(given, (FRAME, REGRESSION, weights()), strict=True)}
+        given[name] = scattered
+    victim = no_nannies.run(os.getpid, workers=[holder])[holder]
+    if when == "before":
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: list(no_nannies.nthreads()) == [other])
+    else:
+        given["callbacks"] = [functools.partial(_kill, victim)]
+    with pytest.raises(WorkerLost, match=rf"^{name} is lost in part: 2 of the 2 futures .* client\.scatter\. .* broadcast=True"):
+        dtrees.GradientBoostingRegressor(n_estimators=20).fit(**given)
+    del pieces, scattered, given, X, y
+    assert_clean(no_nannies)
+
+
+def _kill(process: int, progress: Any) -> None:
+    if progress.done == 3:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def test_a_worker_runs_out_of_memory(tmp_path: Path) -> None:
+    """Something else on it takes all its memory; its nanny ends it, and starts it again."""
+    marker, hungry = tmp_path / "stop", tmp_path / "hungry"
+    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
+    with dask.config.set({"distributed.worker.memory.pause": False}), cluster_of(2, memory_limit="1200MB") as client:
+        future = dtrees.submit(model, *training_set(), callbacks=[lambda progress: marker.exists()])
+        wait_until(lambda: bool(events(client, "round", future.key)))
+        coordinator = events(client, "round", future.key)[0]["worker"]
+        victim = next(worker for worker in client.nthreads() if worker != coordinator)
+        eaten = client.submit(_eat, hungry, 1200, workers=[victim], allow_other_workers=True)
+        wait_until(lambda: bool(events(client, "shards lost", future.key)))
+        assert list(events(client, "shards lost", future.key)[0]["workers"]) == [victim]
+        eaten.release()
+        n_rounds = len(events(client, "round", future.key))
+        wait_until(lambda: len(events(client, "round", future.key)) > n_rounds + 3)
+        marker.touch()
+        fitted = future.result(timeout=60)
+        model.set_params(n_estimators=fitted.n_estimators_)
+        assert_same_model(fitted, model.fit(FRAME, REGRESSION))
+        future.release()
+        assert_clean(client)
+
+
+def _eat(marker: Path, megabytes: int) -> None:
+    """Take memory, once, until it is noticed."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        eaten = [b"x" * 10**6 for _ in range(megabytes)]
+        wait_until(lambda: not eaten, 60)
+
+
+def test_no_memory_left_for_what_was_lost() -> None:
+    """The only other worker has room for its own columns, not for those of the one that is lost."""
+    with cluster_of(0) as client, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            options = ("--no-nanny", "--nthreads", "1", "--memory-limit", "2GB")
+            stack.enter_context(process("dask_worker", client.scheduler.address, *options))
+        client.wait_for_workers(2, timeout=60)
+        processes = client.run(os.getpid)
+        with (
+            dask.config.set({"dtrees.patience": 3.0}),
+            pytest.raises(WorkerLost, match=r"Lost tcp.*, which held \d of 6 columns, 0 MB, and none of the 1 workers left has the memory"),
+        ):
+            dtrees.GradientBoostingRegressor(n_estimators=400).fit(
+                *training_set(), callbacks=[functools.partial(_fill_and_kill, processes)]
+            )
+        assert_clean(client)
+
+
+def _fill_and_kill(processes: dict[str, int], progress: Any) -> None:
+    """Have the scheduler believe that this worker is full, and kill the other."""
+    if progress.done == 3:
+        here = get_client()
+        here.run_on_scheduler(_fill, get_worker().address)
+        for victim in processes.values():
+            if victim != os.getpid():
+                os.kill(victim, signal.SIGKILL)
+
+
+def _fill(address: str, dask_scheduler: Any) -> None:
+    dask_scheduler.workers[address].memory_limit = 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import signal
 from collections.abc import Callable
@@ -163,6 +164,32 @@ def _stop_when(marker: Path) -> Callable[[Any], bool]:
     return lambda progress: os.path.exists(marker)
 
 
+def test_the_client_restarts_a_worker(client: Client, tmp_path: Path) -> None:
+    marker = tmp_path / "stop"
+    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
+    future = dtrees.submit(model, *training_set(), callbacks=[_stop_when(marker)])
+    key = future.key
+
+    def n_rounds() -> int:
+        told = events(client, "round", key)
+        return int(told[-1]["round"]) if told else 0
+
+    wait_until(lambda: n_rounds() > 0)
+    coordinator = events(client, "round", key)[0]["worker"]
+    another = next(worker for worker in client.nthreads() if worker != coordinator)
+    process = client.run(os.getpid, workers=[another])[another]
+    client.restart_workers([another], timeout=60)
+    assert process not in client.run(os.getpid, on_error="ignore").values()
+    seen = n_rounds()
+    wait_until(lambda: n_rounds() > seen + 3)
+    marker.touch()
+    fitted = future.result(timeout=60)
+    model.set_params(n_estimators=fitted.n_estimators_)
+    assert_same_model(fitted, model.fit(FRAME, TARGETS["regression"]))
+    del future
+    assert_clean(client)
+
+
 def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
     install(client, Fault(tmp_path, "Advance", at=3), Fault(tmp_path, "Finish", at=2))
     with (
@@ -218,8 +245,60 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
     assert_clean(client)
 
 
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [
+        ("presorting:_sort", signal.SIGKILL),
+        ("presorting:_sort", signal.SIGSTOP),
+        ("presorting:_take", signal.SIGKILL),
+        ("presorting:_take", signal.SIGSTOP),
+        ("forest:_grow_batch", signal.SIGKILL),
+        ("forest:_grow_batch", signal.SIGSTOP),
+        ("forest:_sum_out_of_bag", signal.SIGKILL),
+    ],
+)
+def test_lost_at_a_task(client: Client, tmp_path: Path, where: str, number: signal.Signals) -> None:
+    """Of a forest whose columns are on every worker; the worker may be the coordinator's too."""
+    marker = tmp_path / "lost"
+    client.run(_lose_one_at, where, marker, number)
+    forest = dtrees.RandomForestRegressor(40, oob_score=True, random_state=0)
+    try:
+        with dask.config.set({"dtrees.placement": "replicated", "dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
+            forest.fit(*training_set())
+    finally:
+        client.run(_lose_no_more, where, on_error="ignore")
+        _end(int(marker.read_text()))
+    assert_same_model(forest, dtrees.RandomForestRegressor(40, oob_score=True, random_state=0).fit(FRAME, TARGETS["regression"]))
+    assert_clean(client)
+
+
+def _lose_one_at(where: str, marker: Path, number: signal.Signals) -> None:
+    """Have the first process to call a function get a signal."""
+    module, name = where.split(":")
+    owner = importlib.import_module(f"dtrees.cluster.{module}")
+    original = getattr(owner, name)
+
+    def lost(*args: Any) -> Any:
+        with contextlib.suppress(FileExistsError):
+            place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            os.write(place, str(os.getpid()).encode())
+            os.close(place)
+            os.kill(os.getpid(), number)
+        return original(*args)
+
+    lost.original = original  # type: ignore[attr-defined]
+    setattr(owner, name, lost)
+
+
+def _lose_no_more(where: str) -> None:
+    module, name = where.split(":")
+    owner = importlib.import_module(f"dtrees.cluster.{module}")
+    setattr(owner, name, getattr(getattr(owner, name), "original", getattr(owner, name)))
+
+
+@pytest.mark.parametrize("placement", ["sharded", "replicated"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_forest_goes_on_without_a_worker(client: Client, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_forest_goes_on_without_a_worker(client: Client, tmp_path: Path, number: signal.Signals, placement: str) -> None:
     processes = client.run(os.getpid)
     killed = tmp_path / "died"
 
@@ -231,7 +310,7 @@ def test_a_forest_goes_on_without_a_worker(client: Client, tmp_path: Path, numbe
 
     forest = dtrees.RandomForestRegressor(40, oob_score=True, random_state=0)
     try:
-        with dask.config.set({"dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
+        with dask.config.set({"dtrees.placement": placement, "dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
             forest.fit(*training_set(), callbacks=[kill_another])
     finally:
         if number == signal.SIGSTOP:

@@ -112,6 +112,17 @@ def test_cancelling_frees_everything(client: Client, placement: str, detached: b
     assert_clean(client)
 
 
+@pytest.mark.parametrize("found_again", [False, True])
+def test_cancelling_a_detached_fit_that_is_finished(client: Client, found_again: bool) -> None:
+    future = dtrees.submit(boosting(), *training_set(), detached=True)
+    future.result(timeout=150)
+    if found_again:
+        future = dtrees.attach(future.key, detached=True)
+    future.cancel(force=True)
+    del future
+    assert_clean(client)
+
+
 def test_cancelling_a_forest(client: Client, tmp_path: Path) -> None:
     marker = tmp_path / "begun"
     future = dtrees.submit(dtrees.RandomForestRegressor(5000), *training_set(), callbacks=[lambda progress: marker.touch()])
@@ -129,6 +140,10 @@ async def test_an_asynchronous_client(cluster_of_3: LocalCluster, name: str) -> 
         assert_same_model(await again, fitted_here(name))
         with client.as_current(), pytest.raises(ClusterError, match=r"await dtrees\.submit"):
             boosting().fit(*training_set())
+        await future.cancel(force=True)
+        assert await dtrees.submit(forest(), *training_set(), client=client, detached=True).cancel(force=True) is None
+    with Client(cluster_of_3, set_as_default=False) as other:
+        assert_clean(other)
 
 
 def test_several_fits_at_once(cluster_of_3: LocalCluster) -> None:

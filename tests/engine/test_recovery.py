@@ -12,7 +12,18 @@ from dtrees.engine import recovery
 from dtrees.engine.boosting import boost
 from dtrees.engine.executor import ShardsLost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion
-from tests.engine.shards import ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
+from tests.engine.shards import (
+    ShardedExecutor,
+    Softmax,
+    SpreadingExecutor,
+    Squared,
+    all_equal,
+    local,
+    rules,
+    wild_table,
+    wild_target,
+    wild_weight,
+)
 
 N = 300
 TABLE = wild_table(N, 3)
@@ -121,6 +132,23 @@ def test_another_is_lost_while_state_is_brought_to_the_first(name: str, monkeypa
             found, executor = disturbed(name, {k: (0,), second: lost})
             assert executor.n_repairs >= 2
             assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_columns_are_spread_over_more_shards(name: str, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "_PIECE", 16 * 50)
+    y, weight, plan = case(name)
+    wanted, _ = undisturbed(name)
+    executor = SpreadingExecutor(TABLE, y, weight, SPREAD, when=when, wider=[(0, 4), (1,), (3, 6), (2, 5)])
+    assert_same(boost(executor, plan), wanted)
+    n_trees = plan.n_rounds * plan.loss.n_outputs
+    assert executor.n_left == list(range(n_trees, 0, -1))
+    after = executor.log[executor.spread_at :]
+    assert {shard for shard, message in after if isinstance(message, m.Begin)} == {3 if when > 1 else shard for shard in range(4)}
+    assert {shard for shard, message in after if isinstance(message, m.Adopt)} == ({3} if when > 1 else set())
+    assert not any(isinstance(message, m.Route) for _, message in after)  # nothing is replayed
+    executor.close()
 
 
 def test_the_only_shard_is_lost() -> None:
