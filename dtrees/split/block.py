@@ -27,12 +27,10 @@ from dtrees.split.kernel import inlined_kernel, lean_kernel
 
 #: Most rows of a node that is searched unsorted (:mod:`dtrees.split.few`).
 FEW_ROWS = 16
-#: Most in-sample rows of a block.
-BLOCK_ROWS = 4096
+#: In-sample rows of a block, and up to how many where columns are few: of so many cells.
+BLOCK_ROWS, MOST_BLOCK_ROWS, BLOCK_CELLS = 4096, 2**14, 2**19
 #: Columns that fill whole vectors are a multiple of this.
 VECTOR = 8
-#: Cells of a block for random thresholds, which may have more rows.
-RANDOM_BLOCK_CELLS = 2**19
 
 
 class Block(NamedTuple):
@@ -48,6 +46,8 @@ class Block(NamedTuple):
         Row numbers of the rows out of sample, node by node.
     a, b : ndarray of int64
         Sums of each row by place; ``b`` is empty where every weight is 1.
+    target : ndarray of float64
+        By place, where pure nodes are known by it.
     goes_left, spare
         Scratch space of a split.
     place_of : ndarray of int32
@@ -56,6 +56,8 @@ class Block(NamedTuple):
         1 if any cell is missing.
     identity : ndarray of uint64
         A hash of each of the tree's columns.
+    counters, swaps : ndarray of uint64
+        For drawing columns, see :func:`~dtrees.split.hashing.draw_first_columns`.
     reals, counts
         Scratch space of a search of all columns: a row for each quantity, a column for each of the tree's.
     tile, few, chosen, to_sweep
@@ -68,12 +70,15 @@ class Block(NamedTuple):
     outside: NDArray[np.uint32]
     a: NDArray[np.int64]
     b: NDArray[np.int64]
+    target: NDArray[np.float64]
     goes_left: NDArray[np.uint8]
     spare: NDArray[np.uint32]
     place_of: NDArray[np.int32]
     cells: NDArray[Any]
     has_missing: NDArray[np.int64]
     identity: NDArray[np.uint64]
+    counters: NDArray[np.uint64]
+    swaps: NDArray[np.uint64]
     reals: NDArray[np.float64]
     counts: NDArray[np.int64]
     tile: NDArray[np.float64]
@@ -89,11 +94,10 @@ def block_rows(random: bool, max_features: int, n_columns: int) -> int:
     Random thresholds are searched in all columns together, which is a waste where very few are drawn; in exchange their blocks, which are
     never sorted, may be larger than the cache.
     """
+    most = max(BLOCK_ROWS, BLOCK_CELLS // n_columns)
     if not random:
-        return BLOCK_ROWS
-    if 16 * max_features < n_columns:
-        return 0
-    return max(BLOCK_ROWS, RANDOM_BLOCK_CELLS // n_columns)
+        return min(most, MOST_BLOCK_ROWS)
+    return 0 if 16 * max_features < n_columns else most
 
 
 def make_block(
@@ -115,12 +119,15 @@ def make_block(
         np.empty(n_outside, np.uint32),
         np.empty(n_rows, np.int64),
         np.empty(n_rows if weighted else 0, np.int64),
+        np.empty(n_rows),
         np.empty(n_rows, np.uint8),
         np.empty(max(n_rows, n_outside), np.uint32),
         place_of,
         np.empty((n_rows, width), columns.values.dtype),
         np.zeros(1, np.int64),
         mix_each(pool),
+        mix_each(np.arange(width, dtype=np.int32)),
+        np.empty(width, np.uint64),
         np.empty((7, lanes)),
         np.empty((n_counts, lanes), np.int64),
         np.empty((FEW_ROWS, lanes)),
@@ -132,7 +139,7 @@ def make_block(
 
 
 @lean_kernel
-def fill_block(columns, pool, partition, start, mid, stop, block, random, scratch):
+def fill_block(columns, pool, partition, target, start, mid, stop, block, random, scratch):
     """Copy a node's rows into the block and, but for random thresholds, sort them by every column of the tree."""
     m = mid - start
     rows, a, b = partition.rows, partition.a, partition.b
@@ -143,6 +150,9 @@ def fill_block(columns, pool, partition, start, mid, stop, block, random, scratc
     if b.shape[0] > 0:
         for i in range(m):
             block.b[i] = b[start + i]
+    if target.shape[0] > 0:
+        for i in range(m):
+            block.target[i] = target[rows[start + i]]
     for i in range(stop - mid):
         block.outside[i] = rows[mid + i]
     if random:
@@ -208,9 +218,9 @@ def is_pure_block(target, block, first, last):
     """Tell whether all in-sample rows of a node of the block have the same target (False where ``target`` is empty)."""
     if target.shape[0] == 0:
         return False
-    value = target[block.rows[block.places[first]]]
+    value = block.target[block.places[first]]
     for i in range(first + 1, last):  # noqa: SIM110
-        if target[block.rows[block.places[i]]] != value:
+        if block.target[block.places[i]] != value:
             return False
     return True
 
@@ -266,8 +276,9 @@ def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
         value = block.cells[place, j]
         goes_left[place] = missing_left if value != value else value <= split.threshold
     if keep_sorted:
-        for j in range(pool.shape[0]):
-            _divide_keys(block.keys[j, first:last], goes_left, spare_keys)
+        for k in range(pool.shape[0]):
+            if k != j or block.has_missing[0]:  # by the column itself, rows are divided already
+                _divide_keys(block.keys[k, first:last], goes_left, spare_keys)
     middle = first + np.int64(_divide_places(places, goes_left, spare))
     outside = block.outside
     if out_last > out_first:  # these may have values between those in sample

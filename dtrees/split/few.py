@@ -14,8 +14,8 @@ import numpy as np
 from dtrees.split.block import VECTOR
 from dtrees.split.criteria import ENTROPY, score_squares
 from dtrees.split.group import sort_keys
-from dtrees.split.hashing import draw_columns, undraw_columns
-from dtrees.split.kernel import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
+from dtrees.split.kernel import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.lanes import add_left, add_missing, add_two_left, widen
 from dtrees.split.search import KNOWN, midpoint, search_sorted
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
@@ -171,19 +171,28 @@ def _column_of_pair(block, max_features, key, pool, first, path):
     """
     x, y = block.cells[block.places[first]], block.cells[block.places[first + 1]]
     n_columns = pool.shape[0]
-    drawn = 0
+    width = min(max_features, n_columns)
+    everything = width == n_columns
+    if not everything:
+        draw_first_columns(key, path, pool, width, block.counters, block.swaps)
     winner = np.int64(n_columns)  # a place among the tree's columns, which ascend
-    while drawn < n_columns and (drawn < max_features or winner == n_columns):
-        if max_features < n_columns:
-            draw_columns(key, path, pool, drawn, drawn + 1)
+    for d in range(width):
+        j = np.int64(block.place_of[pool[d]])
+        if x[j] != y[j] and (x[j] == x[j] or y[j] == y[j]):
+            winner = min(winner, j)
+            if everything:
+                break
+    drawn = width
+    while drawn < n_columns and winner == n_columns:  # all columns so far are constant: go on drawing
+        draw_columns(key, path, pool, drawn, drawn + 1)
         j = np.int64(block.place_of[pool[drawn]])
         drawn += 1
         if x[j] != y[j] and (x[j] == x[j] or y[j] == y[j]):
-            winner = min(winner, j)
-            if max_features >= n_columns:
-                break
-    if max_features < n_columns:
+            winner = j
+    if drawn > width:
         undraw_columns(key, path, pool, drawn)
+    elif not everything:
+        swap_back(pool, width, block.swaps)
     return np.int64(block.column_at[winner]) if winner < n_columns else np.int64(-1)
 
 
@@ -221,7 +230,7 @@ def _compare_columns(block, limits, max_features, key, pool, first, n, sums, pat
     width = min(max_features, pool.shape[0])
     everything = width == pool.shape[0]
     if not everything:
-        draw_columns(key, path, pool, ZERO(), width)
+        draw_first_columns(key, path, pool, width, block.counters, block.swaps)
     lanes = (width + VECTOR - 1) // VECTOR * VECTOR
     places, tile, reals, counts, chosen = block.few[:n], block.tile, block.reals, block.counts, block.chosen[:width]
     for i in range(n):
@@ -263,8 +272,37 @@ def _compare_columns(block, limits, max_features, key, pool, first, n, sums, pat
         if top > score or (top == score and column < winner):
             score, winner, best_place = top, column, np.int64(d)
     if not everything:
-        undraw_columns(key, path, pool, width)
+        swap_back(pool, width, block.swaps)
     return varies, score, winner, best_place, n_to_sweep
+
+
+@inlined_kernel
+def _can_be_parted(limits, block, column, first):
+    """Tell whether :func:`_part_pair` may be used for a node of two rows that differ in a column."""
+    if limits.n_classes > 0 or limits.criterion == ENTROPY:
+        return False
+    j = block.place_of[column]
+    x, y = block.cells[block.places[first], j], block.cells[block.places[first + 1], j]
+    return x == x and y == y
+
+
+@inlined_kernel
+def _part_pair(limits, block, column, first, sums, scratch):
+    """Split a node of two rows by a column in which they differ and none is missing; return status and score."""
+    j = block.place_of[column]
+    left, right = block.places[first], block.places[first + 1]
+    if block.cells[right, j] < block.cells[left, j]:
+        left, right = right, left
+    g, h, other_h = block.a[left], np.int64(1), np.int64(1)
+    if block.b.shape[0] > 0:
+        h, other_h = block.b[left], block.b[right]
+    p, q = float(h) + limits.penalty, float(other_h) + limits.penalty
+    if limits.min_samples > 1 or min(h, other_h) < limits.min_weight or p <= 0.0 or q <= 0.0:
+        return NO_SPLIT, -1.0
+    best = scratch.best
+    best[0], best[1], best[2], best[3], best[4], best[5] = 0, KNOWN, 0, g, h, 1
+    scratch.threshold[0] = midpoint(np.float64(block.cells[left, j]), np.float64(block.cells[right, j]))
+    return SPLIT, score_squares(float(g), p, float(sums[0] - g), q)
 
 
 @inlined_kernel
@@ -286,8 +324,12 @@ def search_few(columns, limits, max_features, key, pool, block, first, last, sum
     status, score, has_missing, winner = CONSTANT, -1.0, False, np.int64(-1)
     width = np.int64(n_columns)
     if n == 2:
-        to_sweep[0] = _column_of_pair(block, max_features, key, pool, first, path)
-        n_to_sweep = np.int64(to_sweep[0] >= 0)
+        column = _column_of_pair(block, max_features, key, pool, first, path)
+        if column >= 0 and _can_be_parted(limits, block, column, first):
+            status, score = _part_pair(limits, block, column, first, sums, scratch)
+            return status, score, False, column if status == SPLIT else NONE()
+        to_sweep[0] = column
+        n_to_sweep = np.int64(column >= 0)
     else:
         width = min(max_features, width)
         varies, score, winner, d, n_to_sweep = _compare_columns(block, limits, max_features, key, pool, first, n, sums, path, to_sweep)

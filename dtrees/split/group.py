@@ -88,9 +88,15 @@ def sort_places(codes, rows, start, mid, keys, spare, counts):
     """Write ``code << 32 | place - start`` of a node's in-sample rows, ascending, to the first ``mid - start`` of ``keys`` (uint64)."""
     m = mid - start
     rows = rows[start:mid]
+    low, high = np.uint64(0xFFFFFFFF), np.uint64(0)
     for i in range(m):
-        keys[i] = np.uint64(codes[rows[i]]) << np.uint64(32) | np.uint64(i)
-    sort_keys(keys, spare, m, counts)
+        code = np.uint64(codes[rows[i]])
+        low, high = min(low, code), max(high, code)
+        keys[i] = code << np.uint64(32) | np.uint64(i)
+    if m <= _INSERTION:
+        _insertion_sort(keys, m)
+    else:
+        radix_sort(keys, spare, m, low, high, counts)
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.criteria import GINI, score_squares
-from dtrees.split.kernel import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.kernel import NONE, ZERO, inlined_kernel, lean_kernel
 
 #: Rows of a stretch.
 STRETCH = 256
@@ -22,15 +22,17 @@ EXACT_WEIGHT = 13_777
 
 
 class Stretch(NamedTuple):
-    """Scratch space: running sums and scores of a stretch of rows."""
+    """Scratch space: running sums and scores of a stretch of rows; ``bits`` are those of ``scores``, the same memory."""
 
     sums: NDArray[np.int64]
     scores: NDArray[np.float64]
+    bits: NDArray[np.int64]
 
 
 def make_stretch() -> Stretch:
     """Return room for a stretch."""
-    return Stretch(np.empty((3, STRETCH), np.int64), np.empty(STRETCH))
+    scores = np.empty(STRETCH + 1)
+    return Stretch(np.empty((3, STRETCH), np.int64), scores, scores.view(np.int64))
 
 
 @lean_kernel
@@ -62,13 +64,23 @@ def _score_stretch(limits, keys, g, h, node_g, node_h, scores):
 
 
 @lean_kernel
-def highest(scores, top):
-    """Return the place of the first of the highest scores above ``top``, or -1."""
-    where = np.int64(-1)
-    for i in range(scores.shape[0]):
-        if scores[i] > top:
-            top = scores[i]
-            where = np.int64(i)
+def highest(stretch, low, high, top):
+    """Return the place of the first of the highest of the scores ``low:high``, if it is above ``top``; otherwise -1.
+
+    Scores are -1 or not negative, and then in the order of their bits: the largest of integers is found several at a time.
+    """
+    bits = stretch.bits[low:high]
+    largest = NONE()
+    for i in range(bits.shape[0]):
+        largest = max(largest, bits[i])
+    if largest < 0:
+        return NONE()
+    stretch.bits[STRETCH] = largest
+    if stretch.scores[STRETCH] <= top:
+        return NONE()
+    where = low
+    while stretch.bits[where] != largest:
+        where += 1
     return where
 
 
@@ -91,12 +103,12 @@ def sweep_complete(limits, keys, first, last, a, b, base, node, bar, best, stret
             continue
         scores = stretch.scores[low:high]
         _score_stretch(limits, keys[start + low : start + high + 1], g[low:high], h[low:high], node[0], node[1], scores)
-        where = highest(scores, top)
+        where = highest(stretch, low, high, top)
         if where >= 0:
-            top = scores[where]
-            i = start + low + where
+            top = stretch.scores[where]
+            i = start + where
             best[0], best[1], best[2] = np.int64(keys[i] >> np.uint64(32)), np.int64(keys[i + 1] >> np.uint64(32)), 0
-            best[3], best[4], best[5] = g[low + where], h[low + where], i + 1 - first
+            best[3], best[4], best[5] = g[where], h[where], i + 1 - first
     return top if top > bar else -1.0
 
 
@@ -155,10 +167,10 @@ def sweep_squares(limits, keys, first, last, classes, weights, base, node, left,
         _score_classes_stretch(
             limits, keys[start + low : start + high + 1], squares[low:high], products[low:high], h[low:high], node_square, total, scores
         )
-        where = highest(scores, top)
+        where = highest(stretch, low, high, top)
         if where >= 0:
-            top = scores[where]
-            cut = start + low + where
+            top = stretch.scores[where]
+            cut = start + where
     if cut < 0:
         return -1.0
     best[0], best[1], best[2] = np.int64(keys[cut] >> np.uint64(32)), np.int64(keys[cut + 1] >> np.uint64(32)), 0

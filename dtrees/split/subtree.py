@@ -355,7 +355,7 @@ def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
     if not may_be_split(stops, mid - base, depth, weight) or is_pure(task.target, task.partition.rows, base, mid):
         _open_node(stack, bottom, nodes, n_nodes)
         return n_nodes + 1
-    fill_block(columns, task.pool, task.partition, base, mid, stop, block, limits.random, task.scratch)
+    fill_block(columns, task.pool, task.partition, task.target, base, mid, stop, block, limits.random, task.scratch)
     stack.todo[bottom, 6] = 0
     n_todo = bottom + 1
     while n_todo > bottom:

@@ -23,7 +23,7 @@ NODE_KEY = np.uint64(777)
 @numba.njit
 def _search(columns, partition, places, first, last, limits, max_features, pool, block, sums, scratch, out):  # type: ignore[no-untyped-def]
     n = partition.rows.shape[0]
-    fill_block(columns, pool, partition, 0, n, n, block, limits.random, scratch)
+    fill_block(columns, pool, partition, np.empty(0), 0, n, n, block, limits.random, scratch)
     for i in range(n):
         block.places[i] = places[i]
     if limits.random:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare, kstest
 
 from dtrees.split import hashing
+from dtrees.split.kernel import kernel
 
 SEED = hashing.as_seed(7)
 NONE = np.empty(0, np.int64)
@@ -99,6 +100,18 @@ def test_draw_columns(key: np.uint64, path: np.uint64, start: list[int], data: s
     assert in_two.tolist() == pool.tolist()
     hashing.undraw_columns(key, path, pool, n_wanted)
     assert pool.tolist() == start
+    assert draw_and_swap_back(key, path, pool, n_wanted, hashing.mix_each(np.arange(len(start)))).tolist() == in_two.tolist()
+    assert pool.tolist() == start
+
+
+@kernel
+def draw_and_swap_back(key, path, pool, n_wanted, counters):  # type: ignore[no-untyped-def]
+    """A part of kernels has no door to Python."""
+    swaps = np.empty(pool.shape[0], np.uint64)
+    hashing.draw_first_columns(key, path, pool, n_wanted, counters, swaps)
+    drawn = pool.copy()
+    hashing.swap_back(pool, n_wanted, swaps)
+    return drawn
 
 
 def test_every_subset_of_columns_is_equally_likely() -> None:

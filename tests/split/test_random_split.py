@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtrees.split.block import BLOCK_ROWS, block_rows
+from dtrees.split.block import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS, block_rows
 from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from dtrees.split.search import SPLIT
 from tests.split.blocks import expected_of_drawn, search_in_block
@@ -41,8 +41,10 @@ def test_larger_nodes_of_many_columns(criterion: int, n_classes: int, weighted: 
 
 
 def test_sizes_of_blocks() -> None:
-    """Large where nothing is sorted, none where nearly all of the work would be on columns that are not drawn."""
+    """Large where columns are few, more so where nothing is sorted; none where nearly all of the work would be on columns not drawn."""
     assert block_rows(False, 1, 2000) == BLOCK_ROWS
+    assert block_rows(False, 1, 100) == BLOCK_CELLS // 100
+    assert block_rows(False, 1, 3) == MOST_BLOCK_ROWS
     assert block_rows(True, 28, 28) > 2 * BLOCK_ROWS
     assert block_rows(True, 2000, 2000) == BLOCK_ROWS
     assert block_rows(True, 45, 2000) == 0
