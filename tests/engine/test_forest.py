@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from dtrees.engine import shard
 from dtrees.engine.forest import grow_forest
 from dtrees.engine.plans import Criterion, ForestPlan, ForestResult, Progress
 from dtrees.engine.targets import ForestTarget
@@ -60,6 +62,20 @@ def test_out_of_bag_sums_are_those_of_the_predictions(n_classes: int) -> None:
         assert tree.n_node_samples[0] == N - outside.sum()
     assert result.oob_count.tolist() == count.tolist()
     assert np.ldexp(result.oob_sum.astype(float), -result.oob_exponent) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_the_size_of_blocks_changes_nothing(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor whether there are any: each tree has nodes that are too large for a small block."""
+    plan = replace(PLAN, rules=rules(Criterion.GINI if n_classes else Criterion.SQUARED_ERROR, P, max_features=3), n_classes=n_classes)
+    y = wild_target(TABLE, n_classes, 8)
+    results = []
+    for most in (0, 2, 10, 60, N):
+        monkeypatch.setattr(shard, "block_rows", lambda *_, most=most: most)
+        results.append(grow_forest(COLUMNS, y, None, plan, 0, 4, 1))
+    for result in results[:-1]:
+        assert all_equal(result.trees, results[-1].trees)
+        assert np.array_equal(result.oob_sum, results[-1].oob_sum)
 
 
 def test_trees_remember_their_targets() -> None:
