@@ -89,7 +89,7 @@ class Sizes:
         --------
         >>> schema = Schema.infer(np.empty((0, 2), np.float32))
         >>> Sizes.of(schema, 1000, weighted=False, partition=800)
-        Sizes(n_rows=1000, columns=(9000, 9000), vectors=8000, partition=800)
+        Sizes(n_rows=1000, columns=(9000, 9000), vectors=8000, partition=800, evaluation=(), votes=0)
         """
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
         columns = tuple(n_rows * _CODE_AND_ZONE_BYTES + min(n_rows, _most_distinct(column)) * width for column in schema.columns)

@@ -97,7 +97,7 @@ def place(sizes: Sizes, rooms: Mapping[str, Room], placement: str = "auto", n_tr
     >>> print(plan.placement)
     sharded on 2 workers: the table (240.33 MiB presorted) fits no single worker
     >>> plan.needs
-    {'a': 212000000, 'b': 212000000}
+    {'a': 232971520, 'b': 232971520}
     """
     everything = range(len(sizes.columns))
     whole = {worker: _needed_for_all(sizes, room.threads, n_trees) for worker, room in rooms.items()}

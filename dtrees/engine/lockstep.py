@@ -66,7 +66,7 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, room: floa
     >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
     [64, 11, 5]
     >>> trees_side_by_side(plan, 20_000, weighted=False, room=0)
-    1
+    3
     """
     state = _BYTES_PER_ROW * n_rows
     budget = max(state, min(_MIN_BYTES, state + room))
