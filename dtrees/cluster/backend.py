@@ -24,7 +24,7 @@ from dtrees.cluster.predict import predict
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.watch import current_client, default_client, in_task, out_of_the_way
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.backend import Output, Purpose, Table
 from dtrees.ensemble.local import LOCAL
 from dtrees.tree.tree import Tree
 
@@ -57,7 +57,7 @@ class DaskBackend:
         classify: bool,
         estimator_name: str,
         n_jobs: int | None,
-        n_trees: int | None,
+        purpose: Purpose,
     ) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one.
 
@@ -65,14 +65,14 @@ class DaskBackend:
         """
         with current_client() as client:
             if client is not None:
-                table = load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name, n_trees=n_trees)
+                table = load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name, purpose=purpose)
                 current_fit().own(*table.columns.blocks, table.target, table.weight)
                 return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         names = column_names(whole_rows(X))
         X, y, sample_weight = dask.compute(X, y, sample_weight)
         return LOCAL.load(
-            in_order(X, names), y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs, n_trees=n_trees
+            in_order(X, names), y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs, purpose=purpose
         )
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:

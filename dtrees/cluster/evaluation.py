@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from dtrees.cluster.actors import Actors, ActorsLost, Callee, Failed
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.fits import current_fit
+from dtrees.cluster.memory import block_bytes
 from dtrees.cluster.partitions import align, is_lazy
-from dtrees.cluster.placement import nthreads, spread
-from dtrees.cluster.tasks import Tasks
+from dtrees.cluster.placement import nthreads, place_blocks
+from dtrees.cluster.tasks import Tasks, release
 from dtrees.ensemble.backend import Table
 from dtrees.ensemble.checkpoint import array_digest, column_digests, table_digest
 from dtrees.ensemble.evaluation import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
@@ -44,33 +45,44 @@ class ClusterSets:
     about : LocalSets
         All but the blocks.
     blocks : list of Future
-    lengths : list of int
-        Rows of each block.
+    workers : list of str
+        Where each block was made.
     """
 
     client: Client
     about: LocalSets
     blocks: list[Future]
-    lengths: list[int]
+    workers: list[str]
 
 
 def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
-    """Check and encode evaluation sets; a set in memory becomes one block."""
+    """Check and encode evaluation sets, each block on the worker that is to have it; a set in memory becomes one block."""
     blocks: list[Future] = []
-    lengths: list[int] = []
+    centers: list[float] = []
+    sizes: list[int] = []
     set_of_block: list[int] = []
+    columns = table.columns
+    n_classes = 0 if table.classes is None else len(table.classes)
     with Tasks(client) as tasks:
         for position, given in enumerate(sets):
-            encoded = _encode(tasks, table, given)
-            summaries = tasks.watch.gather(tasks.map("count", _summary, encoded))
-            center = BlockSummary.merge(summaries, given.name).center
-            blocks += tasks.map("encode", _block, encoded, center=center)
-            lengths += [summary.n_rows for summary in summaries]
-            set_of_block += [position] * len(encoded)
+            made = _encode(tasks, table, given)
+            summaries = tasks.watch.gather(tasks.map("count", _summary, made))
+            blocks += made
+            centers += [BlockSummary.merge(summaries, given.name).center] * len(made)
+            weighted = given.weight is not None
+            sizes += [block_bytes(table.schema, one.n_rows, weighted=weighted, n_classes=n_classes) for one in summaries]
+            set_of_block += [position] * len(made)
+        workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
+        made = blocks
+        blocks = [
+            tasks.submit("encode", _block, one, center, workers=[worker], allow_other_workers=True)
+            for one, center, worker in zip(made, centers, workers, strict=True)
+        ]
+        release(made)
         tasks.watch.wait(blocks)
         tasks.keep(*blocks)
     about = LocalSets(tuple(given.name for given in sets), tuple(set_of_block), (), tuple(metrics))
-    return ClusterSets(client, about, blocks, lengths)
+    return ClusterSets(client, about, blocks, workers)
 
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
@@ -152,9 +164,12 @@ class ClusterEvaluation(Evaluation):
         self._settings = current_fit().settings
         self._n_restarts = 0
         self._actors = Actors(sets.client, "evaluate", ScorerActor)
-        placed = spread(sets.lengths, nthreads(sets.client))
-        self._blocks_of = list(placed.values())
-        for actor, worker in enumerate(placed):
+        there = nthreads(sets.client)
+        by_worker: dict[str, list[int]] = {}
+        for block, worker in enumerate(sets.workers):
+            by_worker.setdefault(worker if worker in there else min(there), []).append(block)
+        self._blocks_of = list(by_worker.values())
+        for actor, worker in enumerate(by_worker):
             self._actors.add(worker, self._arguments(actor))
         try:
             self._await_actors()

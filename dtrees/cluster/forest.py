@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dtrees.cluster.executor import DaskExecutor
 from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
+from dtrees.cluster.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE
 from dtrees.cluster.placement import nthreads
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.tree_log import log_of
@@ -41,10 +42,6 @@ Grow = Callable[[int, int, Callback | None], ForestResult]
 
 #: Batches for each thread: more share out the work better, fewer prepare targets less often.
 _BATCHES_PER_THREAD = 8
-#: Likewise where each result holds sums for all rows, which stay in memory until the last batch is done.
-_BATCHES_PER_THREAD_OUT_OF_BAG = 2
-#: Results that are summed up in one task.
-_SUMMED_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def forest_grower(columns: ClusterColumns, target: Future, weight: Future | None
         executor = stack.enter_context(DaskExecutor(columns, target, weight))
         # Trees that are brought back would have to be grown again for their out-of-bag sums.
         log = None if plan.out_of_bag else stack.enter_context(log_of(current_fit(), columns.client, plan))
-        side_by_side = trees_side_by_side(plan, columns.n_rows, weight is not None)
+        side_by_side = trees_side_by_side(plan, columns.n_rows, weight is not None, min(columns.spare.values()))
         logger.info("growing up to %d trees side by side over %d shards", side_by_side, executor.n_shards)
         yield lambda first, last, callback: grow_forest_on_shards(executor, bare, first, last, side_by_side, callback, log)
 
@@ -100,7 +97,7 @@ def grow_forest(
     (table,) = columns.blocks
     began = time.perf_counter()
     with Tasks(client) as tasks:
-        per_thread = _BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else _BATCHES_PER_THREAD
+        per_thread = BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else _BATCHES_PER_THREAD
         threads = nthreads(client)
         if columns.placement.kind == "one-worker":  # or on all, where that one is lost
             threads = {worker: n for worker, n in threads.items() if worker in columns.workers} or threads
@@ -174,7 +171,7 @@ class _Grow:
         used = [result for batch, result in zip(batches, results, strict=True) if batch.last <= last]
         used += self.start([Batch(b.first, last, b.worker, b.n_threads) for b in batches if b.first < last < b.last])
         while len(used) > 1:
-            groups = [used[i : i + _SUMMED_AT_ONCE] for i in range(0, len(used), _SUMMED_AT_ONCE)]
+            groups = [used[i : i + SUMMED_AT_ONCE] for i in range(0, len(used), SUMMED_AT_ONCE)]
             used = [self.tasks.submit("oob", _sum_out_of_bag, group) for group in groups]
         (result,) = self.tasks.watch.gather(self.tasks.map("oob", _without_trees, used))
         return result.oob_sum, result.oob_count, result.oob_exponent
@@ -215,6 +212,8 @@ def _without_trees(result: ForestResult) -> ForestResult:
 
 def _sum_out_of_bag(results: list[ForestResult]) -> ForestResult:
     """Add up sums in fixed point, which is the same in any order."""
-    sums = [result.oob_sum for result in results if result.oob_sum is not None]
-    counts = [result.oob_count for result in results if result.oob_count is not None]
-    return ForestResult([], np.sum(sums, axis=0), np.sum(counts, axis=0), results[0].oob_exponent)
+    total, count = np.zeros_like(results[0].oob_sum), np.zeros_like(results[0].oob_count)
+    for result in results:  # one after the other: np.sum would make an array of all
+        total += result.oob_sum
+        count += result.oob_count
+    return ForestResult([], total, count, results[0].oob_exponent)

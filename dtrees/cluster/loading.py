@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.events import tell
 from dtrees.cluster.fits import current_fit
-from dtrees.cluster.memory import Room, Sizes, rooms
-from dtrees.cluster.partitions import Partitions, align, is_lazy
+from dtrees.cluster.memory import Room, Sizes, block_bytes, rooms
+from dtrees.cluster.partitions import Partitions, align, is_lazy, lengths_by_target
 from dtrees.cluster.placement import Plan, check_placement, place
 from dtrees.cluster.presorting import presort_blocks, side_by_side
 from dtrees.cluster.tasks import Tasks, release
-from dtrees.ensemble.backend import Placement, Table
+from dtrees.ensemble.backend import Placement, Purpose, Table
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import TargetSummary, check_target, check_weights, encode_classes
 from dtrees.split.columns import Columns
@@ -52,6 +52,8 @@ class ClusterColumns:
         Where each block was made.
     n_rows : int
     schema : Schema
+    spare : dict from str to float
+        Bytes that workers have left beside columns and what goes with them, but for evaluation sets.
     partitions : list of str
         The keys of the tasks for X, in row order. What they stand for is not kept; Dask knows how to make it again.
     """
@@ -63,6 +65,7 @@ class ClusterColumns:
     workers: list[str]
     n_rows: int
     schema: Schema
+    spare: dict[str, float]
     partitions: list[str]
 
     @property
@@ -89,7 +92,7 @@ class ClusterColumns:
         return new
 
 
-def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, n_trees: int | None = None) -> Table:
+def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, purpose: Purpose) -> Table:
     """Check, encode and presort a training set on the cluster.
 
     Parameters
@@ -101,8 +104,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
     classify : bool
     estimator_name : str
         For messages.
-    n_trees : int, optional
-        Trees to grow that do not depend on each other; None is for boosting.
+    purpose : Purpose
 
     Returns
     -------
@@ -114,7 +116,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
     NotEnoughMemory
         If no worker, or not all of them together, can hold the columns.
     """
-    check_placement(current_fit().settings.placement, boosting=n_trees is None)
+    check_placement(current_fit().settings.placement, boosting=purpose.n_trees is None)
     if not is_lazy(y):
         y = check_target(y, classify=classify, name=estimator_name)
     before = rooms(client)
@@ -124,7 +126,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
         schema, summary = _summarise(tasks, parts, classify=classify, name=estimator_name)
-        plan = _plan(client, parts, schema, summary.n_rows, n_trees, before)
+        plan = _plan(tasks, parts, schema, summary, purpose, before)
         workers, ids = list(plan.columns), list(plan.columns.values())
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
         blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
@@ -138,20 +140,30 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
         made = [future for future in (*blocks, target, weight) if future is not None]
         tasks.watch.wait(made)
         tasks.keep(*made)
-    columns = ClusterColumns(client, plan.placement, blocks, ids, workers, summary.n_rows, schema, [future.key for future in parts.X])
+    partitions = [future.key for future in parts.X]
+    columns = ClusterColumns(client, plan.placement, blocks, ids, workers, summary.n_rows, schema, plan.spare, partitions)
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement)
 
 
-def _plan(client: Client, parts: Partitions, schema: Schema, n_rows: int, n_trees: int | None, before: dict[str, Room]) -> Plan:
+def _plan(tasks: Tasks, parts: Partitions, schema: Schema, summary: TargetSummary, purpose: Purpose, before: dict[str, Room]) -> Plan:
     """Decide where the columns go, and say so.
 
     Since ``before``, the workers have computed partitions, which they will not keep: the less they used then or use now, the better known.
     """
-    fit = current_fit()
+    fit, client = current_fit(), tasks.client
+    n_classes = 0 if summary.classes is None else len(summary.classes)
+    evaluation = [
+        block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes)
+        for given in purpose.sets
+        for length in lengths_by_target(tasks, given.X, given.y)
+    ]
     now = {worker: min(room, before.get(worker, room), key=lambda room: room.used) for worker, room in rooms(client).items()}
     partition = max(client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
-    sizes = Sizes.of(schema, n_rows, weighted=parts.weight is not None, partition=partition)
-    plan = place(sizes, now, fit.settings.placement, n_trees)
+    sizes = Sizes.of(
+        schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
+        out_of_bag=purpose.out_of_bag,
+    )  # fmt: skip
+    plan = place(sizes, now, fit.settings.placement, purpose.n_trees)
     plan.log(now)
     placement = plan.placement
     tell(fit.name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)

@@ -6,6 +6,9 @@ A worker that has columns holds, while trees grow::
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
     target, weight      8 bytes a row each
     a row partition     of those that the columns are made of
+    evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
+    out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
+    columns on loan     forests over shards: what is lent for small nodes at a time (:mod:`dtrees.engine.lending`), 20 bytes a cell
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from distributed import Client
 
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.watch import Lookout
+from dtrees.engine.lending import CELLS_ON_LOAN
 from dtrees.ensemble.schema import CATEGORICAL, NUMERIC, Column, Schema
 
 #: What a tree under way keeps for each row.
@@ -27,6 +31,16 @@ STATE_BYTES = 64
 #: What sorting a column takes for each row, in each thread that sorts: keys, as many again to sort them, values and distinct values.
 SORTING_BYTES = 32
 
+#: Batches of trees for each thread where their results hold out-of-bag sums, which stay in memory until the last batch is done.
+BATCHES_PER_THREAD_OUT_OF_BAG = 2
+#: Results that are summed up in one task.
+SUMMED_AT_ONCE = 4
+#: Out-of-bag sums that the coordinator's worker, which may be any, has in the end, with the predictions made of them.
+_VOTES_IN_THE_END = 3
+
+#: Vectors for each output of an evaluation set: the sums of trees, the predictions, and what a metric makes of them.
+_PREDICTIONS = 3
+_LOAN_BYTES = 20
 _CODE_AND_ZONE_BYTES = 5
 _VECTOR_BYTES = 8
 
@@ -44,26 +58,43 @@ class Sizes:
         Bytes of target and weight together.
     partition : int
         Bytes of the largest row partition.
+    evaluation : tuple of int
+        Bytes of each block of the evaluation sets.
+    votes : int
+        Bytes of the out-of-bag sums of all rows; 0 without.
     """
 
     n_rows: int
     columns: tuple[int, ...]
     vectors: int
     partition: int
+    evaluation: tuple[int, ...] = ()
+    votes: int = 0
 
     @classmethod
-    def of(cls, schema: Schema, n_rows: int, *, weighted: bool, partition: int) -> Sizes:
-        """Return the sizes of a table of a schema.
+    def of(
+        cls,
+        schema: Schema,
+        n_rows: int,
+        *,
+        weighted: bool,
+        partition: int,
+        evaluation: Sequence[int] = (),
+        n_classes: int = 0,
+        out_of_bag: bool = False,
+    ) -> Sizes:
+        """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
 
         Examples
         --------
         >>> schema = Schema.infer(np.empty((0, 2), np.float32))
         >>> Sizes.of(schema, 1000, weighted=False, partition=800)
-        Sizes(n_rows=1000, columns=(9000, 9000), vectors=8000, partition=800)
+        Sizes(n_rows=1000, columns=(9000, 9000), vectors=8000, partition=800, evaluation=(), votes=0)
         """
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
         columns = tuple(n_rows * _CODE_AND_ZONE_BYTES + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
-        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * (2 if weighted else 1), partition)
+        votes = n_rows * (max(n_classes, 1) + 1) * _VECTOR_BYTES if out_of_bag else 0
+        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * (2 if weighted else 1), partition, tuple(evaluation), votes)
 
     @property
     def table(self) -> int:
@@ -77,6 +108,35 @@ class Sizes:
     def besides(self, trees: int = 1, threads: int = 1) -> int:
         """Return what a worker needs besides columns."""
         return max(STATE_BYTES * trees, SORTING_BYTES * threads) * self.n_rows + self.vectors + self.partition
+
+    @property
+    def loans(self) -> int:
+        """Bytes of the cells that are lent at a time, where they are lent, on their way, and where they go."""
+        return _LOAN_BYTES * min(CELLS_ON_LOAN, self.n_rows * len(self.columns))
+
+    def votes_in_all(self, batches: int) -> int:
+        """Return what a worker needs for out-of-bag sums.
+
+        ``batches`` are the results that it holds until they are summed up; 0 where trees grow over shards, each of which has the sums of
+        all rows.
+        """
+        held = batches + SUMMED_AT_ONCE if batches else 1
+        return (held + _VOTES_IN_THE_END) * self.votes
+
+
+def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int) -> int:
+    """Return what a block of an evaluation set takes: its cells, target and weights, and its predictions while they are measured.
+
+    Examples
+    --------
+    >>> schema = Schema.infer(np.empty((0, 2), np.float32))
+    >>> block_bytes(schema, 1000, weighted=False, n_classes=0)
+    40000
+    """
+    width = 4 if all(map(_fits_float32, schema.columns)) else 8
+    n_outputs = n_classes if n_classes > 2 else 1
+    vectors = 1 + weighted + _PREDICTIONS * n_outputs
+    return n_rows * (width * len(schema.columns) + _VECTOR_BYTES * vectors)
 
 
 def _fits_float32(column: Column) -> bool:

@@ -125,6 +125,19 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     )
 
 
+def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
+    """Return the rows of the partitions that X and y will be aligned in, about; counted by y, which is narrow, where they are not known."""
+    if not is_lazy(X):
+        return [len(X)]
+    if not is_lazy(y):
+        return [len(y)]
+    if is_array(y) and not np.isnan(y.shape[0]):
+        return [int(length) for length in y.chunks[0]]
+    with Tasks(tasks.client) as counting:
+        parts = counting.compute(np.ravel(y.to_delayed()).tolist())
+        return [length for length in counting.watch.gather(counting.map("count", len, parts)) if length]
+
+
 def column_names(X: Any) -> list[Any] | None:
     """Return the names of the columns of a frame or collection of frames; None where there are none."""
     return list(X.columns) if hasattr(X, "columns") else None

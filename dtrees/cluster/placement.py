@@ -22,7 +22,7 @@ from dask.utils import format_bytes
 from distributed import Client
 
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
-from dtrees.cluster.memory import Room, Sizes
+from dtrees.cluster.memory import BATCHES_PER_THREAD_OUT_OF_BAG, Room, Sizes
 from dtrees.ensemble.backend import Placement
 
 logger = logging.getLogger("dtrees.cluster")
@@ -42,12 +42,15 @@ class Plan:
     columns : dict from str to list of int
         The columns that each worker loads and sorts, ascending. All of them together are the table's, each once.
     needs : dict from str to int
-        Bytes that each worker will need at most.
+        Bytes that each worker will need at most, evaluation sets included.
+    spare : dict from str to float
+        Bytes that each worker has left beside all but evaluation sets; of one that has no columns, all that it has.
     """
 
     placement: Placement
     columns: dict[str, list[int]]
     needs: dict[str, int]
+    spare: dict[str, float]
 
     def log(self, rooms: Mapping[str, Room]) -> None:
         """Log the plan, a line for each worker."""
@@ -55,7 +58,7 @@ class Plan:
         logger.info("placement %s: %s", kind, self.placement.reason)
         n_columns = sum(map(len, self.columns.values()))
         for worker, needed in self.needs.items():
-            held = n_columns if kind == "replicated" else len(self.columns[worker])
+            held = n_columns if kind == "replicated" else len(self.columns.get(worker, ()))
             logger.info("%s will hold %d of %d columns: %s of %s", worker, held, n_columns, format_bytes(needed), _free(rooms[worker]))
 
 
@@ -94,25 +97,69 @@ def place(sizes: Sizes, rooms: Mapping[str, Room], placement: str = "auto", n_tr
     >>> print(plan.placement)
     sharded on 2 workers: the table (240.33 MiB presorted) fits no single worker
     >>> plan.needs
-    {'a': 212000000, 'b': 212000000}
+    {'a': 232971520, 'b': 232971520}
     """
     everything = range(len(sizes.columns))
-    under_way = {worker: min(room.threads, n_trees or 1) for worker, room in rooms.items()}
-    whole = {worker: sizes.needed(everything, under_way[worker], room.threads) for worker, room in rooms.items()}
-    able = [worker for worker in rooms if whole[worker] <= rooms[worker].free]
+    whole = {worker: _needed_for_all(sizes, room.threads, n_trees) for worker, room in rooms.items()}
+    able = [worker for worker in rooms if whole[worker] + sum(sizes.evaluation) <= rooms[worker].free]
     kind, reason = (placement, _AS_ASKED) if placement != "auto" else _choose(sizes, rooms, able, n_trees)
     if kind == "one-worker":
         best = max(able or rooms, key=lambda worker: (rooms[worker].threads, rooms[worker].free, worker))
         columns = {best: list(everything)}
         needs = {best: whole[best]}
     else:
-        columns = _spread_columns(sizes, rooms)
+        columns = _spread_columns(sizes, rooms, n_trees)
         if kind == "sharded":
-            needs = {worker: sizes.needed(own, threads=rooms[worker].threads) for worker, own in columns.items()}
+            needs = {
+                worker: sizes.needed(own, threads=rooms[worker].threads) + _with_shards(sizes, n_trees) for worker, own in columns.items()
+            }
         else:
             needs = whole
+    placement_ = Placement(kind, reason, tuple(needs))
+    spare = {worker: room.free - needs.get(worker, 0) for worker, room in rooms.items()}
+    threads = {worker: room.threads for worker, room in rooms.items()}
+    needs = dict(needs)
+    for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement_, threads, spare), strict=True):
+        needs[worker] = needs.get(worker, 0) + size
     _refuse_impossible(kind, sizes, needs, rooms)
-    return Plan(Placement(kind, reason, tuple(needs)), columns, needs)
+    return Plan(placement_, columns, needs, spare)
+
+
+def _needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
+    """Return what a worker needs that has all columns."""
+    under_way = min(threads, n_trees or 1)
+    batches = min(n_trees or 1, BATCHES_PER_THREAD_OUT_OF_BAG * threads)
+    return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.votes_in_all(batches)
+
+
+def _with_shards(sizes: Sizes, n_trees: int | None) -> int:
+    """Return what a worker that has some of the columns needs for a forest."""
+    return 0 if n_trees is None else sizes.votes_in_all(0) + sizes.loans
+
+
+def place_blocks(sizes: Sequence[int], placement: Placement, threads: Mapping[str, int], spare: Mapping[str, float]) -> list[str]:
+    """Return the worker for each block of the evaluation sets.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of the blocks.
+    placement : Placement
+        Of the columns: where one worker has all, it has all blocks.
+    threads : mapping from str to int
+        Of each worker.
+    spare : mapping from str to float
+        See :class:`Plan`.
+
+    Examples
+    --------
+    >>> place_blocks([6, 4, 4], Placement("sharded", "", ("a",)), {"a": 1, "b": 1}, {"a": 5.0, "b": 12.0})
+    ['b', 'a', 'b']
+    """
+    if placement.kind == "one-worker" and placement.workers[0] in threads:
+        return list(placement.workers) * len(sizes)
+    found = spread(sizes, threads, {worker: spare.get(worker, 0.0) for worker in threads})
+    return [worker for _, worker in sorted((block, worker) for worker, blocks in found.items() for block in blocks)]
 
 
 def _choose(sizes: Sizes, rooms: Mapping[str, Room], able: Sequence[str], n_trees: int | None) -> tuple[str, str]:
@@ -146,9 +193,21 @@ def _refuse_impossible(kind: str, sizes: Sizes, needs: Mapping[str, int], rooms:
     raise NotEnoughMemory(
         f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
         f"{kind!r}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(rooms[worst])}{others}. "
-        f"Presorted, the columns take {format_bytes(sizes.table)} in all. Add workers{elsewhere}, give them more memory "
-        "(dask worker --memory-limit), free what they hold, or pass fewer columns, or narrower ones (float32 rather than float64)."
+        f"Presorted, the columns take {format_bytes(sizes.table)} in all{_besides(kind, sizes)}. "
+        f"Add workers{elsewhere}, give them more memory (dask worker --memory-limit), free what they hold, or pass fewer columns, "
+        "or narrower ones (float32 rather than float64)."
     )
+
+
+def _besides(kind: str, sizes: Sizes) -> str:
+    """Say what else there is that takes memory."""
+    said = ""
+    if sizes.evaluation:
+        said += f", evaluation sets and their predictions {format_bytes(sum(sizes.evaluation))}"
+    if sizes.votes:
+        copies = "" if kind == "sharded" else ", for each batch of trees"
+        said += f", and the sums for oob_score=True {format_bytes(sizes.votes)} on each worker, several times{copies}"
+    return said
 
 
 def _free(room: Room) -> str:
@@ -199,8 +258,11 @@ def worker_for_all(n_cells: int, threads: Mapping[str, int], able: Sequence[str]
     return largest if len(threads) == 1 or saved < CELLS_PER_LEVEL else None
 
 
-def _spread_columns(sizes: Sizes, rooms: Mapping[str, Room]) -> dict[str, list[int]]:
-    besides = {worker: sizes.besides(threads=min(room.threads, len(sizes.columns))) for worker, room in rooms.items()}
+def _spread_columns(sizes: Sizes, rooms: Mapping[str, Room], n_trees: int | None) -> dict[str, list[int]]:
+    besides = {
+        worker: sizes.besides(threads=min(room.threads, len(sizes.columns))) + _with_shards(sizes, n_trees)
+        for worker, room in rooms.items()
+    }
     return spread(
         sizes.columns,
         {worker: room.threads for worker, room in rooms.items()},

@@ -7,6 +7,7 @@
         Evaluate -> Marks         the owners of the columns split on
         Advance  -> Divided       every shard; with it the best splits of the next level
     Grow     -> subtrees          small nodes, where one shard has all columns
+    Lend, Borrow -> subtrees      small nodes of a forest, where none has (:mod:`dtrees.engine.lending`)
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
     Finish                        leaf values
 
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from dtrees.engine import messages as m
 from dtrees.engine.executor import Executor
 from dtrees.engine.grower import Grower, merge
+from dtrees.engine.lending import NO_LOANS, Loans, grow_on_loan, rows_to_lend
 from dtrees.engine.limits import gain_exponent, scaled
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
 from dtrees.engine.sums import inherits_sums, rows_to_grow
@@ -143,7 +145,7 @@ def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: floa
     """Grow one tree, and leave it to the caller to close it; see :func:`grow_tree`."""
     executor, plan = session.executor, session.plan
     n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
-    subtree_rows = _subtree_rows(executor, plan.rules, n_classes)
+    subtree_rows = _subtree_rows(executor, plan.rules, n_classes) if executor.whole_threads else rows_to_lend(session)
     search = subtree_rows < executor.n_rows  # a shard that grows the whole tree by itself need not search the root first
     several = executor.n_shards > 1
     replies = yield session.to_all(m.Start(session.fit, session.epoch, tree, output, search, check=several))
@@ -163,15 +165,18 @@ def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: floa
         grower.divide(splits, divided[0])
         if grower.to_search.shape[0]:
             yield from _accept(session, grower, grower.to_search, [cast(m.Found, d.found) for d in divided])
-    if grower.to_grow:
+    loans = NO_LOANS
+    if not executor.whole_threads:
+        loans = yield from grow_on_loan(session, tree, grower)
+    elif grower.to_grow:
         replies = yield {0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64))}
         grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
-    return (yield from _complete(session, tree, grower.arrange(), root, output, learning_rate, score))
+    return (yield from _complete(session, tree, grower.arrange(), root, output, learning_rate, score, loans))
 
 
 def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
-    """Return up to how many rows a node is grown to its end by one thread."""
-    if executor.whole_threads == 0 or rules.max_leaf_nodes is not None:
+    """Return up to how many rows a node is grown to its end by the one shard that there is."""
+    if rules.max_leaf_nodes is not None:
         return 0
     if executor.whole_threads == 1:
         return executor.n_rows
@@ -186,8 +191,17 @@ def _accept(session: Session, grower: Grower, nodes: NDArray[np.int64], found: l
         grower.accept(rest, (yield from session.search_rest(grower, rest)))
 
 
-def _complete(session: Session, number: int, nodes: Nodes, root: m.Root, output: int, learning_rate: float, score: bool) -> Steps[Grown]:
-    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it."""
+def _complete(
+    session: Session,
+    number: int,
+    nodes: Nodes,
+    root: m.Root,
+    output: int,
+    learning_rate: float,
+    score: bool,
+    loans: Loans = NO_LOANS,
+) -> Steps[Grown]:
+    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for what was lent."""
     plan = session.plan
     rules = plan.rules
     one = number % session.executor.n_shards
@@ -195,8 +209,12 @@ def _complete(session: Session, number: int, nodes: Nodes, root: m.Root, output:
     left, right, feature, threshold, missing_left, n_samples, leaf, start, mid, stop = _take_apart(records)
     a_exponent, b_exponent = root.exponents
     if rules.criterion == Criterion.SQUARED_ERROR:
-        replies = yield {one: m.MeasureLeaves(session.fit, session.epoch, start, mid)}
-        mean, spread = cast(m.Measured, replies[one])
+        knows = loans.shard_of(start, one)
+        asked = {i: knows == i for i in np.unique(knows).tolist()}
+        replies = yield {i: m.MeasureLeaves(session.fit, session.epoch, start[mine], mid[mine]) for i, mine in asked.items()}
+        mean, spread = np.empty(start.shape[0]), np.empty(start.shape[0])
+        for i, mine in asked.items():
+            mean[mine], spread[mine] = cast(m.Measured, replies[i])
         weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)
         value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
         value[leaf, 0], impurity[leaf] = mean, scaled(spread, -b_exponent)
@@ -219,7 +237,12 @@ def _complete(session: Session, number: int, nodes: Nodes, root: m.Root, output:
         gain = scaled(records["gain"], -b_exponent)
     closing = None
     if isinstance(plan, BoostingPlan) or plan.out_of_bag:
-        closing = m.Finish(session.fit, session.epoch, output, start, mid, stop, value[leaf], score)
+        # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
+        told = np.flatnonzero(stop > mid) if isinstance(plan, ForestPlan) else slice(None)
+        start, mid, stop, value_of_leaf = start[told], mid[told], stop[told], value[leaf][told]
+        closing = m.Finish(session.fit, session.epoch, output, start, mid, stop, value_of_leaf, score)
+        if loans.outside:
+            closing = replace(closing, lent=loans.shard_of(start, -1) >= 0, outside=np.concatenate(loans.outside))
     tree = Tree(
         children_left=left,
         children_right=right,

@@ -140,6 +140,12 @@ class Grower:
             for name, value in zip(("start", "mid", "stop"), values, strict=True):
                 records[name][children] = value
 
+    def set_aside(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the nodes that are to be grown by one shard each, and where their rows lie."""
+        nodes = np.array(self.to_grow, np.int64)
+        records = self._nodes.records[nodes]
+        return nodes, records["start"].copy(), records["stop"].copy()
+
     def attach(self, nodes: list[int], subtrees: Subtrees) -> None:
         """Take subtrees grown elsewhere, each in place of a node."""
         self._subtrees.update(zip(nodes, subtrees, strict=True))

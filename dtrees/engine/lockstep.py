@@ -47,7 +47,7 @@ _MIN_BYTES = 128 * 2**20
 _MAX_TREES = 64
 
 
-def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
+def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, room: float = math.inf) -> int:
     """Return how many trees may grow side by side over shards, by the memory that their rows take on each.
 
     Parameters
@@ -56,6 +56,8 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
     n_rows : int
     weighted : bool
         Whether the rows have weights.
+    room : float, default=inf
+        Bytes that are left beside those for each row.
 
     Examples
     --------
@@ -63,8 +65,11 @@ def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
     >>> plan = ForestPlan(Rules(Criterion.GINI, max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2)
     >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
     [64, 11, 5]
+    >>> trees_side_by_side(plan, 20_000, weighted=False, room=0)
+    3
     """
-    budget = max(_MIN_BYTES, _BYTES_PER_ROW * n_rows)
+    state = _BYTES_PER_ROW * n_rows
+    budget = max(state, min(_MIN_BYTES, state + room))
     return int(min(_MAX_TREES, max(1, budget // _bytes_of_tree(plan, n_rows, weighted))))
 
 
@@ -156,7 +161,7 @@ class _Forest:
         log: TreeLog | None,
     ) -> None:
         self._executor = executor
-        self._out_of_bag = plan.out_of_bag
+        self._out_of_bag, self._n_values = plan.out_of_bag, max(plan.n_classes, 1)
         self._first, self._last, self._n_trees = first, last, last - first
         self._callback = callback
         self._log = log
@@ -203,7 +208,10 @@ class _Forest:
             for shard, message in tree.requests.items():
                 messages[shard].append((tree.slot, message))
         fit, epoch = self._session.fit, self._session.epoch
-        replies = self._executor.send({shard: m.Many(fit, epoch, *zip(*pairs, strict=True)) for shard, pairs in messages.items()})
+        # Shards that are told the same are sent the same message, which is pickled once.
+        same = {shard: tuple(id(message) for _, message in pairs) for shard, pairs in messages.items()}
+        many = {same[shard]: m.Many(fit, epoch, *zip(*pairs, strict=True)) for shard, pairs in messages.items()}
+        replies = self._executor.send({shard: many[same[shard]] for shard in messages})
         by_slot: defaultdict[int, dict[int, m.Reply]] = defaultdict(dict)
         for shard, pairs in messages.items():
             for (slot, _), reply in zip(pairs, cast(list[m.Reply], replies[shard]), strict=True):
@@ -245,13 +253,14 @@ class _Forest:
     def _result(self, exponent: int) -> ForestResult:
         if not self._out_of_bag:
             return ForestResult(self._told)
-        session = self._session
-        pieces = []
+        session, n_rows = self._session, self._executor.n_rows
+        total = np.empty((n_rows, self._n_values), np.int64)
+        count = np.empty(n_rows, np.int64)
         for first, last in pieces_of_state(session):
             replies = self._executor.send({0: m.Fetch(session.fit, session.epoch, first, last)})
-            pieces.append(cast(m.RowState, replies[0]).arrays)
-        total, count = (np.concatenate(arrays, axis=-1) for arrays in zip(*pieces, strict=True))
-        return ForestResult(self._told, np.ascontiguousarray(total.T), count, exponent)
+            sums, count[first:last] = cast(m.RowState, replies[0]).arrays
+            total[first:last] = sums.T
+        return ForestResult(self._told, total, count, exponent)
 
     def _recover(self) -> None:
         """Replace shards that are lost, or misplaced, and forget the trees under way."""

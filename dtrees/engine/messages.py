@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.packing import PackedNodes
 from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.split.columns import Columns
 from dtrees.split.search import Candidates
 from dtrees.split.subtree import Nodes
 
@@ -155,6 +157,21 @@ class Grow(Message):
 
 
 @dataclass(frozen=True)
+class Lend(Message):
+    """Ask for the shard's columns in the rows of some nodes, for each shard that is to grow some. Reply: list of :class:`Loan`."""
+
+    nodes: tuple[NDArray[np.int64], ...]
+
+
+@dataclass(frozen=True)
+class Borrow(Message):
+    """Grow nodes to their ends with columns that all other shards lent. Reply: :class:`Borrowed`."""
+
+    nodes: NDArray[np.int64]
+    loans: tuple[Loan, ...]
+
+
+@dataclass(frozen=True)
 class MeasureLeaves(Message):
     """Ask for the mean target of leaves and the spread about it. Reply: :class:`Measured`."""
 
@@ -180,7 +197,8 @@ class Finish(Message):
     """Close a tree: add the leaf values to the predictions. Reply: :class:`Scores`, empty unless ``score``.
 
     Leaf i owns the places ``start[i]:stop[i]`` of the row partition, those up to ``mid[i]`` in sample; ``value`` has shape
-    (n_leaves, n_values).
+    (n_leaves, n_values). Where some shards do not know the rows out of sample of all leaves, ``outside`` holds those of the leaves that
+    ``lent`` marks, one leaf after the other.
     """
 
     output: int
@@ -189,6 +207,8 @@ class Finish(Message):
     stop: NDArray[np.int64]
     value: NDArray[np.float64]
     score: bool
+    lent: NDArray[np.bool_] | None = None
+    outside: NDArray[np.uint32] | None = None
 
 
 class Begun(NamedTuple):
@@ -246,6 +266,20 @@ class Divided(NamedTuple):
     found: Found | None
 
 
+class Loan(NamedTuple):
+    """A shard's columns of the tree in some rows; ``ids`` are their numbers in the whole table."""
+
+    ids: NDArray[np.int32]
+    columns: Columns
+
+
+class Borrowed(NamedTuple):
+    """Nodes grown to their ends, and for each the rows out of sample, leaf by leaf; these only where they count."""
+
+    subtrees: list[PackedNodes]
+    outside: list[NDArray[np.uint32]]
+
+
 class Measured(NamedTuple):
     """Mean target and weighted sum of squares about it, or median and sum of absolute deviations; in units of the weights, shape (n,)."""
 
@@ -262,4 +296,4 @@ class Scores(NamedTuple):
 
 Subtrees = list[Nodes]
 #: That of :class:`Many` is a list of replies, which the type cannot say of itself.
-Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Measured | Scores | Subtrees | list[Any]
+Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Borrowed | Measured | Scores | Subtrees | list[Any]

@@ -17,6 +17,8 @@ from dtrees.engine import messages as m
 from dtrees.engine.divide import divide_tasks
 from dtrees.engine.limits import make_limits
 from dtrees.engine.node_table import NodeTable
+from dtrees.engine.packing import PackedNodes
+from dtrees.engine.places import places_of
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.engine.slots import Slots, Workspace
 from dtrees.engine.sums import Level, ZoneSums, inherits_sums, rows_in_block
@@ -25,9 +27,10 @@ from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
 from dtrees.split.block import block_rows, make_block
 from dtrees.split.board import count_nodes, join, make_team, wait_for_team
-from dtrees.split.columns import Columns
+from dtrees.split.columns import Assembly, Columns
 from dtrees.split.deviation import node_medians
 from dtrees.split.draws import find_pure, pair_drawn, search_on
+from dtrees.split.excerpt import excerpt
 from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.level import SCAN, search_level
 from dtrees.split.stack import make_stack
@@ -158,6 +161,10 @@ class Shard:
                 return self._advance(message)
             case m.Grow():
                 return self._grow(message.nodes)
+            case m.Lend():
+                return [self._excerpt(self._rows.rows[self._places(nodes)]) for nodes in message.nodes]
+            case m.Borrow():
+                return self._borrow(message)
             case m.MeasureLeaves():
                 return self._measure(message)
             case m.MeasureNodes():
@@ -237,8 +244,10 @@ class Shard:
             else:
                 rows = inside
         n = rows.shape[0]
+        nothing = np.empty(0, np.int64)
         self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
         partition.gather(self._rows, n_in, prepared.a, prepared.b)
+        prepared = prepared._replace(a=nothing, b=nothing)  # their memory may be needed
         self._rows.a[n_in:] = 0  # not what an earlier tree left there: shards that saw other trees must agree
         self._rows.b[n_in:] = 0
         self._pure_by, self._levels = prepared.pure_by, prepared.levels
@@ -262,7 +271,6 @@ class Shard:
                 self._zone_sums = ZoneSums(self._columns, self._threads)
             places = np.sort(self._place_of[self._pool])
             self._zone_sums.start(places[places >= 0], self._rows.a[:n_in], self._rows.b.shape[0] > 0)
-        nothing = np.empty(0, np.int64)
         found = self._search(np.zeros(1, np.int64), nothing, nothing) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, prepared.exponents, checksum, found)
@@ -478,6 +486,59 @@ class Shard:
             grown.append(subtree.Nodes(*(array[:count] for array in room)))
         return grown
 
+    def _places(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of nodes' rows, one node after the other."""
+        start = self._nodes.start[nodes]
+        return places_of(start, self._nodes.stop[nodes] - start)
+
+    def _excerpt(self, rows: NDArray[np.uint32]) -> m.Loan:
+        """Return this shard's columns of the tree in some rows."""
+        places = self._place_of[self._pool]
+        places = places[places >= 0]
+        return m.Loan(self._ids[places], excerpt(self._columns, places, rows))
+
+    def _borrow(self, message: m.Borrow) -> m.Borrowed:
+        """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""
+        table = self._nodes
+        places = self._places(message.nodes)
+        rows = self._rows.rows[places]
+        assembly = Assembly(rows.shape[0], self._n_columns_total)
+        for ids, columns in (self._excerpt(rows), *message.loans):
+            assembly.take(ids.tolist(), columns)
+        one = copy.copy(self)
+        one._columns = assembly.finished()
+        one._max_distinct, one._scratch = int(np.diff(one._columns.offsets).max(initial=0)), []
+        numbers = np.arange(rows.shape[0], dtype=np.uint32)
+        one._rows = partition.RowPartition(numbers, self._rows.a[places], self._rows.b[places if self._rows.b.shape[0] else places[:0]])
+        one._spare = one._rows.spare(rows.shape[0])
+        one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
+        one._inherits = False
+        # Node 0 are all rows, whichever nodes they are of; the nodes come after it.
+        one._nodes = NodeTable(table.sums.shape[1])
+        one._nodes.reserve(message.nodes.shape[0] + 1)
+        one._nodes.mid[0] = one._nodes.stop[0] = rows.shape[0]
+        mine = slice(1, message.nodes.shape[0] + 1)
+        stop = np.cumsum(table.stop[message.nodes] - table.start[message.nodes])
+        moved = stop - table.stop[message.nodes]
+        one._nodes.start[mine], one._nodes.mid[mine] = table.start[message.nodes] + moved, table.mid[message.nodes] + moved
+        one._nodes.stop[mine] = stop
+        for name in ("depth", "path", "sums"):
+            getattr(one._nodes, name)[mine] = getattr(table, name)[message.nodes]
+        grown = one._grow(np.arange(1, message.nodes.shape[0] + 1))
+        self._rows.rows[places], self._rows.a[places] = rows[one._rows.rows], one._rows.a
+        if self._rows.b.shape[0]:
+            self._rows.b[places] = one._rows.b
+        outside = []
+        for nodes, by in zip(grown, moved.tolist(), strict=True):
+            for name in ("start", "mid", "stop"):
+                nodes.records[name] -= by
+            if self._target.keeps_out_of_sample:
+                leaves = nodes.records[nodes.records["column"] < 0]
+                outside.append(self._rows.rows[places_of(leaves["mid"], leaves["stop"] - leaves["mid"])])
+            else:
+                outside.append(rows[:0])
+        return m.Borrowed([PackedNodes.of(nodes) for nodes in grown], outside)
+
     def _task(self, thread: int, heirs: Heirs | None, most_rows: int, places: NDArray[np.int64]) -> subtree.Task:
         """Return what one of several threads needs to grow nodes of up to so many rows."""
         n_columns, n_sums = self._pool.shape[0], self._nodes.sums.shape[1]
@@ -528,6 +589,9 @@ class Shard:
         return m.Measured(median, spread)
 
     def _finish(self, message: m.Finish) -> m.Scores:
+        if message.lent is not None and message.outside is not None:
+            mid, stop = message.mid[message.lent], message.stop[message.lent]
+            self._rows.rows[places_of(mid, stop - mid)] = message.outside
         self._target.finish(message.output, self._rows.rows, message)
         self._n_finished += 1
         if message.score and isinstance(self._target, BoostingTarget):

@@ -89,7 +89,7 @@ class ZoneSums:
         self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * n_rows) // max(1, math.prod(shape) * 8)
         self._free = list(range(self._slots.shape[0]))
         self._slot_of = {}
-        total = int(np.abs(a).sum())
+        total = sum(int(np.abs(a[i : i + _PIECE_ROWS]).sum()) for i in range(0, a.shape[0], _PIECE_ROWS))  # without a copy of all
         self._size_shift = max(0, total.bit_length() - 30)
         self._usable = a.shape[0] < MAX_PACKED_ROWS
 

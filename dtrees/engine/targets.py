@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.messages import Finish
+from dtrees.engine.places import places_of
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing
@@ -195,9 +196,7 @@ class OutOfBag:
         """Add the leaf values of one tree to the sums of its rows out of sample."""
         fixed = np.rint(np.ldexp(leaves.value, self.exponent)).astype(np.int64)
         sizes = leaves.stop - leaves.mid
-        outside = np.repeat(np.ones(leaves.mid.shape[0], np.bool_), sizes)
-        first = np.repeat(leaves.mid - (np.cumsum(sizes) - sizes), sizes)
-        places = first + np.arange(outside.shape[0])
+        places = places_of(leaves.mid, sizes)
         with self._lock:
             self.sum[rows[places]] += np.repeat(fixed, sizes, axis=0)
             self.count[rows[places]] += 1
@@ -326,7 +325,10 @@ class BoostingTarget:
 
     def scores(self) -> tuple[float, float]:
         """Return the mean loss on the rows trained on and on those held out."""
-        losses = self.plan.loss.pointwise(self.target, self.raw)
+        losses = self._g  # which the next tree will write anew
+        for i in range(0, losses.shape[0], _PIECE_ROWS):  # what a loss makes on the way takes little memory then
+            s = slice(i, i + _PIECE_ROWS)
+            losses[s] = self.plan.loss.pointwise(self.target[s], self.raw[:, s])
         train = _weighted_mean(losses, self.weight, self._train)
         return train, math.nan if self.held_out is None else _weighted_mean(losses, self.weight, self.held_out)
 

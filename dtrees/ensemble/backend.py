@@ -144,6 +144,25 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Purpose:
+    """What a table is loaded for, which decides what must be in memory with it.
+
+    Attributes
+    ----------
+    n_trees : int or None
+        Trees to grow that do not depend on each other; None is for boosting.
+    out_of_bag : bool
+        Whether predictions for rows out of bag are to be summed.
+    sets : sequence of EvalSet
+        Evaluation sets that are to be loaded as well.
+    """
+
+    n_trees: int | None = None
+    out_of_bag: bool = False
+    sets: Sequence[EvalSet] = ()
+
+
+@dataclass(frozen=True)
 class Output:
     """What a prediction function returns for a block of n rows.
 
@@ -179,9 +198,9 @@ class Backend(Protocol):
         classify: bool,
         estimator_name: str,
         n_jobs: int | None,
-        n_trees: int | None,
+        purpose: Purpose,
     ) -> Table:
-        """Check, encode and presort a training set, for so many trees that do not depend on each other; None is for boosting.
+        """Check, encode and presort a training set.
 
         Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.
         """

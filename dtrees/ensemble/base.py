@@ -21,7 +21,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plans import BoostingPlan, Callback, ForestPlan, Progress
-from dtrees.ensemble.backend import Backend, Output, Placement, Table
+from dtrees.ensemble.backend import Backend, Output, Placement, Purpose, Table
 from dtrees.ensemble.local import LOCAL, backend_for
 from dtrees.ensemble.prediction import FindLeaves, Predict, Step, TreeSum, logarithm
 from dtrees.ensemble.schema import CATEGORICAL, Schema
@@ -76,17 +76,14 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
             )
         return True
 
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, n_trees: int | None) -> tuple[Backend, Table]:
-        """Load a training set and take over what it says of columns and classes; with ``keep``, it must agree with the fit before.
-
-        ``n_trees`` are to be grown that do not depend on each other; None is for boosting.
-        """
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, purpose: Purpose) -> tuple[Backend, Table]:
+        """Load a training set and take over what it says of columns and classes; with ``keep``, it must agree with the fit before."""
         backend = backend_for(X)
         self.__dict__.pop("estimators_", None)
         # Names first, while a wrong one costs nothing.
         validate_data(self, X=backend.header(X), skip_check_array=True, reset=not keep)
         name = type(self).__name__
-        table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=name, n_jobs=self.n_jobs, n_trees=n_trees)
+        table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=name, n_jobs=self.n_jobs, purpose=purpose)
         if keep:
             self._check_same_encoding(table)
         self._schema = table.schema
@@ -256,8 +253,8 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
     def _probability_output(self, name: str) -> Output:
         return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
 
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, n_trees: int | None) -> tuple[Backend, Table]:
-        backend, table = super()._load(X, y, sample_weight, keep=keep, n_trees=n_trees)
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, purpose: Purpose) -> tuple[Backend, Table]:
+        backend, table = super()._load(X, y, sample_weight, keep=keep, purpose=purpose)
         assert table.classes is not None
         self.classes_ = table.classes
         self.n_classes_ = len(table.classes)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, Criterion, Loss
 from dtrees.engine.stopping import Stopping
 from dtrees.ensemble import parameters
-from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.backend import Output, Purpose, Table
 from dtrees.ensemble.base import TreeEstimator, progress_callback, where_the_data_is
 from dtrees.ensemble.callbacks import EarlyStopping, split_callbacks
 from dtrees.ensemble.evaluation import EvalSet, named_sets
@@ -124,7 +124,7 @@ class Boosting(TreeEstimator):
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = progress_callback(callbacks, self.verbose, "round")
-        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=None)
+        backend, table = self._load(X, y, sample_weight, keep=keep, purpose=Purpose(sets=sets))
         loss = self._loss(table)
         if sets:
             table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])

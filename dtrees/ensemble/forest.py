@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble import parameters
-from dtrees.ensemble.backend import Backend, Table
+from dtrees.ensemble.backend import Backend, Purpose, Table
 from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback, where_the_data_is
 from dtrees.ensemble.inspection import decision_path_matrix, gains_by_column, normalised
 from dtrees.ensemble.prediction import Mean, Step, TreeSum, first_column
@@ -105,7 +105,8 @@ class Forest(TreeEstimator):
                 f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
             )
         callback = progress_callback(callbacks, self.verbose, "tree")
-        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=self.n_estimators - len(trees))
+        purpose = Purpose(n_trees=self.n_estimators - len(trees), out_of_bag=self.oob_score)
+        backend, table = self._load(X, y, sample_weight, keep=keep, purpose=purpose)
         if not keep:
             self._batches, self._votes = [], None
         if len(trees) == self.n_estimators:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.backends import registered_backend
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.backend import Backend, Output, Placement, Table
+from dtrees.ensemble.backend import Backend, Output, Placement, Purpose, Table
 from dtrees.ensemble.schema import Schema, is_frame, numeric_array
 from dtrees.ensemble.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
 from dtrees.tree.tree import Tree
@@ -46,7 +46,7 @@ class LocalBackend:
         classify: bool,
         estimator_name: str,
         n_jobs: int | None,
-        n_trees: int | None = None,
+        purpose: Purpose,
     ) -> Table:
         """Check, encode and presort a training set; here, that is the same for any kind of trees."""
         from dtrees.engine.compiling import note_compilation

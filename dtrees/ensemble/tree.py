@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plans import Callback, ForestPlan
 from dtrees.ensemble import parameters
+from dtrees.ensemble.backend import Purpose
 from dtrees.ensemble.base import TreeClassifier, TreeEstimator, TreeRegressor, progress_callback, where_the_data_is
 from dtrees.ensemble.documentation import described
 from dtrees.ensemble.inspection import decision_path_matrix, gains_by_column, normalised
@@ -55,7 +56,7 @@ class SingleTree(TreeEstimator):
             If a parameter or the data cannot be used; the message says what is wanted.
         """
         callback = progress_callback(callbacks, 0, "tree")
-        backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1)
+        backend, table = self._load(X, y, sample_weight, keep=False, purpose=Purpose(n_trees=1))
         rules = parameters.rules_for(
             self,
             parameters.CRITERIA[self.criterion],

@@ -60,18 +60,20 @@ def map_zones(columns: Columns, map: Any = map) -> ZoneMap:
     n_distinct = np.diff(columns.offsets)
     n_cuts = max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE))
     quantiles = np.rint(n_rows * np.sin(np.pi * np.arange(1, n_cuts + 1) / (2 * n_cuts)) ** 2).astype(np.int64)
-    zone_of: list[NDArray[np.uint8]] = list(
-        map(lambda j: zones_of_codes(columns.codes[j], int(n_distinct[j]), quantiles), range(n_columns))
-    )
+    starts = np.concatenate([[0], np.cumsum(n_distinct + 1)]).astype(np.int64)
+    table = np.empty(starts[-1], np.uint8)  # the zones of all codes, put there column by column, so that they are not in memory twice
+
+    def put(j: int) -> None:
+        table[starts[j] : starts[j + 1]] = zones_of_codes(columns.codes[j], int(n_distinct[j]), quantiles)
+
+    list(map(put, range(n_columns)))
     zone = np.empty((n_rows, n_columns), np.uint8)
-    table = np.concatenate(zone_of) if zone_of else np.empty(0, np.uint8)
-    starts = np.cumsum([0, *(z.shape[0] for z in zone_of)]).astype(np.int64)
     step = max(4096, n_rows // 64)
     list(map(lambda i: _write_zones(columns.codes, table, starts, i, min(i + step, n_rows), zone), range(0, n_rows, step)))
-    n_zones = np.array([int(z[-1]) for z in zone_of], np.int64)
+    n_zones = table[starts[1:] - 1].astype(np.int64)
     first_codes = np.zeros((n_columns, MAX_ZONES + 1), np.int64)
-    for j, z in enumerate(zone_of):
-        first_codes[j, : n_zones[j] + 1] = np.searchsorted(z, np.arange(n_zones[j] + 1))
+    for j in range(n_columns):
+        first_codes[j, : n_zones[j] + 1] = np.searchsorted(table[starts[j] : starts[j + 1]], np.arange(n_zones[j] + 1))
     return ZoneMap(zone, np.arange(n_columns), n_zones, n_zones == n_distinct, first_codes)
 
 

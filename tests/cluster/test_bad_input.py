@@ -204,24 +204,27 @@ def _mend(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "make"),
+    ("where", "make", "placement"),
     [
-        ("dtrees.engine.targets:BoostingTarget.start", boosting),
-        ("dtrees.ensemble.losses:SquaredError.initial", boosting),
-        ("dtrees.ensemble.evaluation:Scorer.score", boosting),
-        ("dtrees.engine.forest:grow_forest", forest),
-        ("dtrees.split.columns:Assembly.finished", boosting),
+        ("dtrees.engine.targets:BoostingTarget.start", boosting, "sharded"),
+        ("dtrees.ensemble.losses:SquaredError.initial", boosting, "sharded"),
+        ("dtrees.ensemble.evaluation:Scorer.score", boosting, "sharded"),
+        ("dtrees.engine.forest:grow_forest", forest, "replicated"),
+        ("dtrees.engine.targets:ForestTarget.start", forest, "sharded"),
+        ("dtrees.engine.shard:Shard._excerpt", forest, "sharded"),
+        ("dtrees.engine.shard:Shard._borrow", forest, "sharded"),
+        ("dtrees.engine.shard:Shard._measure", forest, "sharded"),
+        ("dtrees.split.columns:Assembly.finished", boosting, "sharded"),
     ],
 )
-def test_what_raises_on_one_worker(client: Client, where: str, make: Callable[[], Any]) -> None:
-    placement = "replicated" if make is forest else "sharded"
+def test_what_raises_on_one_worker(client: Client, where: str, make: Callable[[], Any], placement: str) -> None:
     with dask.config.set({"dtrees.placement": placement}), broken_on_one_worker(client, where) as worker:
         options = {"eval_set": [(parts(FRAME), parts(REGRESSION))]} if "evaluation" in where else {}
         with pytest.raises(ZeroDivisionError) as caught:
             make().fit(parts(FRAME), parts(REGRESSION), **options)
         assert str(caught.value) == "mine"
         assert "in broken" in account_of(caught.value)
-        if "columns" not in where and "forest" not in where:  # shards and scorers say where they are
+        if "columns" not in where and "engine.forest" not in where:  # shards and scorers say where they are
             assert worker in account_of(caught.value)
         assert_clean(client)
     usable(client)

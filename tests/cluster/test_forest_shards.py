@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dask
+import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.relay import here
+from dtrees.engine.shard import Shard
 from tests.cluster.faults import Fault, install, stopped, uninstall
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
 
@@ -69,7 +72,7 @@ def test_the_same_forest(client: Client, name: str) -> None:
     assert_clean(client)
 
 
-@pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 9), ("Many", 24)])
+@pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 5), ("Many", 12)])
 @pytest.mark.parametrize("name", ["forest", "out of bag"])
 def test_a_worker_is_killed(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
     fault = Fault(tmp_path, kind, at=at)
@@ -80,7 +83,7 @@ def test_a_worker_is_killed(client: Client, tmp_path: Path, name: str, kind: str
 
 
 def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
-    install(client, Fault(tmp_path, "Many", at=20, times=2))
+    install(client, Fault(tmp_path, "Many", at=8, times=2))
     assert_same_model(fit("out of bag"), fitted_here("out of bag"))
     assert_clean(client)
 
@@ -88,7 +91,7 @@ def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["forest", "out of bag"])
 def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
     """The fit is run again elsewhere; where only trees are wanted, it finds those that were finished."""
-    fault = Fault(tmp_path, "Many", at=60, own=True)
+    fault = Fault(tmp_path, "Many", at=30, own=True)
     install(client, fault)
     task, make = MODELS[name]
     many = make().set_params(n_estimators=130)
@@ -104,6 +107,46 @@ def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
     assert_clean(client)
     uninstall(client)
     assert_same_model(fit("forest"), fitted_here("forest"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_worker_is_the_only_shard(cluster_of_1: LocalCluster, name: str) -> None:
+    with Client(cluster_of_1, set_as_default=False) as client, client.as_current():
+        fitted = fit(name)
+        assert (fitted.placement_.kind, len(fitted.placement_.workers)) == ("sharded", 1)
+        assert_same_model(fitted, fitted_here(name))
+        assert_clean(client)
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_workers: int) -> None:
+    """The error comes as it was raised, nothing is left, and the cluster can be used."""
+    with contextlib.ExitStack() as stack:
+        if n_workers == 1:
+            client = stack.enter_context(Client(cluster_of_1, set_as_default=False))
+            stack.enter_context(client.as_current())
+        worker = min(client.nthreads())
+        client.run(_have_no_memory, workers=[worker])
+        try:
+            with pytest.raises(MemoryError, match="Unable to allocate") as caught:
+                fit("out of bag")
+            assert any(worker in note for note in caught.value.__notes__)
+            assert_clean(client)
+        finally:
+            client.run(_have_memory, workers=[worker])
+        assert_same_model(fit("out of bag"), fitted_here("out of bag"))
+
+
+def _have_no_memory() -> None:
+    def grow(self: Shard, message: Any) -> Any:
+        return np.empty(2**50)
+
+    grow.whole = Shard._borrow  # type: ignore[attr-defined]
+    Shard._borrow = grow  # type: ignore[method-assign]
+
+
+def _have_memory() -> None:
+    Shard._borrow = Shard._borrow.whole  # type: ignore[attr-defined,method-assign]
 
 
 def test_cancelling_frees_everything(client: Client, tmp_path: Path) -> None:

@@ -18,11 +18,16 @@ from distributed import Client
 
 import dtrees
 from dtrees.cluster.errors import NotEnoughMemory
-from dtrees.cluster.memory import Room, Sizes
+from dtrees.cluster.memory import Room, Sizes, block_bytes
 from dtrees.cluster.placement import place, spread
+from dtrees.engine.plans import Criterion, ForestPlan
+from dtrees.engine.targets import OutOfBag
+from dtrees.ensemble.backend import Purpose
+from dtrees.ensemble.evaluation import make_block
 from dtrees.ensemble.local import LOCAL
 from dtrees.ensemble.schema import Schema
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.engine.shards import rules
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -66,6 +71,34 @@ def test_bytes_of_a_worker() -> None:
     assert Sizes(10, (90,) * 4, 80, 0).needed(range(4), threads=8) == 360 + 4 * 32 * 10 + 80
 
 
+def test_bytes_of_evaluation_sets() -> None:
+    """What blocks of both widths, and the predictions that a scorer keeps for them, really take."""
+    rng = np.random.default_rng(0)
+    for dtype, n_classes, weight in ((np.float32, 0, None), (np.float64, 0, np.ones(1000)), (np.float32, 3, None)):
+        X = rng.random((1000, 6)).astype(dtype)
+        y = rng.integers(0, n_classes, 1000) if n_classes else rng.random(1000)
+        classes = np.arange(n_classes) if n_classes else None
+        schema = Schema.infer(X)
+        block, _ = make_block(X, y, weight, schema=schema, classes=classes, set_name="later")
+        n_outputs = n_classes if n_classes > 2 else 1
+        held = block.X.nbytes + block.y.nbytes + (0 if weight is None else weight.nbytes) + n_outputs * 8000  # and the sums of trees
+        planned = block_bytes(schema, 1000, weighted=weight is not None, n_classes=n_classes)
+        measuring = 2 * n_outputs * 8000  # predictions, and a term of each row
+        assert held + measuring <= planned <= held + measuring + 4000  # class numbers take 4 bytes rather than 8
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 5])
+def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
+    schema = Schema.infer(np.zeros((1, 1), np.float32))
+    plan = ForestPlan(rules(Criterion.GINI if n_classes else Criterion.SQUARED_ERROR, 1), seed=0, n_classes=n_classes, out_of_bag=True)
+    sums = OutOfBag(plan, np.zeros(1000))
+    sizes = Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, out_of_bag=True)
+    assert sizes.votes == sums.sum.nbytes + sums.count.nbytes
+    assert sizes.votes_in_all(0) == 4 * sizes.votes  # the shard's, and three more where the forest is put together
+    assert sizes.votes_in_all(2) == 9 * sizes.votes
+    assert Sizes.of(schema, 1000, weighted=False, partition=0).votes_in_all(2) == 0
+
+
 def test_room_of_a_worker() -> None:
     facts = {"nthreads": 2, "memory_limit": 1000, "metrics": {"memory": 300}}
     assert Room.of(facts) == Room(2, 800.0, 300)  # Dask pauses workers at 80%
@@ -81,6 +114,9 @@ def test_room_of_a_worker() -> None:
 #: 100,000 rows of four columns of a megabyte each. Besides, a worker needs 6.4 MB for rows, 0.8 MB for the target, 0.4 MB a partition.
 SMALL = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
 BESIDES = 6_400_000 + 800_000 + 400_000
+WIDE = Sizes(100_000, (10_000_000,) * 4, 800_000, 400_000)
+#: What is lent takes 20 bytes for each of 400,000 cells.
+LENDING = BESIDES + 8_000_000
 LARGE = Sizes(10_000_000, (1_000_000,) * 4, 0, 0)
 
 
@@ -100,9 +136,9 @@ def rooms(*free: float, threads: int = 1) -> dict[str, Room]:
         (SMALL, [1e9, 1e9, 1e9], 10, "replicated", "every worker can hold"),
         (SMALL, [1e9, 1e9, 1e9], 1, "one-worker", "one tree"),
         (SMALL, [1e9, BESIDES + 1e6], 10, "one-worker", "half of all threads"),
-        (SMALL, [1e9, BESIDES + 1e6, BESIDES + 1e6], 10, "sharded", "1 of 3 workers"),
-        (SMALL, [BESIDES + 1e6] * 4, 10, "sharded", "(3.81 MiB presorted) fits no single worker"),
-        (SMALL, [BESIDES + 1e6] * 4, 1, "sharded", "fits no single worker"),
+        (WIDE, [1e9, LENDING + 1e7, LENDING + 1e7], 10, "sharded", "1 of 3 workers"),
+        (WIDE, [LENDING + 1e7] * 4, 10, "sharded", "(38.15 MiB presorted) fits no single worker"),
+        (WIDE, [LENDING + 1e7] * 4, 1, "sharded", "fits no single worker"),
         (SMALL, [float("inf"), float("inf")], 10, "replicated", "every worker can hold"),
     ],
 )
@@ -113,7 +149,8 @@ def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, r
     assert sorted(j for columns in plan.columns.values() for j in columns) == [0, 1, 2, 3]
     assert list(plan.needs) == list(plan.placement.workers)
     if kind == "sharded":
-        assert plan.needs == {worker: sizes.needed(columns) for worker, columns in plan.columns.items()}
+        loans = 0 if n_trees is None else 20 * 400_000
+        assert plan.needs == {worker: sizes.needed(columns) + loans for worker, columns in plan.columns.items()}
     else:
         assert plan.needs == dict.fromkeys(plan.needs, sizes.needed(range(4)))
 
@@ -153,6 +190,41 @@ def test_the_impossible_is_refused(free: list[float], placement: str, message: s
     assert message in str(caught.value)
     assert isinstance(caught.value, MemoryError)
     assert ("placement='sharded'" in str(caught.value)) == (placement in ("one-worker", "replicated"))
+
+
+def test_evaluation_sets_are_planned_for() -> None:
+    """Those of boosting over shards go where there is room; those of boosting on one worker, to that one."""
+    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, evaluation=(3_000_000, 2_000_000))
+    plan = place(sizes, rooms(BESIDES + 2e6, BESIDES + 7e6), "sharded")
+    assert plan.needs == {"a": BESIDES + 2_000_000, "b": BESIDES + 7_000_000}
+    assert plan.spare == {"a": 0, "b": 5_000_000}
+    plan = place(sizes, rooms(1e9, BESIDES + 4e6), "one-worker")
+    assert plan.needs == {"a": BESIDES + 9_000_000}
+    # Workers without columns may have rows of evaluation sets.
+    plan = place(sizes, rooms(BESIDES + 4e6, BESIDES, 5e6), "sharded")
+    assert plan.needs == {"a": BESIDES + 4_000_000, "b": 3_000_000, "c": 2_000_000}
+    assert plan.placement.workers == ("a",)
+    assert place(sizes, rooms(BESIDES + 8e6, BESIDES + 8e6), "auto").placement.kind == "sharded"
+    for placement, free in (("sharded", [BESIDES + 2e6, BESIDES + 6e6]), ("one-worker", [BESIDES + 8e6, 1e6])):
+        with pytest.raises(NotEnoughMemory, match=r"take 3.81 MiB in all, evaluation sets and their predictions 4.77 MiB\. Add"):
+            place(sizes, rooms(*free), placement)
+
+
+@pytest.mark.parametrize(
+    ("placement", "copies", "said"),
+    [("sharded", 4, "several times"), ("one-worker", 9, "for each batch of trees"), ("replicated", 9, "for each batch of trees")],
+)
+def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str) -> None:
+    plain = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
+    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, votes=1_600_000)
+    needs = {name: place(one, rooms(1e9, 1e9), placement, 10).needs for name, one in (("plain", plain), ("summed", sizes))}
+    assert {w: needs["summed"][w] - needs["plain"][w] for w in needs["plain"]} == dict.fromkeys(needs["plain"], copies * 1_600_000)
+    short = max(needs["summed"].values()) - 1
+    with pytest.raises(NotEnoughMemory, match=r"and the sums for oob_score=True 1.53 MiB on each worker, several times") as caught:
+        place(sizes, rooms(short, short), placement, 10)
+    assert said in str(caught.value)
+    # A single tree is one batch, however many there might be.
+    assert place(sizes, rooms(1e9), "one-worker", 1).needs["a"] == BESIDES + 4_000_000 + 8 * 1_600_000
 
 
 # --- fits ---
@@ -201,7 +273,7 @@ def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixt
 
     X, y = training_set()
     with caplog.at_level(logging.INFO, logger="dtrees.cluster"):
-        loaded = load(client, X, y, None, classify=False, estimator_name="the test", n_trees=3)
+        loaded = load(client, X, y, None, classify=False, estimator_name="the test", purpose=Purpose(n_trees=3))
     lines = [record.getMessage() for record in caplog.records]
     assert "placement replicated: trees do not depend on each other, and every worker can hold the whole table" in lines
     assert sum(bool(re.fullmatch(r"tcp://\S+ will hold 6 of 6 columns: \S+ kiB of .* in use\)", line)) for line in lines) == 3
@@ -216,13 +288,13 @@ def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, plac
 
     X, y = training_set(7)
     with dask.config.set({"dtrees.placement": placement}):
-        loaded = load(client, X, y, None, classify=False, estimator_name="the test", n_trees=3)
+        loaded = load(client, X, y, None, classify=False, estimator_name="the test", purpose=Purpose(n_trees=3))
     columns = loaded.columns
     made = {future.key for future in [*columns.blocks, loaded.target]}
     wait_until(lambda: {key for keys in client.has_what().values() for key in keys} == made)
     assert sorted(j for ids in columns.ids for j in ids) == list(range(FRAME.shape[1]))
     assert len(columns.blocks) == (3 if placement == "sharded" else 1)
-    wanted = LOCAL.load(FRAME, REGRESSION, None, classify=False, estimator_name="the test", n_jobs=None).columns
+    wanted = LOCAL.load(FRAME, REGRESSION, None, classify=False, estimator_name="the test", n_jobs=None, purpose=Purpose()).columns
     holders = client.who_has(columns.blocks)
     for block, ids, worker in zip(columns.blocks, columns.ids, columns.workers, strict=True):
         assert list(holders[block.key]) == [worker]
@@ -276,12 +348,15 @@ def limited(client: Client) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", ["boosting", "forest"])
 def test_a_table_for_the_cluster_but_no_single_worker(client: Client, limited: Any, name: str) -> None:
-    """A worker needs 300,000 * (24 * 9 + 64 + 8) bytes = 86 MB and a partition for all, 300,000 * (8 * 9 + 64 + 8) = 43 MB for a third."""
+    """A worker needs 300,000 * (24 * 9 + 64 + 8) bytes = 86 MB and a partition for all, 300,000 * (8 * 9 + 64 + 8) = 43 MB for a third.
+
+    The forest, besides, 4.8 MB for sums out of bag, nine times for all, four times for a third, which needs 21 MB more for what is lent.
+    """
     n = 300_000
     X = da.random.default_rng(0).integers(0, 2**20, (n, 24), chunks=(50_000, 24)).astype(np.float32)
     y = X[:, 0] + X[:, 1] // 1000
     model = MODELS[name]().set_params(n_estimators=2, max_depth=3)
-    limited(65e6)
+    limited({"boosting": 65e6, "forest": 108e6}[name])
     fitted = dtrees.submit(model, X, y).result(timeout=150)
     assert fitted.placement_.kind == "sharded"
     assert "(61.80 MiB presorted) fits no single worker" in fitted.placement_.reason

@@ -1,0 +1,107 @@
+"""Small nodes of a tree over shards, each grown to its end by one shard, to which the others lend their columns of its rows.
+
+However small a node is, to split it takes an exchange with all shards; a tree grown to its end has dozens of levels, most of them of small
+nodes. So when no node of a tree has more than some rows, each is given to a shard, and two exchanges do for all that is below::
+
+    Lend     every shard: its columns, in the rows of the nodes that other shards are to grow
+    Borrow   every shard: grow nodes, in a table put together from what was lent and its own columns
+
+The nodes of a tree are shared out over the shards, whether trees grow side by side or not. Afterwards, where rows lie within a
+node that was lent only the shard that grew it knows: it is the one to ask about the leaves. For rows out of bag it tells all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine import messages as m
+from dtrees.engine.grower import Grower
+from dtrees.engine.plans import BoostingPlan, Criterion
+
+if TYPE_CHECKING:
+    from dtrees.engine.grow import Session, Steps
+
+#: Cells that are lent in an exchange, for all trees under way together.
+CELLS_ON_LOAN = 2**20
+#: Parts of the rows, for each shard, that a node has to fit in to be lent.
+_PARTS = 4
+#: Columns of a tree for each shard: where there are more, lending all of them costs more than to exchange the splits of a node.
+_COLUMNS = 32
+
+
+class Loans(NamedTuple):
+    """Which nodes of a tree were grown by one shard each, arrays of shape (n,), ascending by place.
+
+    Attributes
+    ----------
+    start, stop : ndarray of int64
+        The places of the nodes.
+    shard : ndarray of int64
+    outside : list of ndarray of uint32
+        Rows of each node out of sample, in the order of its leaves, if they are to be known.
+    """
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    shard: NDArray[np.int64]
+    outside: list[NDArray[np.uint32]]
+
+    def shard_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+        """Return the shard that grew the node that each leaf lies in, ``otherwise`` for leaves that all shards know."""
+        if not self.start.shape[0]:
+            return np.full(start.shape[0], otherwise, np.int64)
+        node = np.searchsorted(self.start, start, side="right") - 1
+        return np.where((node >= 0) & (start < self.stop[node]), self.shard[node], otherwise)
+
+
+NO_LOANS = Loans(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), [])
+
+
+def rows_to_lend(session: Session) -> int:
+    """Return up to how many rows a node is grown by one of several shards."""
+    executor, plan = session.executor, session.plan
+    rules = plan.rules
+    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > _COLUMNS * executor.n_shards:
+        return 0
+    return min(executor.n_rows // (_PARTS * executor.n_shards), _rows_at_once(session))
+
+
+def _rows_at_once(session: Session) -> int:
+    return CELLS_ON_LOAN // max(1, session.n_slots) // session.plan.rules.columns_per_tree
+
+
+def grow_on_loan(session: Session, number: int, grower: Grower) -> Steps[Loans]:
+    """Have all nodes that the grower has set aside grown, in the tree of a number."""
+    nodes, start, stop = grower.set_aside()
+    if not nodes.shape[0]:
+        return NO_LOANS
+    n_shards = session.executor.n_shards
+    order = np.argsort(start - stop, kind="stable")  # the largest first
+    shard = np.full(nodes.shape[0], number % n_shards)
+    if session.plan.rules.criterion != Criterion.ABSOLUTE_ERROR:  # one shard has to know all rows to measure medians
+        shard[order] = (number + np.arange(nodes.shape[0])) % n_shards
+    outside: dict[int, NDArray[np.uint32]] = {}
+    taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(session))
+    for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
+        groups = {i: nodes[batch[shard[batch] == i]] for i in np.unique(shard[batch]).tolist()}
+        lent: dict[int, list[m.Loan]] = {i: [] for i in groups}
+        if n_shards > 1:
+            askers = {lender: [i for i in groups if i != lender] for lender in range(n_shards)}
+            asked = {
+                lender: m.Lend(session.fit, session.epoch, tuple(groups[i] for i in others)) for lender, others in askers.items() if others
+            }
+            replies = yield asked
+            for lender in asked:
+                for i, loan in zip(askers[lender], cast(Sequence[m.Loan], replies[lender]), strict=True):
+                    lent[i].append(loan)
+        replies = yield {i: m.Borrow(session.fit, session.epoch, groups[i], tuple(lent[i])) for i in groups}
+        for i, group in groups.items():
+            grown = cast(m.Borrowed, replies[i])
+            grower.attach(group.tolist(), [nodes.unpacked() for nodes in grown.subtrees])
+            outside.update(zip(group.tolist(), grown.outside, strict=True))
+    order = np.argsort(start)
+    return Loans(start[order], stop[order], shard[order], [outside[node] for node in nodes[order].tolist()])
