@@ -19,7 +19,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dtrees.engine import messages
-from tests.cluster.cases import CASES, fit, outcome
+from tests.cluster.cases import CASES, N_ROWS, fit, outcome
 from tests.cluster.faults import Cut, cut_off
 from tests.cluster.samples import assert_clean, wait_until
 
@@ -96,6 +96,11 @@ def test_four_threads(name: str) -> None:
     check(fit(CASES[name], n_jobs=4), name)
 
 
+def in_two_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have levels take two exchanges, as large ones do, but for the smallest."""
+    monkeypatch.setattr("dtrees.engine.grow._OFFER_ROWS", N_ROWS // 10)
+
+
 def _id(value: Any) -> str:
     return f"{value.n_workers} workers, {value.placement}" if isinstance(value, Place) else str(value)
 
@@ -103,7 +108,9 @@ def _id(value: Any) -> str:
 @pytest.mark.parametrize(
     ("place", "name"), [(place, name) for name, case in CASES.items() for place in (BOOSTING if case.boosts else FORESTS)], ids=_id
 )
-def test_on_a_cluster(client: Client, name: str, place: Place) -> None:
+def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str, place: Place) -> None:
+    if place.n_workers == 5:  # of this process
+        in_two_exchanges(monkeypatch)
     with dask.config.set({"dtrees.placement": place.placement}):
         check(fit(CASES[name], place.n_parts), name)
 
@@ -111,6 +118,7 @@ def test_on_a_cluster(client: Client, name: str, place: Place) -> None:
 #: Messages that shards are sent, and cases in which they are; where it takes a loss to come about, what is lost first.
 SENT = {
     "boosting": ["Begin", "Start", "Evaluate", "Advance", "Finish"],
+    "boosting that stops early": ["Scan"],
     "boosting that goes on": ["Search", "Route"],
     "boosting of classes": ["Renew", "Fetch", "Adopt"],
 }
@@ -137,6 +145,8 @@ def test_a_worker_is_lost_at_every_message(
     five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, how: Literal["killed", "unheard"]
 ) -> None:
     monkeypatch.setattr("dtrees.cluster.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
+    if kind in ("Scan", "Evaluate"):
+        in_two_exchanges(monkeypatch)
     cuts = [*FIRST[kind], Cut(kind, 1, how)] if kind in FIRST else [Cut(kind, 1 if kind == "Begin" else 7, how)]
     with cut_off(*cuts) as done, dask.config.set({"dtrees.placement": "sharded"}):
         check(fit(CASES[name], 3), name)

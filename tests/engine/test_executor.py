@@ -48,9 +48,7 @@ TARGETS = [(Criterion.SQUARED_ERROR, 0), (Criterion.GINI, 2), (Criterion.ENTROPY
 
 @pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
 @pytest.mark.parametrize("case", CASES)
-def test_shards_and_threads_grow_the_same_trees(
-    case: str, criterion: Criterion, n_classes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_and_threads_grow_the_same_trees(case: str, criterion: Criterion, n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
     plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)
     target = wild_target(TABLE, n_classes, 1)
@@ -97,9 +95,7 @@ def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any)
 
 @pytest.mark.parametrize(("max_features", "n_trees"), [(P, 1), (1, 8)])
 @pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
-def test_large_nodes(
-    criterion: Criterion, n_classes: int, max_features: int, n_trees: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Level by level, threads sharing the nodes, subtrees, blocks within subtrees: all the same, for rows out of bag as well."""
     n = 12_000
     table = wild_table(n, 2)
