@@ -9,11 +9,11 @@
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
     Finish                        leaf values, and the last splits
 
-A level is an exchange or two (:class:`~dtrees.engine.messages.Way`). Where its nodes have few rows, every shard says with the best splits it
-finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how good a split of each
-column is at least, a shard that does not know what others know looks for splits that cannot be the best, for longer than a message takes:
-so the first exchange is about that, the second, ``Scan``, about the splits. Otherwise the second is ``Evaluate``: the owners of the columns
-split on, and nobody else, say which rows go left.
+A level is an exchange or two (:class:`~dtrees.engine.messages.Way`). Where its nodes have few rows, every shard says with the best splits
+it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how good the best
+split of each column is at least, a shard that does not know what others know looks for splits that cannot be the best of all, for longer
+than a message takes: so the first exchange is about that, the second, ``Scan``, about the splits. Otherwise the second is ``Evaluate``:
+the owners of the columns split on, and nobody else, say which rows go left.
 
 It is a generator, which sends nothing itself: it yields the messages of an exchange with the shards, and is given their replies.
 :func:`grow_tree` carries out the exchanges of one tree, :mod:`dtrees.engine.lockstep` those of many trees at once.

@@ -52,9 +52,9 @@ class Splits(NamedTuple):
 class Way(enum.IntEnum):
     """How shards search the nodes of a level.
 
-    ``FIND``: each says the best splits of its columns; those chosen are to be evaluated. ``OFFER``: each says at once which rows its splits
-    send left, which spares an exchange, and costs as many bits from every shard. ``BARS``: each first says how good a split it knows of; then
-    none looks for worse ones than the best of all shards knows of, and those that find one say which rows it sends left
+    ``FIND``: each says the best splits of its columns; those chosen are to be evaluated (:class:`Evaluate`). ``OFFER``: each says at once
+    which rows its splits send left, which spares an exchange, and costs as many bits from every shard. ``BARS``: each first says how good
+    a split it knows of; then all look for splits at least as good as the best of these, and say which rows they send left
     (:class:`Scan`).
     """
 
@@ -264,7 +264,7 @@ class Root(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node; none if there is no split."""
+    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node; none if there is none."""
 
     bits: NDArray[np.uint8]
     offsets: NDArray[np.int64]

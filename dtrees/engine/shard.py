@@ -361,7 +361,8 @@ class Shard:
     def _search_level(self, searched: _Searched, first: int, last: int) -> tuple[NDArray[np.int64], search.Candidates]:
         """Do some of the tasks of a level; return the candidates found, and the index of the node that each belongs to."""
         level = searched.level
-        assert self._zone_sums is not None and level is not None
+        assert self._zone_sums is not None
+        assert level is not None
         node_sums = self._nodes.sums[searched.nodes[searched.impure]]
         zone_map, operations = self._zone_sums.zone_map, level.operations
         found = search.empty_candidates(operations.shape[0], node_sums.shape[1])
