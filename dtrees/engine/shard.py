@@ -369,7 +369,7 @@ class Shard:
         tasks = level.tasks[first:last] - np.array([0, 0, first])
 
         n_tasks = tasks.shape[0]
-        scratch = [self._scratch_for(thread) for thread in range(min(level.n_threads, n_tasks))]
+        scratch = [self._scratch_for(thread) for thread in range(max(1, min(level.n_threads, n_tasks)))]
         self._threads.share(
             n_tasks,
             lambda queue, thread: search_level(
