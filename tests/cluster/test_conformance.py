@@ -134,12 +134,7 @@ SPARED = {"Fetch"}
 
 @pytest.mark.parametrize(
     ("name", "kind", "how"),
-    [
-        (name, kind, how)
-        for name, kinds in SENT.items()
-        for kind in kinds
-        for how in ("killed", "unheard")
-    ],
+    [(name, kind, how) for name, kinds in SENT.items() for kind in kinds for how in ("killed", "unheard")],
 )
 def test_a_worker_is_lost_at_every_message(
     five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, how: Literal["killed", "unheard"]
