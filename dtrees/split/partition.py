@@ -319,17 +319,14 @@ def steepest(partition, n_in):
 
 
 @inner_kernel
-def _hash(array, key):
-    """Return the sum of numbers times odd keys, one for each place: a loop that the compiler takes several steps of at a time."""
-    h = np.uint64(0)
+def _hash(array, h):
     for i in range(array.shape[0]):
-        h += np.uint64(array[i]) * key
-        key += np.uint64(0x9E3779B97F4A7C16)
+        h = (h ^ np.uint64(array[i])) * np.uint64(1099511628211)
     return h
 
 
 @kernel
 def checksum(partition):
-    """Return a hash of a row partition and its sums, equal on every replica that has not drifted."""
-    rows, a, b = partition.rows, partition.a, partition.b
-    return _hash(rows, np.uint64(1)) + _hash(a, np.uint64(0xBF58476D1CE4E5B9)) + _hash(b, np.uint64(0x94D049BB133111EB))
+    """Return a hash of a row partition and its sums, equal on every replica that has not drifted (FNV-1a, a number at a time)."""
+    h = np.uint64(14695981039346656037)
+    return _hash(partition.b, _hash(partition.a, _hash(partition.rows, h)))
