@@ -5,7 +5,7 @@ Terms
 exchange
     a message to some shards, and their replies; what is known of it is in the events of :mod:`dtrees.cluster.events`.
 level
-    two exchanges: ``Evaluate`` and ``Advance``.
+    a ``Start`` or ``Advance``, and the ``Scan`` or ``Evaluate`` that may follow it.
 overhead
     what an exchange takes beyond the slowest worker's own work.
 """
@@ -87,9 +87,14 @@ class News:
         return [self.exchanges[first:last] for first, last in pairwise(ends)]
 
     def levels(self) -> list[list[dict[str, Any]]]:
-        """Return the two exchanges of each level of those trees."""
-        pairs = [pair for tree in self.trees() for pair in pairwise(tree)]
-        return [list(pair) for pair in pairs if [one["message"] for one in pair] == ["Evaluate", "Advance"]]
+        """Return the exchanges of each level of those trees: one or two."""
+        levels: list[list[dict[str, Any]]] = []
+        for one in [one for tree in self.trees() for one in tree]:
+            if one["message"] in ("Start", "Advance"):
+                levels.append([one])
+            elif one["message"] in ("Scan", "Evaluate"):
+                levels[-1].append(one)
+        return levels
 
 
 def news(client: Client, fit: str | None = None) -> News:

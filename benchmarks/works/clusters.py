@@ -89,7 +89,7 @@ def _per_tree(told: News) -> list[float]:
     found = []
     for (before, after), exchanges in zip(pairwise(told.rounds), told.trees(), strict=False):
         work = sum(one["slowest"] for one in exchanges)
-        n_levels = max(1, sum(one["message"] == "Evaluate" for one in exchanges))
+        n_levels = max(1, sum(one["message"] in ("Start", "Advance") for one in exchanges))
         found.append(1e3 * (after["seconds"] - before["seconds"] - work) / n_levels)
     return found
 

@@ -22,8 +22,9 @@ On ``dtrees-exchange``:
 
 ``exchange``
     a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
-    :mod:`dtrees.engine.messages`; a level is an ``Evaluate`` and an ``Advance``), ``n_shards``, ``seconds``, of them those of the
-    ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and ``received`` from them.
+    :mod:`dtrees.engine.messages`; a level is a ``Start`` or an ``Advance``, and a ``Scan`` or an ``Evaluate`` that may follow),
+    ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
+    ``received`` from them.
 """
 
 from __future__ import annotations

@@ -4,12 +4,17 @@
 
     Start -> Root, Found          every shard
     while there are splits:
-        Evaluate -> Marks         the owners of the columns split on
         Advance  -> Divided       every shard; with it the best splits of the next level
     Grow     -> subtrees          small nodes, where one shard has all columns
     Lend, Borrow -> subtrees      small nodes of a forest, where none has (:mod:`dtrees.engine.lending`)
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
-    Finish                        leaf values
+    Finish                        leaf values, and the last splits
+
+A level is an exchange or two (:class:`~dtrees.engine.messages.Way`). Where its nodes have few rows, every shard says with the best splits
+it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how good the best
+split of each column is at least, a shard that does not know what others know looks for splits that cannot be the best of all, for longer
+than a message takes: so the first exchange is about that, the second, ``Scan``, about the splits. Otherwise the second is ``Evaluate``:
+the owners of the columns split on, and nobody else, say which rows go left.
 
 It is a generator, which sends nothing itself: it yields the messages of an exchange with the shards, and is given their replies.
 :func:`grow_tree` carries out the exchanges of one tree, :mod:`dtrees.engine.lockstep` those of many trees at once.
@@ -30,14 +35,20 @@ from dtrees.engine.executor import Executor
 from dtrees.engine.grower import Grower, merge
 from dtrees.engine.lending import NO_LOANS, Loans, grow_on_loan, rows_to_lend
 from dtrees.engine.limits import gain_exponent, scaled
+from dtrees.engine.offers import Offers
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
 from dtrees.engine.sums import inherits_sums, rows_to_grow
 from dtrees.split.kernel import kernel
+from dtrees.split.partition import count_left
 from dtrees.split.search import Candidates
+from dtrees.split.status import SPLIT
 from dtrees.split.subtree import Nodes
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
+
+#: Levels of fewer rows take one exchange: to search them, and to mark their rows on every shard, takes less time than a second one.
+_OFFER_ROWS = 65_536
 
 #: For some shards, the message to each.
 Requests = Mapping[int, m.Message]
@@ -80,27 +91,45 @@ class Session:
         except StopIteration as end:
             return cast(T, end.value)
 
-    def divide(self, splits: m.Splits, search: NDArray[np.int64]) -> Steps[list[m.Divided]]:
+    def way(self, n_rows: int) -> m.Way:
+        """Return how to search nodes of so many rows together."""
+        if self.executor.whole_threads:
+            return m.Way.FIND
+        if n_rows < _OFFER_ROWS or self.executor.n_shards == 1:
+            return m.Way.OFFER
+        n_classes = self.plan.n_classes if isinstance(self.plan, ForestPlan) else 0
+        return m.Way.BARS if not self.n_slots and inherits_sums(self.plan.rules, n_classes) else m.Way.FIND
+
+    def advance(self, splits: m.Splits, marks: m.Marks, search: NDArray[np.int64], way: m.Way = m.Way.FIND) -> Steps[list[m.Divided]]:
         """Apply splits on every shard, and search nodes."""
-        marks = yield from self._evaluate(splits)
-        replies = yield self.to_all(m.Advance(self.fit, self.epoch, splits, marks, search))
+        replies = yield self.to_all(m.Advance(self.fit, self.epoch, splits, marks, search, way))
         return [cast(m.Divided, replies[i]) for i in range(len(replies))]
 
-    def _evaluate(self, splits: m.Splits) -> Steps[m.Marks]:
-        owner = self.executor.owner(splits.column)
-        owners = np.unique(owner).tolist()
-        asked = {i: m.Evaluate(self.fit, self.epoch, splits.take(owner == i)) for i in owners}
-        replies = cast(Mapping[int, m.Marks], (yield asked))
-        if len(owners) == 1:
-            return replies[owners[0]]
-        n_bytes = np.empty(owner.shape[0], np.int64)
-        for i in owners:
-            n_bytes[owner == i] = np.diff(replies[i].offsets)
-        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
-        bits = np.empty(offsets[-1], np.uint8)
-        for i in owners:
-            _put_bits(*replies[i], np.flatnonzero(owner == i), bits, offsets)
-        return m.Marks(bits, offsets)
+    def mark(self, splits: m.Splits, offers: Offers) -> Steps[m.Marks]:
+        """Return the marks of splits, asking the owners of their columns for those that were not offered."""
+        lacking = ~offers.has(splits.node)
+        if lacking.any():
+            owner = np.where(lacking, self.executor.owner(splits.column), -1)
+            asked = {i: splits.take(owner == i) for i in np.unique(owner[lacking]).tolist()}
+            replies = yield {i: m.Evaluate(self.fit, self.epoch, some) for i, some in asked.items()}
+            for i, some in asked.items():
+                offers.note(some.node, cast(m.Marks, replies[i]), np.ones(some.node.shape[0], np.bool_))
+        return offers.take(splits.node)
+
+    def find(self, nodes: NDArray[np.int64], found: list[m.Found | m.Bars | None], offers: Offers) -> Steps[Candidates]:
+        """Return the best candidates of nodes that the shards have searched, or begun to, and keep the marks of these."""
+        if any(isinstance(one, m.Bars) for one in found):
+            bars = np.max([cast(m.Bars, one).bars for one in found], axis=0)
+            replies = yield self.to_all(m.Scan(self.fit, self.epoch, bars))
+            found = [cast(m.Found, replies[i]) for i in range(len(replies))]
+        best = merge_found(cast(list[m.Found], found))
+        split = best.records["status"] == SPLIT
+        owner = np.full(nodes.shape[0], -1)
+        owner[split] = self.executor.owner(best.records["column"][split])
+        for i, one in enumerate(cast(list[m.Found], found)):
+            if one.marks is not None:
+                offers.note(nodes, one.marks, owner == i)
+        return best
 
     def search_rest(self, grower: Grower, nodes: NDArray[np.int64]) -> Steps[Candidates]:
         """Search the columns of nodes that were not drawn at first, until one varies."""
@@ -148,30 +177,39 @@ def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: floa
     subtree_rows = _subtree_rows(executor, plan.rules, n_classes) if executor.whole_threads else rows_to_lend(session)
     search = subtree_rows < executor.n_rows  # a shard that grows the whole tree by itself need not search the root first
     several = executor.n_shards > 1
-    replies = yield session.to_all(m.Start(session.fit, session.epoch, tree, output, search, check=several))
+    way = session.way(executor.n_rows)
+    replies = yield session.to_all(m.Start(session.fit, session.epoch, tree, output, search, several, way))
     roots = [cast(m.Root, replies[i]) for i in range(len(replies))]
     root = roots[0]
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {tree}")
     if not search:
         replies = yield {0: m.Grow(session.fit, session.epoch, np.zeros(1, np.int64))}
-        return (yield from _complete(session, tree, cast(m.Subtrees, replies[0])[0], root, output, learning_rate, score))
+        return (yield from _complete(session, tree, cast(m.Subtrees, replies[0])[0], root, None, output, learning_rate, score))
     n_columns = plan.rules.columns_per_tree
     grower = Grower(plan.rules, n_classes, n_columns, root, subtree_rows)
+    offers, last = Offers(), None
     if grower.to_search.shape[0]:
-        yield from _accept(session, grower, grower.to_search, [cast(m.Found, r.found) for r in roots])
+        yield from _accept(session, grower, [r.found for r in roots], offers)
     while (splits := grower.choose()) is not None:
-        divided = yield from session.divide(splits, grower.to_search)
+        if grower.is_last and not _measures(plan.rules):
+            if _closes(plan):
+                marks = yield from session.mark(splits, offers)
+                grower.divide(splits, _divided(grower, splits, marks))
+                last = m.Advance(session.fit, session.epoch, splits, marks, grower.to_search)
+            break
+        marks = yield from session.mark(splits, offers)
+        divided = yield from session.advance(splits, marks, grower.to_search, session.way(grower.rows_to_search))
         grower.divide(splits, divided[0])
         if grower.to_search.shape[0]:
-            yield from _accept(session, grower, grower.to_search, [cast(m.Found, d.found) for d in divided])
+            yield from _accept(session, grower, [d.found for d in divided], offers)
     loans = NO_LOANS
     if not executor.whole_threads:
         loans = yield from grow_on_loan(session, tree, grower)
     elif grower.to_grow:
         replies = yield {0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64))}
         grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
-    return (yield from _complete(session, tree, grower.arrange(), root, output, learning_rate, score, loans))
+    return (yield from _complete(session, tree, grower.arrange(), root, last, output, learning_rate, score, loans))
 
 
 def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
@@ -185,10 +223,28 @@ def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
     return max(1024, executor.n_rows // (8 * executor.whole_threads))
 
 
-def _accept(session: Session, grower: Grower, nodes: NDArray[np.int64], found: list[m.Found]) -> Steps[None]:
-    rest = grower.accept(nodes, merge_found(found))
+def _accept(session: Session, grower: Grower, found: list[m.Found | m.Bars | None], offers: Offers) -> Steps[None]:
+    nodes = grower.to_search
+    rest = grower.accept(nodes, (yield from session.find(nodes, found, offers)))
     if rest.shape[0]:
         grower.accept(rest, (yield from session.search_rest(grower, rest)))
+
+
+def _measures(rules: Rules) -> bool:
+    """Tell whether the values of leaves are measured on their rows, after the last splits."""
+    return rules.criterion in (Criterion.SQUARED_ERROR, Criterion.ABSOLUTE_ERROR)
+
+
+def _closes(plan: ForestPlan | BoostingPlan) -> bool:
+    """Tell whether shards need to know the leaves of a tree."""
+    return isinstance(plan, BoostingPlan) or plan.out_of_bag
+
+
+def _divided(grower: Grower, splits: m.Splits, marks: m.Marks) -> m.Divided:
+    """Return where children will lie, as their marks tell."""
+    start, mid, stop = grower.places(splits.node)
+    counts = count_left(marks.bits, marks.offsets, start, mid, stop)
+    return m.Divided(start + counts[:, 0], start + counts[:, 1], None)
 
 
 def _complete(
@@ -196,6 +252,7 @@ def _complete(
     number: int,
     nodes: Nodes,
     root: m.Root,
+    last: m.Advance | None,
     output: int,
     learning_rate: float,
     score: bool,
@@ -236,11 +293,11 @@ def _complete(
         value, weight, impurity = _class_values(nodes, rules.criterion, b_exponent)
         gain = scaled(records["gain"], -b_exponent)
     closing = None
-    if isinstance(plan, BoostingPlan) or plan.out_of_bag:
+    if _closes(plan):
         # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
         told = np.flatnonzero(stop > mid) if isinstance(plan, ForestPlan) else slice(None)
         start, mid, stop, value_of_leaf = start[told], mid[told], stop[told], value[leaf][told]
-        closing = m.Finish(session.fit, session.epoch, output, start, mid, stop, value_of_leaf, score)
+        closing = m.Finish(session.fit, session.epoch, output, start, mid, stop, value_of_leaf, score, last)
         if loans.outside:
             closing = replace(closing, lent=loans.shard_of(start, -1) >= 0, outside=np.concatenate(loans.outside))
     tree = Tree(
@@ -273,16 +330,6 @@ def _class_values(
         with np.errstate(divide="ignore", invalid="ignore"):
             impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
     return value, scaled(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
-
-
-@kernel
-def _put_bits(bits, offsets, splits, all_bits, all_offsets):  # type: ignore[no-untyped-def]
-    """Copy the bits of some splits to their place among those of all."""
-    for k in range(splits.shape[0]):
-        place = all_offsets[splits[k]]
-        for i in range(offsets[k], offsets[k + 1]):
-            all_bits[place] = bits[i]
-            place += 1
 
 
 @kernel

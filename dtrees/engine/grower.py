@@ -99,6 +99,18 @@ class Grower:
             return np.empty(0, np.int64)
         return nodes[status == CONSTANT]
 
+    @property
+    def rows_to_search(self) -> int:
+        """In-sample rows of the nodes to be searched."""
+        records = self._nodes.records[self.to_search]
+        return int((records["mid"] - records["start"]).sum())
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the splits just chosen are the last ones: all nodes that they lead to are leaves."""
+        full = self._max_leaves is not None and self._n_leaves >= self._max_leaves
+        return not (self.to_search.shape[0] or self.to_grow or (self._pending and not full))
+
     def choose(self) -> Splits | None:
         """Return the next splits to apply and number their children, or None if the tree is done."""
         if self._max_leaves is None:
@@ -130,6 +142,12 @@ class Grower:
         full = self._max_leaves is not None and self._n_leaves >= self._max_leaves
         self.to_search = np.empty(0, np.int64) if full else self._sort_out(children)
         return splits
+
+    def places(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the rows of nodes lie: the first place, the one after those in sample, and after all."""
+        records = self._nodes.records[nodes]
+        start, mid, stop = (records[name].astype(np.int64) for name in ("start", "mid", "stop"))
+        return start, mid, stop
 
     def divide(self, splits: Splits, divided: Divided) -> None:
         """Note where the rows of the children lie."""

@@ -9,6 +9,7 @@ The only parts that grow with the number of rows are the bits of :class:`Marks`:
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -48,6 +49,20 @@ class Splits(NamedTuple):
     def take(self, which: NDArray[np.bool_]) -> Splits:
         """Return some of the splits."""
         return Splits(*(cast(NDArray[Any], array)[which] for array in self))
+
+
+class Way(enum.IntEnum):
+    """How shards search the nodes of a level.
+
+    ``FIND``: each says the best splits of its columns; those chosen are to be evaluated (:class:`Evaluate`). ``OFFER``: each says at once
+    which rows its splits send left, which spares an exchange, and costs as many bits from every shard. ``BARS``: each first says how good
+    a split it knows of; then all look for splits at least as good as the best of these, and say which rows they send left
+    (:class:`Scan`).
+    """
+
+    FIND = 0
+    OFFER = 1
+    BARS = 2
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,7 @@ class Start(Message):
     output: int
     search: bool
     check: bool
+    way: Way = Way.FIND
 
 
 @dataclass(frozen=True)
@@ -134,8 +150,15 @@ class Search(Message):
 
 
 @dataclass(frozen=True)
+class Scan(Message):
+    """Search the nodes of the message before, of which the best splits known score ``bars``, shape (n,). Reply: :class:`Found`."""
+
+    bars: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class Evaluate(Message):
-    """Apply splits of columns that the shard owns. Reply: :class:`Marks`."""
+    """Say which rows splits of columns that the shard owns send left. Reply: :class:`Marks`."""
 
     splits: Splits
 
@@ -147,6 +170,7 @@ class Advance(Message):
     splits: Splits
     marks: Marks
     search: NDArray[np.int64]
+    way: Way = Way.FIND
 
 
 @dataclass(frozen=True)
@@ -197,8 +221,8 @@ class Finish(Message):
     """Close a tree: add the leaf values to the predictions. Reply: :class:`Scores`, empty unless ``score``.
 
     Leaf i owns the places ``start[i]:stop[i]`` of the row partition, those up to ``mid[i]`` in sample; ``value`` has shape
-    (n_leaves, n_values). Where some shards do not know the rows out of sample of all leaves, ``outside`` holds those of the leaves that
-    ``lent`` marks, one leaf after the other.
+    (n_leaves, n_values). ``last`` are splits still to be applied, the children of which are leaves. Where some shards do not know the rows
+    out of sample of all leaves, ``outside`` holds those of the leaves that ``lent`` marks, one leaf after the other.
     """
 
     output: int
@@ -207,6 +231,7 @@ class Finish(Message):
     stop: NDArray[np.int64]
     value: NDArray[np.float64]
     score: bool
+    last: Advance | None = None
     lent: NDArray[np.bool_] | None = None
     outside: NDArray[np.uint32] | None = None
 
@@ -231,10 +256,17 @@ class RowState(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The best candidate for each node searched, and its place among the columns drawn for the node."""
+    """The best candidate for each node searched, its place among the columns drawn for the node, and its marks, if they were asked for."""
 
     candidates: Candidates
     place: NDArray[np.int64]
+    marks: Marks | None = None
+
+
+class Bars(NamedTuple):
+    """The scores of real splits of the nodes to be searched, -1.0 where none is known; shape (n,)."""
+
+    bars: NDArray[np.float64]
 
 
 class Root(NamedTuple):
@@ -248,14 +280,24 @@ class Root(NamedTuple):
     sums: NDArray[np.int64]
     exponents: tuple[int, int]
     checksum: int
-    found: Found | None
+    found: Found | Bars | None
 
 
 class Marks(NamedTuple):
-    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node."""
+    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node; none if there is none."""
 
     bits: NDArray[np.uint8]
     offsets: NDArray[np.int64]
+
+    def spread(self, which: NDArray[np.bool_]) -> Marks:
+        """Return marks of as many splits as ``which`` has elements: these are those of the true ones, the others have none.
+
+        Examples
+        --------
+        >>> Marks(np.array([7, 8], np.uint8), np.array([0, 2])).spread(np.array([False, True, False])).offsets
+        array([0, 0, 2, 2])
+        """
+        return Marks(self.bits, self.offsets[np.concatenate([[0], np.cumsum(which)])])
 
 
 class Divided(NamedTuple):
@@ -263,7 +305,7 @@ class Divided(NamedTuple):
 
     left_mid: NDArray[np.int64]
     left_stop: NDArray[np.int64]
-    found: Found | None
+    found: Found | Bars | None
 
 
 class Loan(NamedTuple):
@@ -296,4 +338,4 @@ class Scores(NamedTuple):
 
 Subtrees = list[Nodes]
 #: That of :class:`Many` is a list of replies, which the type cannot say of itself.
-Reply = None | Begun | Standing | RowState | Root | Found | Marks | Divided | Borrowed | Measured | Scores | Subtrees | list[Any]
+Reply = None | Begun | Standing | RowState | Root | Found | Bars | Marks | Divided | Borrowed | Measured | Scores | Subtrees | list[Any]

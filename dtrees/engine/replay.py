@@ -10,6 +10,7 @@ import numpy as np
 
 from dtrees.engine import messages as m
 from dtrees.engine.grow import Session
+from dtrees.engine.offers import Offers
 from dtrees.tree.tree import Tree
 
 
@@ -50,7 +51,8 @@ def replay_tree(session: Session, tree: Tree, output: int) -> None:
             n_left=np.zeros(n, np.int64),  # no row is in sample
             left_sums=np.zeros((n, 2), np.int64),
         )
-        divided = session.run(session.divide(splits, nothing))[0]
+        marks = session.run(session.mark(splits, Offers()))
+        divided = session.run(session.advance(splits, marks, nothing))[0]
         start[left], stop[left] = start[level], divided.left_stop
         start[right], stop[right] = divided.left_stop, stop[level]
         level = np.concatenate([left, right])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,16 @@ _HEIR_CELLS = 2**17
 _PARTS = 3
 #: Fewest rows of a node that threads share.
 _SHARE_ROWS = 2048
+
+
+class _Searched(NamedTuple):
+    """Nodes that are searched, the best of each so far, which of them are not pure, and those's level and bars."""
+
+    nodes: NDArray[np.int64]
+    best: search.Candidates
+    impure: NDArray[np.int64]
+    level: Level | None
+    bars: NDArray[np.float64]
 
 
 class Shard:
@@ -155,8 +165,11 @@ class Shard:
                 return None
             case m.Search():
                 return self._search_rest(message.nodes, message.skip)
+            case m.Scan():
+                return self._scan(message.bars)
             case m.Evaluate():
-                return self._evaluate(message.splits)
+                splits = message.splits
+                return self._mark(splits.node, splits.column, splits.threshold, splits.missing_left)
             case m.Advance():
                 return self._advance(message)
             case m.Grow():
@@ -271,7 +284,7 @@ class Shard:
                 self._zone_sums = ZoneSums(self._columns, self._threads)
             places = np.sort(self._place_of[self._pool])
             self._zone_sums.start(places[places >= 0], self._rows.a[:n_in], self._rows.b.shape[0] > 0)
-        found = self._search(np.zeros(1, np.int64), nothing, nothing) if message.search else None
+        found = self._search(np.zeros(1, np.int64), nothing, nothing, message.way) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, prepared.exponents, checksum, found)
 
@@ -313,7 +326,7 @@ class Shard:
     def _new_scratch(self, n_rows: int) -> search.Scratch:
         return search.make_scratch(n_rows, self._max_distinct, self._limits.n_classes, self._levels)
 
-    def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64]) -> m.Found:
+    def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], way: m.Way) -> m.Found | m.Bars:
         """Search nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
         table = self._nodes
         best = search.empty_candidates(nodes.shape[0], table.sums.shape[1])
@@ -322,29 +335,54 @@ class Shard:
         level = None
         if self._inherits and self._zone_sums is not None:
             level = self._zone_sums.plan(parents, left, nodes[impure], table.start, table.mid)
+        self._searched = _Searched(nodes, best, impure, level, np.full(impure.shape[0], -1.0))
+        if way == m.Way.BARS:
+            bars = np.full(nodes.shape[0], -1.0)
+            if level is not None and impure.shape[0]:
+                self._search_level(self._searched, 0, level.first_scan)
+                bars[impure] = self._searched.bars
+            return m.Bars(bars)
+        return self._find(self._searched, 0, mark=way == m.Way.OFFER)
+
+    def _scan(self, bars: NDArray[np.float64]) -> m.Found:
+        """Finish the search that a message began, knowing the best scores that any shard knows of."""
+        self._searched.bars[:] = bars[self._searched.impure]
+        level = self._searched.level
+        return self._find(self._searched, 0 if level is None else level.first_scan, mark=True)
+
+    def _find(self, searched: _Searched, first: int, mark: bool) -> m.Found:
+        """Find the best splits of nodes; the first tasks of their level have been done already."""
+        nodes, best, impure, level, _ = searched
         if impure.shape[0]:
             if level is not None:
-                which, found = self._search_level(nodes[impure], level)
+                which, found = self._search_level(searched, first, level.tasks.shape[0])
             else:
                 which, found = self._search_each(nodes[impure])
             search.best_by_node(found, impure[which], best)
-        return m.Found(best, np.zeros(nodes.shape[0], np.int64))
+        marks = None
+        if mark:
+            split = best.records["status"] == status.SPLIT
+            some = best.records[split]
+            marks = self._mark(nodes[split], some["column"], some["threshold"], some["missing_left"]).spread(split)
+        return m.Found(best, np.zeros(nodes.shape[0], np.int64), marks)
 
-    def _search_level(self, nodes: NDArray[np.int64], level: Level) -> tuple[NDArray[np.int64], search.Candidates]:
-        """Search all columns by zone sums; return candidates, and the index of the node that each belongs to."""
+    def _search_level(self, searched: _Searched, first: int, last: int) -> tuple[NDArray[np.int64], search.Candidates]:
+        """Do some of the tasks of a level; return the candidates found, and the index of the node that each belongs to."""
+        level = searched.level
         assert self._zone_sums is not None
-        node_sums = self._nodes.sums[nodes]
+        assert level is not None
+        node_sums = self._nodes.sums[searched.nodes[searched.impure]]
         zone_map, operations = self._zone_sums.zone_map, level.operations
         found = search.empty_candidates(operations.shape[0], node_sums.shape[1])
-        bars = np.full(nodes.shape[0], -1.0)
+        tasks = level.tasks[first:last] - np.array([0, 0, first])
 
-        n_tasks = level.tasks.shape[0]
-        scratch = [self._scratch_for(thread) for thread in range(min(level.n_threads, n_tasks))]
+        n_tasks = tasks.shape[0]
+        scratch = [self._scratch_for(thread) for thread in range(max(1, min(level.n_threads, n_tasks)))]
         self._threads.share(
             n_tasks,
             lambda queue, thread: search_level(
-                queue, level.tasks, operations, self._columns, self._ids, zone_map, self._rows, level.sums, level.nodes, node_sums,
-                self._limits, bars, scratch[thread], found,
+                queue, tasks, operations, self._columns, self._ids, zone_map, self._rows, level.sums, level.nodes, node_sums,
+                self._limits, searched.bars, scratch[thread], found,
             ),
             level.n_threads,
         )  # fmt: skip
@@ -416,34 +454,50 @@ class Shard:
 
     # --- applying splits ---
 
-    def _evaluate(self, splits: m.Splits) -> m.Marks:
-        table = self._nodes
-        n_bytes = (table.stop[splits.node] - table.start[splits.node] + 7) // 8
+    def _mark(
+        self,
+        nodes: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        thresholds: NDArray[np.float64],
+        missing_left: NDArray[np.bool_],
+    ) -> m.Marks:
+        """Mark the rows that splits send left."""
+        start, stop = self._nodes.start[nodes], self._nodes.stop[nodes]
+        n_bytes = (stop - start + 7) // 8
         offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
         bits = np.empty(offsets[-1], np.uint8)
 
         step = max(_TASK_ROWS // 8, int(offsets[-1]) // (2 * self.n_threads) + 1)
-        pieces = np.array([(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)], np.int64)
-        places = self._place_of[splits.column]
-        start, stop = table.start[splits.node], table.stop[splits.node]
+        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+        tasks = np.array(pieces, np.int64).reshape(-1, 3)
+        places = self._place_of[columns]
+        thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
         self._threads.share(
-            pieces.shape[0],
+            tasks.shape[0],
             lambda queue, _: partition.mark_many(
-                queue, pieces, self._columns, places, splits.threshold, splits.missing_left, self._rows.rows, start, stop, bits, offsets
+                queue, tasks, self._columns, places, thresholds, missing_left, self._rows.rows, start, stop, bits, offsets
             ),
             most=1 + bits.shape[0] * 8 // _THREAD_ROWS,
         )
         return m.Marks(bits, offsets)
 
     def _advance(self, message: m.Advance) -> m.Divided:
-        splits, (bits, offsets) = message.splits, message.marks
+        splits = message.splits
+        left_mid, left_stop = self._divide(splits, message.marks)
+        found = self._search(message.search, splits.node, splits.left, message.way) if message.search.shape[0] else None
+        return m.Divided(left_mid, left_stop, found)
+
+    def _divide(self, splits: m.Splits, marks: m.Marks, rows_only: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
+        bits, offsets = marks
         table = self._nodes
         n = splits.node.shape[0]
         start, mid, stop = table.start[splits.node], table.mid[splits.node], table.stop[splits.node]
         left_mid, left_stop, tasks = divide_tasks(start, mid, stop, bits, offsets, self.n_threads)
+        summed = start if rows_only else mid
         self._threads.share(
             tasks.shape[0],
-            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, mid, stop, self._spare),
+            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, summed, stop, self._spare),
             most=1 + int((stop - start).sum()) // _THREAD_ROWS,
         )
         if not np.array_equal(left_mid - start, splits.n_left):
@@ -457,8 +511,7 @@ class Shard:
         table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
         table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
         table.path[right] = hashing.child_paths(table.path[splits.node], np.ones(n, np.int64))
-        found = self._search(message.search, splits.node, splits.left) if message.search.shape[0] else None
-        return m.Divided(left_mid, left_stop, found)
+        return left_mid, left_stop
 
     # --- whole subtrees, leaves, the end of a tree ---
 
@@ -589,6 +642,8 @@ class Shard:
         return m.Measured(median, spread)
 
     def _finish(self, message: m.Finish) -> m.Scores:
+        if message.last is not None:
+            self._divide(message.last.splits, message.last.marks, rows_only=True)
         if message.lent is not None and message.outside is not None:
             mid, stop = message.mid[message.lent], message.stop[message.lent]
             self._rows.rows[places_of(mid, stop - mid)] = message.outside

@@ -220,6 +220,14 @@ class Level:
         Tasks of operations; those of a phase may be done in any order, when the phases before are done.
     n_threads : int
         How many threads that is worth.
+
+    Attributes
+    ----------
+    operations : ndarray of int64, shape (n, 4)
+    tasks : ndarray of int64, shape (n_tasks, 3)
+        See there too.
+    first_scan : int
+        The task that the last phase begins with; the bars are known before.
     """
 
     def __init__(self, sums: Sums, nodes: NDArray[np.int64], phases: list[list[list[Operation]]], n_threads: int) -> None:
@@ -229,7 +237,7 @@ class Level:
         operations: list[Operation] = []
         tasks: list[tuple[int, int, int]] = []
         for phase in phases:
-            before = len(tasks)
+            self.first_scan = before = len(tasks)
             for task in phase:
                 tasks.append((len(operations), len(operations) + len(task), before))
                 operations.extend(task)

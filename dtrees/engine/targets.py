@@ -242,8 +242,11 @@ class BoostingTarget:
         self._round_raw = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._drawn_for: int | None = None
         self._in_sample = train
+        # Kept from tree to tree: memory that is in use already costs no page faults.
         self._g = np.empty(n)
         self._h = np.empty(n)
+        self._a = np.empty(n, np.int64)
+        self._b = _NONE if self._unit_hessian else np.empty(n, np.int64)
 
     def _hold_out(self) -> NDArray[np.bool_]:
         """Draw the rows kept for validation, a share of each class."""
@@ -271,16 +274,14 @@ class BoostingTarget:
         if self._in_sample is not None:
             g[~self._in_sample] = 0.0
             h[~self._in_sample] = 0.0
-        a_exponent, a = self._fixed(g, exponent_for(g))
-        constant = self.weight is None and loss.constant_hessian
-        if constant:
-            b, b_exponent = _NONE, 0
-        else:
+        a_exponent = self._fix(g, exponent_for(g), self._a)
+        b_exponent = 0
+        if not self._unit_hessian:
             # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
             penalty = self.plan.rules.reg_lambda
             limit = 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
-            b_exponent, b = self._fixed(h, min(exponent_for(h), limit))
-        return Prepared(self._in_sample, a, b, (a_exponent, b_exponent), _NO_TARGET)
+            b_exponent = self._fix(h, min(exponent_for(h), limit), self._b)
+        return Prepared(self._in_sample, self._a, self._b, (a_exponent, b_exponent), _NO_TARGET)
 
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
@@ -298,10 +299,13 @@ class BoostingTarget:
         hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, tree, n_wanted, eligible, chosen)
         self._in_sample = chosen
 
-    def _fixed(self, x: NDArray[np.float64], exponent: int) -> tuple[int, NDArray[np.int64]]:
-        out = np.empty(x.shape[0], np.int64)
+    @property
+    def _unit_hessian(self) -> bool:
+        return self.weight is None and self.plan.loss.constant_hessian
+
+    def _fix(self, x: NDArray[np.float64], exponent: int, out: NDArray[np.int64]) -> int:
         self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]))
-        return exponent, out
+        return exponent
 
     def _in_pieces(self, function: Callable[[slice], Any]) -> None:
         """Apply an elementwise function to stretches of rows, in threads."""

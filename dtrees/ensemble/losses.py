@@ -55,7 +55,8 @@ class SquaredError:
     def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return each row's squared error."""
         residual = target - raw[0]
-        return residual * residual
+        residual *= residual
+        return residual
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""

@@ -93,7 +93,8 @@ class Cut:
     """What becomes of the worker of the shard that gets the ``at``-th message of a kind.
 
     It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
-    reply, and it lives on. Never is the coordinator's worker killed, since its thread could not be ended; then it is the next one's turn.
+    reply, and it lives on. Never is it the coordinator's worker, whose thread could not be ended, and whose shard is called without a
+    connection; then it is the next one's turn.
     """
 
     kind: str
@@ -117,7 +118,7 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
             if cut is None or type(message).__name__ != cut.kind:
                 return None
             seen += 1
-            if seen < cut.at or (cut.how == "killed" and _coordinates()):
+            if seen < cut.at or _coordinates():
                 return None
             done.append(cut)
             seen = 0

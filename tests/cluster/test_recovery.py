@@ -88,7 +88,7 @@ def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name:
 
 
 def test_one_stands_still_and_wakes_up_later(client: Client, tmp_path: Path) -> None:
-    fault = Fault(tmp_path, "Evaluate", at=9, number=signal.SIGSTOP)
+    fault = Fault(tmp_path, "Advance", at=9, number=signal.SIGSTOP)
     install(client, fault)
     with dask.config.set({"dtrees.patience": 3.0}):
         # It wakes up while the fit goes on without it.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dtrees.engine import grow
 from dtrees.engine import messages as m
 from dtrees.engine.forest import grow_forest
 from dtrees.engine.grow import Session, grow_tree
@@ -47,7 +48,7 @@ TARGETS = [(Criterion.SQUARED_ERROR, 0), (Criterion.GINI, 2), (Criterion.ENTROPY
 
 @pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
 @pytest.mark.parametrize("case", CASES)
-def test_shards_and_threads_grow_the_same_trees(case: str, criterion: Criterion, n_classes: int) -> None:
+def test_shards_and_threads_grow_the_same_trees(case: str, criterion: Criterion, n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
     plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)
     target = wild_target(TABLE, n_classes, 1)
@@ -59,7 +60,14 @@ def test_shards_and_threads_grow_the_same_trees(case: str, criterion: Criterion,
     assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=3, n_threads=4), here)
     assert all_equal(grow_here(TABLE, target, weight, plan, n_trees=1, n_threads=4), here[:1])
     bags = []
-    for spread, n_threads in ((SPREADS["two"], 1), (SPREADS["three"], 3), ([tuple(range(P))], 1)):
+    # Levels in one exchange, in two, or in two while they are large.
+    for spread, n_threads, offer_rows in (
+        (SPREADS["two"], 1, N + 1),
+        (SPREADS["two"], 1, 0),
+        (SPREADS["three"], 3, N // 3),
+        ([tuple(range(P))], 1, 0),
+    ):
+        monkeypatch.setattr(grow, "_OFFER_ROWS", offer_rows)
         trees, executor = grow_sharded(TABLE, target, weight, plan, 3, spread, n_threads)
         assert all_equal(trees, here)
         bags += [shard.target.out_of_bag for shard in executor.shards if plan.out_of_bag]
@@ -87,7 +95,7 @@ def test_drawing_goes_on_over_the_shards_while_columns_are_constant(spread: Any)
 
 @pytest.mark.parametrize(("max_features", "n_trees"), [(P, 1), (1, 8)])
 @pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
-def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_trees: int) -> None:
+def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_trees: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Level by level, threads sharing the nodes, subtrees, blocks within subtrees: all the same, for rows out of bag as well."""
     n = 12_000
     table = wild_table(n, 2)
@@ -95,9 +103,11 @@ def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_
     some = rules(criterion, P, min_samples_leaf=5 if n_trees == 1 else 300, max_features=max_features)
     plan = ForestPlan(some, seed=0, n_classes=n_classes, out_of_bag=True, n_draws=n)
     one, four = (grow_forest(presort(table), target, None, plan, 0, n_trees, n_threads) for n_threads in (1, 4))
-    trees, executor = grow_sharded(table, target, None, plan, n_trees, SPREADS["two"], n_threads=2)
     assert all_equal(four.trees, one.trees)
-    assert all_equal(trees, one.trees)
+    for offer_rows in (n, 0):
+        monkeypatch.setattr(grow, "_OFFER_ROWS", offer_rows)
+        trees, executor = grow_sharded(table, target, None, plan, n_trees, SPREADS["two"], n_threads=2)
+        assert all_equal(trees, one.trees)
     X = np.stack([column.astype(np.float64) for column in table], axis=1)
     expected = np.zeros_like(one.oob_sum)
     for number, tree in enumerate(trees):
@@ -108,17 +118,29 @@ def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_
         assert np.array_equal(oob_sum, expected)
 
 
-def test_only_owners_are_asked_to_evaluate() -> None:
-    target = wild_target(TABLE, 0, 1)
-    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_depth=4), seed=0)
-    _, executor = grow_sharded(TABLE, target, None, plan, 1, SPREADS["two"])
-    asked = [(shard, message.splits.column) for shard, message in executor.log if isinstance(message, m.Evaluate)]
+def messages_of_a_tree(max_features: int, offer_rows: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, m.Message]]:
+    """What the shards are sent while a tree of depth 4 grows."""
+    monkeypatch.setattr(grow, "_OFFER_ROWS", offer_rows)
+    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_depth=4, max_features=max_features), seed=0)
+    return grow_sharded(TABLE, wild_target(TABLE, 0, 1), None, plan, 1, SPREADS["two"])[1].log
+
+
+def test_only_owners_are_asked_to_evaluate(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = messages_of_a_tree(P - 1, 0, monkeypatch)
+    asked = [(shard, message.splits.column) for shard, message in log if isinstance(message, m.Evaluate)]
     assert asked
     for shard, columns in asked:
         assert set(columns.tolist()) <= set(SPREADS["two"][shard])
-    # Two round trips a level: no shard is sent more.
-    advances = [message for shard, message in executor.log if shard == 0 and isinstance(message, m.Advance)]
-    assert len(advances) == 4
+    assert [type(message) for shard, message in log if shard == 0].count(m.Advance) == 4
+
+
+@pytest.mark.parametrize("max_features", [P, P - 1])
+def test_a_level_of_few_rows_takes_one_exchange(max_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = messages_of_a_tree(max_features, N + 1, monkeypatch)
+    for shard in (0, 1):
+        sent = [type(message) for to, message in log if to == shard]
+        assert sent[:6] == [m.Begin, m.Start] + 4 * [m.Advance]
+        assert sent[6:] == ([m.MeasureLeaves] if shard == 0 else [])
 
 
 def test_local_executor() -> None:

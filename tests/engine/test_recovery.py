@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dtrees.engine import grow, recovery
 from dtrees.engine import messages as m
-from dtrees.engine import recovery
 from dtrees.engine.boosting import boost
 from dtrees.engine.executor import ShardsLost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion
@@ -151,10 +152,28 @@ def test_columns_are_spread_over_more_shards(name: str, when: int, monkeypatch: 
     executor.close()
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_shard_is_lost_at_a_scan(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grow, "_OFFER_ROWS", N // 2)  # some levels take one exchange, some two
+    y, weight, plan = case("one output")
+    plan = replace(plan, rules=rules(Criterion.NEWTON, len(TABLE), max_depth=4))
+    undisturbed = ShardedExecutor(TABLE, y, weight, SPREAD)
+    wanted = boost(undisturbed, plan)
+    with local(TABLE, y, weight) as alone:
+        assert_same(boost(alone, plan), wanted)
+    scans = [k for k, (_, message) in enumerate(undisturbed.log) if isinstance(message, m.Scan)]
+    advances = [message for shard, message in undisturbed.log if shard == 0 and isinstance(message, m.Advance)]
+    assert 0 < len(scans) < len(SPREAD) * len(advances)
+    for k in scans:
+        executor = LossyExecutor(TABLE, y, weight, SPREAD, losses={k: (undisturbed.log[k][0],)}, after=after)
+        assert_same(boost(executor, plan), wanted)
+        assert executor.n_repairs == 1
+
+
 def test_the_only_shard_is_lost() -> None:
     y, weight, plan = case("one output")
     wanted, _ = undisturbed("one output")
-    executor = LossyExecutor(TABLE, y, weight, [range(len(TABLE))], losses={20: (0,), 45: (0,)})
+    executor = LossyExecutor(TABLE, y, weight, [range(len(TABLE))], losses={5: (0,), 14: (0,)})
     assert_same(boost(executor, plan), wanted)
     assert executor.n_repairs == 2
 

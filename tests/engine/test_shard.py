@@ -50,6 +50,7 @@ def opened() -> Shard:
         lambda fit, epoch: m.Start(fit, epoch, 0, 0, True, False),
         lambda fit, epoch: m.Route(fit, epoch, 0),
         lambda fit, epoch: m.Search(fit, epoch, NODE, 0),
+        lambda fit, epoch: m.Scan(fit, epoch, np.zeros(1)),
         lambda fit, epoch: m.Evaluate(fit, epoch, splits(0, 0.0, 1)),
         lambda fit, epoch: m.Advance(fit, epoch, splits(0, 0.0, 1), m.Marks(np.zeros(1, np.uint8), np.zeros(2, int)), NODE),
         lambda fit, epoch: m.Grow(fit, epoch, NODE),
