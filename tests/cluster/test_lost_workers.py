@@ -192,6 +192,27 @@ def _eat(marker: Path, megabytes: int) -> None:
         wait_until(lambda: not eaten, 60)
 
 
+def test_the_client_restarts_a_worker(tmp_path: Path) -> None:
+    marker = tmp_path / "stop"
+    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
+    with cluster_of(2) as client:
+        future = dtrees.submit(model, *training_set(), callbacks=[lambda progress: marker.exists()])
+        wait_until(lambda: bool(events(client, "round", future.key)))
+        coordinator = events(client, "round", future.key)[-1]["worker"]
+        another = next(worker for worker in client.nthreads() if worker != coordinator)
+        process_id = client.run(os.getpid, workers=[another])[another]
+        client.restart_workers([another], timeout=60)
+        assert process_id not in client.run(os.getpid).values()
+        seen = events(client, "round", future.key)[-1]["round"]
+        wait_until(lambda: events(client, "round", future.key)[-1]["round"] > seen + 3)
+        marker.touch()
+        fitted = future.result(timeout=60)
+        model.set_params(n_estimators=fitted.n_estimators_)
+        assert_same_model(fitted, model.fit(FRAME, REGRESSION))
+        future.release()
+        assert_clean(client)
+
+
 def test_no_memory_left_for_what_was_lost() -> None:
     """The only other worker has room for its own columns, not for those of the one that is lost."""
     with cluster_of(0) as client, contextlib.ExitStack() as stack:

@@ -164,32 +164,6 @@ def _stop_when(marker: Path) -> Callable[[Any], bool]:
     return lambda progress: os.path.exists(marker)
 
 
-def test_the_client_restarts_a_worker(client: Client, tmp_path: Path) -> None:
-    marker = tmp_path / "stop"
-    model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
-    future = dtrees.submit(model, *training_set(), callbacks=[_stop_when(marker)])
-    key = future.key
-
-    def n_rounds() -> int:
-        told = events(client, "round", key)
-        return int(told[-1]["round"]) if told else 0
-
-    wait_until(lambda: n_rounds() > 0)
-    coordinator = events(client, "round", key)[0]["worker"]
-    another = next(worker for worker in client.nthreads() if worker != coordinator)
-    process = client.run(os.getpid, workers=[another])[another]
-    client.restart_workers([another], timeout=60)
-    assert process not in client.run(os.getpid, on_error="ignore").values()
-    seen = n_rounds()
-    wait_until(lambda: n_rounds() > seen + 3)
-    marker.touch()
-    fitted = future.result(timeout=60)
-    model.set_params(n_estimators=fitted.n_estimators_)
-    assert_same_model(fitted, model.fit(FRAME, TARGETS["regression"]))
-    del future
-    assert_clean(client)
-
-
 def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
     install(client, Fault(tmp_path, "Advance", at=3), Fault(tmp_path, "Finish", at=2))
     with (
