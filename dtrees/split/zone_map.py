@@ -31,6 +31,9 @@ _ROWS_PER_PART = 64
 _MIN_PARTS = 256
 #: Most elements of a table of parts: few enough to stay in the cache, and so many that parts are narrow at both ends of a column.
 _MAX_CELLS = 2**15
+_MIN_CELLS = 2**10
+#: Tables of fewer rows have fewer, not to take memory: a quarter of a byte a row and column.
+_ROWS_PER_CELL = 8
 #: Most rows listed at an end of a column.
 _LISTED = 128
 
@@ -73,19 +76,20 @@ class ZoneMap(NamedTuple):
     def take(self, places: NDArray[np.int64]) -> ZoneMap:
         """Return some of the columns."""
         zone = np.ascontiguousarray(self.zone[:, places])
-        return ZoneMap(zone, *(array[places] for array in self[1:]))
+        rest: list[Any] = [array[places] for array in self[1:]]
+        return ZoneMap(zone, *rest)
 
 
 def map_zones(columns: Columns, map: Any = map) -> ZoneMap:
     """Cut every column into zones; ``map`` as in :func:`~dtrees.split.columns.presort`."""
     n_rows, n_columns = columns.n_rows, columns.n_columns
     n_distinct = np.diff(columns.offsets)
-    n_zones = max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE))
-    n_parts = max(_MIN_PARTS, min(MAX_PARTS - 1, n_rows // _ROWS_PER_PART))
-    shifts = np.array([max(0, int(d - 1).bit_length() - _MAX_CELLS.bit_length() + 1) for d in n_distinct], np.int64)
+    zone_quantiles = _quantiles(n_rows, max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE)))
+    part_quantiles = _quantiles(n_rows, max(_MIN_PARTS, min(MAX_PARTS - 1, n_rows // _ROWS_PER_PART)))
+    n_cells = min(_MAX_CELLS, max(_MIN_CELLS, n_rows // _ROWS_PER_CELL))
+    shifts = np.array([max(0, int(d - 1).bit_length() - n_cells.bit_length() + 1) for d in n_distinct], np.int64)
     part_of = np.zeros((n_columns, int(((n_distinct >> shifts) + 1).max(initial=1))), np.uint16)
     listed, ends = np.zeros((n_columns, 2, _LISTED), np.uint32), np.zeros((n_columns, 4), np.int64)
-    zone_quantiles, part_quantiles = _quantiles(n_rows, n_zones), _quantiles(n_rows, n_parts)
     zone_of: list[NDArray[np.uint8]] = list(
         map(
             lambda j: _cut_column(
@@ -145,11 +149,11 @@ def _cut_column(codes, n_distinct, zone_quantiles, part_quantiles, shift, part_o
             high = code
     n_low = n_high = ZERO()
     for row in range(codes.shape[0]):
-        code = np.int64(codes[row])
-        if code < low:
+        mine = np.int64(codes[row])
+        if mine < low:
             listed[0, n_low] = row
             n_low += 1
-        elif high <= code < n_distinct:
+        elif high <= mine < n_distinct:
             listed[1, n_high] = row
             n_high += 1
     ends[0], ends[1], ends[2], ends[3] = part_of[low >> shift], part_of[(high - 1) >> shift] + 1, n_low, n_high

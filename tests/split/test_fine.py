@@ -40,6 +40,7 @@ def search_by_parts(task: Task, together: int) -> tuple[Any, list[int]]:
     sums = Sums(np.zeros((1, k, int(zone_map.n_zones.max()) + 1, 3 if b.shape[0] else 2), np.int64), shift)
     node_sums = np.array([[a.sum(), b.sum() if b.shape[0] else n]])
     operations = [(SUM, 0, n, 0), (BAR, 0, 0, 0), *((SCAN, 0, j, min(j + together, k)) for j in range(0, k, together))]
+    limits = package_limits(task.limits, slope_of(task))
     scratch, bars = make_scratch(n, int(np.diff(columns.offsets).max()), 0), np.full(1, -1.0)
     found = empty_candidates(len(operations), 2)
     done = []
@@ -48,7 +49,7 @@ def search_by_parts(task: Task, together: int) -> tuple[Any, list[int]]:
         out = empty_candidates(1, 2)
         search_level(
             make_queue(), np.array([[0, 1, 0]]), np.array([operation]), columns, np.arange(k, dtype=np.int32), zone_map,
-            RowPartition(rows, a, b), sums, np.array([[0, n, 0]]), node_sums, package_limits(task.limits, slope_of(task)), bars, scratch, out,
+            RowPartition(rows, a, b), sums, np.array([[0, n, 0]]), node_sums, limits, bars, scratch, out,
         )  # fmt: skip
         found.records[t], found.left[t] = out.records[0], out.left[0]
         if operation[0] == SCAN:
@@ -161,6 +162,7 @@ def test_parts_of_a_column(kind: str, n: int) -> None:
         assert 0 < low < 40
         assert 0 < n_parts - high < 40
         assert min(n_low, n_high) > 50
+        assert part_of.shape[0] < n / 4
 
 
 def test_few_flagged_rows_are_picked_by_zones() -> None:
