@@ -11,11 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split.fine import is_searched_finely
 from dtrees.split.kernel import NONE, ZERO, inner_kernel
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_map import ZoneMap
-from dtrees.split.zone_sums import Sums, raise_bar, scan, subtract, sum_rows
+from dtrees.split.zone_scan import scan
+from dtrees.split.zone_sums import Sums, raise_bar, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -107,9 +109,9 @@ def slot_for(heirs, n, partition, start, mid):
 def search_columns(heirs, first, last, lead, columns, limits, partition, place, node_sums, bars, i, scratch, best):
     """Find the best split of a node in the columns ``first`` to ``last`` of the zone map but ``lead``; see there.
 
-    The split goes to ``best`` if it is better.
+    The split goes to ``best`` if it is better. Where ``first`` is -1, no column is searched.
     """
-    done = first
+    done = max(first, 0)
     while done < last:
         end = lead if done < lead < last else last
         if done == lead:
@@ -125,11 +127,13 @@ def search_columns(heirs, first, last, lead, columns, limits, partition, place, 
 def begin_search(heirs, place, node_sums, limits, bars, i, scratch, best):
     """Begin the search of a node, at ``place`` (start, mid, slot), that has no ``best`` split yet.
 
-    The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first.
+    The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first, or
+    -1 where that would take long: others might as well be searched at the same time.
     """
     bars[i] = -1.0
     best.records[0].status = NO_SPLIT
-    return raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
+    lead = raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
+    return NONE() if is_searched_finely(lead, heirs.zone_map, heirs.sums, place, node_sums, limits, bars[i], scratch) else lead
 
 
 @inner_kernel

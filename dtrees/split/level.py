@@ -10,7 +10,8 @@ from __future__ import annotations
 from dtrees.split.kernel import kernel
 from dtrees.split.queue import claim, finish, wait_for
 from dtrees.split.status import NO_SPLIT
-from dtrees.split.zone_sums import add, raise_bar, scan, subtract, sum_rows
+from dtrees.split.zone_scan import scan
+from dtrees.split.zone_sums import add, raise_bar, subtract, sum_rows
 
 #: Operations, each a row (kind, x, y, z) of an int64 array. Sum the rows x..y into slot z.
 SUM = 0

@@ -97,7 +97,8 @@ class Scratch(NamedTuple):
 
     ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
     one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits and where KNOWN, the
-    last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``passes`` are for :mod:`dtrees.split.bounds`.
+    last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``passes`` are for :mod:`dtrees.split.bounds`,
+    ``fine``, ``cuts`` and ``part_flags`` for :mod:`dtrees.split.fine`.
     """
 
     groups: NDArray[Any]
@@ -110,6 +111,9 @@ class Scratch(NamedTuple):
     passes: NDArray[np.int64]
     flags: NDArray[np.uint8]
     picks: NDArray[np.int64]
+    fine: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    part_flags: NDArray[np.uint8]
     first_part: NDArray[np.int64]
     shifts: NDArray[np.int64]
     best: NDArray[np.int64]
@@ -139,8 +143,11 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.empty((7, MAX_PARTS), np.int64),
         np.empty(MAX_PARTS),
         np.empty(MAX_PARTS, np.int64),
-        np.empty((PICKS, MAX_ZONES + 1), np.uint8),
+        np.empty((PICKS + 2, MAX_ZONES + 1), np.uint8),
         np.empty((PICKS, 3), np.int64),
+        np.empty((2, 3 * (MAX_PARTS + 1)), np.int64),
+        np.empty((2, 3), np.int64),
+        np.zeros((3, MAX_PARTS + 1), np.uint8),
         np.empty(MAX_ZONES, np.int64),
         np.empty(MAX_ZONES, np.int64),
         np.zeros(6, np.int64),
