@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtrees.engine.threads import Threads
 from dtrees.split import search, subtree
 from dtrees.split.block import make_block
-from dtrees.split.board import Team, begin, grown, make_team, wait_for_team
+from dtrees.split.board import Opening, Team, begin, grown, make_team, opening, wait_for_team
 from dtrees.split.columns import Columns
 from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.kernel import bind
@@ -49,14 +49,9 @@ class Roots(NamedTuple):
     sums : ndarray of int64, shape (n, n_sums)
     """
 
-    places: list[list[int]]
+    places: list[tuple[int, int, int, int]]
     paths: NDArray[np.uint64]
     sums: NDArray[np.int64]
-
-    @property
-    def most_rows(self) -> int:
-        """Most in-sample rows of one of them."""
-        return max(mid - start for start, mid, _, _ in self.places)
 
 
 class Crew:
@@ -76,12 +71,14 @@ class Crew:
     def forget(self) -> None:
         """Give up all room."""
         self._scratch: list[search.Scratch] = []
-        self._team: Team | None = None
-        self._team_size = (0,)
-        self._tasks: list[Task] = []
-        self._task_size = (0,)
+        self._made_for: tuple[Any, ...] = ()
         self._kind: tuple[Any, ...] = ()
         self._pool: NDArray[np.int32] | None = None
+        self._team: Team | None = None
+        self._team_size: tuple[int, ...] = ()
+        self._opening: Opening
+        self._tasks: list[Task] = []
+        self._task_size: tuple[int, ...] = ()
         self._run: Callable[[Columns, Team, Task], None] | None = None
 
     def forget_nodes(self) -> None:
@@ -93,7 +90,7 @@ class Crew:
     def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64]) -> search.Scratch:
         """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.make_scratch`."""
         if self._scratch and self._scratch[0].keys.shape[0] <= n_rows:
-            self._scratch, self._tasks = [], []
+            self._scratch, self._tasks, self._made_for = [], [], ()
         while len(self._scratch) <= thread:
             self._scratch.append(search.make_scratch(n_rows, self._max_distinct, n_classes, levels))
         return self._scratch[thread]
@@ -116,8 +113,12 @@ class Crew:
         heirs : Heirs or None
             Given, larger nodes are searched by zone sums.
         """
-        team = self._begin(ground, roots, share_rows, n_threads)
-        tasks = self._tasks_of(n_threads, ground, roots, block_rows, heirs)
+        self._make_room(ground, roots, block_rows, share_rows, heirs is not None)
+        for thread in range(len(self._tasks), n_threads):
+            self._tasks.append(self._task(thread, ground, heirs))
+        assert self._team is not None
+        team = begin(self._team, self._opening, roots.paths, roots.sums, share_rows, n_threads)
+        tasks = [_on(ground, task, block_rows, heirs) for task in self._tasks[:n_threads]]
         run = self._run
         if run is None:
             run = self._run = bind(grow_together, self._columns, team, tasks[0])
@@ -128,44 +129,29 @@ class Crew:
             wait_for_team(team)
         return [grown(team, i) for i in range(len(roots.places))]
 
-    def _begin(self, ground: Ground, roots: Roots, share_rows: int, n_threads: int) -> Team:
-        """Return a team with the roots as its work."""
-        places = roots.places
+    def _make_room(self, ground: Ground, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
+        """See to it that there is room for all that is to be grown."""
+        limits, stops, places = ground.limits, ground.stops, roots.places
+        kind = (roots.sums.shape[1], ground.partition.b.shape[0] > 0, limits.random, limits.n_classes, inherit)
+        wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind)
+        if wanted == self._made_for and ground.pool is self._pool:
+            return
+        sizes = [mid - start for start, mid, _, _ in places]
         most_nodes = subtree.most_nodes.py_func
-        room = sum(most_nodes(ground.stops, ground.limits, mid - start, depth) for start, mid, _, depth in places)
+        n_nodes = sum(most_nodes(stops, limits, mid - start, depth) for start, mid, _, depth in places)
         most_shared = last = 0
-        if roots.most_rows > share_rows:
-            most_shared = sum(mid - start for start, mid, _, _ in places) // max(1, share_rows) + 1
+        if max(sizes) > share_rows:
+            most_shared = sum(sizes) // max(1, share_rows) + 1
             last = max(stop for _, _, stop, _ in places)
-        size = (len(places), most_shared, last, room)
-        if self._team is None or not all(map(ge, self._team_size, size)):
-            self._team, self._team_size = make_team(*size, roots.sums.shape[1]), size
-        self._team = begin(self._team, *roots, share_rows, n_threads)
-        return self._team
-
-    def _tasks_of(self, n_threads: int, ground: Ground, roots: Roots, block_rows: int, heirs: Heirs | None) -> list[Task]:
-        """Return what each thread needs."""
-        limits, weighted = ground.limits, ground.partition.b.shape[0] > 0
-        kind = (roots.sums.shape[1], weighted, limits.random, limits.n_classes, heirs is None)
-        most_rows = roots.most_rows
-        outside = max(stop - mid for _, mid, stop, _ in roots.places)
-        n_levels = ground.stops.max_depth - min(depth for _, _, _, depth in roots.places)
-        size = (most_rows, outside, n_levels, min(most_rows, block_rows))
-        if kind != self._kind or ground.pool is not self._pool or not all(map(ge, self._task_size, size)):
-            self._tasks = []
-        if not self._tasks:
-            self._kind, self._pool, self._task_size, self._run = kind, ground.pool, size, None
-        for thread in range(len(self._tasks), n_threads):
-            self._tasks.append(self._task(thread, ground, heirs))
-        tasks = []
-        for task in self._tasks[:n_threads]:
-            task.pool[:] = ground.pool
-            own = None if heirs is None or task.heirs is None else heirs._replace(slot_of=task.heirs.slot_of, bar=task.heirs.bar)
-            tasks.append(Task(
-                ground.partition, ground.spare, ground.target, limits, ground.stops, ground.keys, task.pool, task.scratch, task.best,
-                task.bits, task.block, block_rows, task.stack, own,
-            ))  # fmt: skip
-        return tasks
+        team_size = (len(places), most_shared, last, n_nodes)
+        if self._team is None or kind != self._kind or not all(map(ge, self._team_size, team_size)):
+            self._team, self._team_size = make_team(*team_size, kind[0]), team_size
+        self._opening = opening(self._team, places)
+        n_levels = stops.max_depth - min(depth for _, _, _, depth in places)
+        task_size = (max(sizes), max(stop - mid for _, mid, stop, _ in places), n_levels, min(max(sizes), block_rows))
+        if not self._tasks or kind != self._kind or ground.pool is not self._pool or not all(map(ge, self._task_size, task_size)):
+            self._tasks, self._task_size, self._run = [], task_size, None
+        self._made_for, self._kind, self._pool = wanted, kind, ground.pool
 
     def _task(self, thread: int, ground: Ground, heirs: Heirs | None) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""
@@ -188,3 +174,13 @@ class Crew:
             stack=stack,
             heirs=None if heirs is None else for_thread(heirs, stack.path.shape[0]),
         )
+
+
+def _on(ground: Ground, task: Task, block_rows: int, heirs: Heirs | None) -> Task:
+    """Return a thread's task for another tree."""
+    task.pool[:] = ground.pool
+    own = task.heirs
+    if heirs is not None and own is not None:
+        own = heirs._replace(slot_of=own.slot_of, bar=own.bar)
+    _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _ = task
+    return Task(*ground[:-1], pool, scratch, best, bits, block, block_rows, stack, own)

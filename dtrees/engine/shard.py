@@ -39,7 +39,7 @@ _THREAD_ROWS = 32_768
 #: Cells of subtrees to be grown for each thread.
 _GROW_CELLS = 32_768
 #: The same where they are searched by zone sums.
-_HEIR_CELLS = 2**17
+_HEIR_CELLS = 2**15
 #: Nodes of a tree that are to be left to each thread: enough that all end together.
 _PARTS = 3
 #: Fewest rows of a node that threads share.
@@ -447,10 +447,10 @@ class Shard:
 
     def _grow(self, nodes: NDArray[np.int64]) -> m.Subtrees:
         table = self._nodes
-        places = np.array([table.start[nodes], table.mid[nodes], table.stop[nodes], table.depth[nodes]]).T
-        roots = Roots(places.tolist(), table.path[nodes], table.sums[nodes])
-        n_columns, most_rows = self._pool.shape[0], roots.most_rows
-        n_cells = sum(stop - start for start, _, stop, _ in roots.places) * n_columns
+        places = list(zip(*(array[nodes].tolist() for array in (table.start, table.mid, table.stop, table.depth)), strict=True))
+        roots = Roots(places, table.path[nodes], table.sums[nodes])
+        n_columns, most_rows = self._pool.shape[0], max(mid - start for start, mid, _, _ in places)
+        n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
         heirs, in_block = None, 0
         if self._zone_sums is not None and self._inherits:
             n_threads = min(self.n_threads, 1 + n_cells // _HEIR_CELLS)

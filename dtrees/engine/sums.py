@@ -75,6 +75,7 @@ class ZoneSums:
         self._threads = threads
         self.zone_map = self._all
         self._most_zones = 0
+        self._heirs: Heirs | None = None
         self._places: NDArray[np.int64] | None = None
         self._slots = np.empty((0, 0, 0, 2), np.int64)
         self._slot_of: dict[int, int] = {}
@@ -118,7 +119,10 @@ class ZoneSums:
             return None
         n_slots = max(n_threads, min(_HEIRS * n_threads, self._max_slots))
         self._enlarge(n_slots)
-        return make_heirs(self.zone_map, Sums(self._slots[:n_slots], self._size_shift), n_columns, n_threads)
+        heirs = self._heirs
+        if heirs is None or heirs.zone_map is not self.zone_map or heirs.sums.slots.base is not self._slots or heirs.n_threads != n_threads:
+            heirs = self._heirs = make_heirs(self.zone_map, Sums(self._slots[:n_slots], 0), n_columns, n_threads)
+        return heirs._replace(sums=Sums(heirs.sums.slots, self._size_shift), free=heirs.free.copy())
 
     def plan(
         self,

@@ -6,6 +6,7 @@ both lists, the counters and the numbering of nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +30,8 @@ DONE, GROW, OPEN, SUM, LEAD, SCAN, MARK, SPREAD, COPY = (np.int64(kind) for kind
 LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, ROOM = (np.int64(8 * k) for k in range(7))
 #: What is in ``places``: see there.
 START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, UNDONE, FIRST_PART, COUNT, SUMMED, FIRST_COLUMN = range(11)
-#: The places of a node nothing is known of.
-_NEW = np.array([0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0])
+#: What is as many as there are subtrees at the beginning.
+_COUNTS = np.array([WAITING_PIECES, PIECES_LEFT, N_NODES])
 
 
 class Team(NamedTuple):
@@ -113,9 +114,25 @@ def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int) -> 
     )
 
 
-def begin(
-    team: Team, places: list[list[int]], paths: NDArray[np.uint64], sums: NDArray[np.int64], share_rows: int, n_threads: int
-) -> Team:
+class Opening(NamedTuple):
+    """What a team begins with: ``places`` and ``pieces`` as of :class:`Team`, the latter of the roots only."""
+
+    places: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+
+
+def opening(team: Team, roots: Sequence[tuple[int, int, int, int]]) -> Opening:
+    """Return what a team begins with that is to grow subtrees; of each, where the root starts, its mid, its stop and its depth."""
+    n = len(roots)
+    places = np.zeros(team.places.shape, np.int64)
+    places[:, SLOT] = -1
+    places[:n, :4] = roots
+    pieces = np.zeros((n, 3), np.int64)
+    pieces[:, 0], pieces[:, 1] = OPEN, np.arange(n)[::-1]
+    return Opening(places, pieces)
+
+
+def begin(team: Team, opening: Opening, paths: NDArray[np.uint64], sums: NDArray[np.int64], share_rows: int, n_threads: int) -> Team:
     """Return the team with subtrees to be grown; what was grown before is overwritten.
 
     A thread that comes late to earlier work still finds that done, as ``control`` is a new array.
@@ -123,8 +140,7 @@ def begin(
     Parameters
     ----------
     team : Team
-    places : list of (start, mid, stop, depth)
-        Of each subtree's root.
+    opening : Opening
     paths : ndarray of uint64, shape (n,)
     sums : ndarray of int64, shape (n, n_sums)
     share_rows : int
@@ -133,12 +149,11 @@ def begin(
     """
     n = paths.shape[0]
     control = np.zeros(64, np.int64)
-    control[N_NODES] = control[WAITING_PIECES] = control[PIECES_LEFT] = n
-    team.places[:] = _NEW
-    team.places[:n, :4] = places
+    control[_COUNTS] = n
+    team.places[:] = opening.places
+    team.pieces[:n] = opening.pieces
     team.paths[:n] = paths
     team.nodes.sums[:n] = sums
-    team.pieces[:n] = [(OPEN, i, 0) for i in reversed(range(n))]
     return Team(control, *team[1:-2], share_rows, n_threads)
 
 
@@ -272,7 +287,8 @@ def grown(team: Team, root: int) -> Nodes:
     """Return the nodes of a subtree in preorder, when the team's work is done."""
     first, count = team.places[root, FIRST_PART], team.places[root, COUNT]
     if first >= 0:  # by one thread
-        return Nodes(*(array[first : first + count].copy() for array in team.parts))
+        records, sums = team.parts
+        return Nodes(records[first : first + count].copy(), sums[first : first + count].copy())
     n_nodes = team.control[N_NODES]
     room = empty_nodes(int(team.places[:n_nodes, COUNT].sum()) + int(n_nodes), team.nodes.sums.shape[1])
     count = join(team, root, room)
