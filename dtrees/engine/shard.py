@@ -170,13 +170,13 @@ class Shard:
         self._n_finished = 0
         self._crew.forget()
         self._use_columns(np.arange(self._n_columns_total, dtype=np.int32))
+        self._n_classes = message.plan.n_classes if isinstance(message.plan, ForestPlan) else 0
+        self._nodes = NodeTable(self._n_classes if self._n_classes > 2 else 2)
         if isinstance(message.plan, BoostingPlan):
             boosting = BoostingTarget(message.plan, target, weight, message.initial, self._threads)
             self._target: ForestTarget | BoostingTarget = boosting
-            self._n_classes = 0
             return m.Begun(boosting.initial)
         self._target = ForestTarget(message.plan, target, weight)
-        self._n_classes = message.plan.n_classes
         self._slots.close()
         self._slots = Slots([self._for_one_tree() for _ in range(message.n_slots)], self._threads, self._columns)
         return m.Begun(np.empty(0), 0 if self._target.out_of_bag is None else self._target.out_of_bag.exponent)
@@ -191,6 +191,7 @@ class Shard:
         """Return a shard of the same columns and target, for one of several trees."""
         one = copy.copy(self)
         one._rows = partition.no_rows()
+        one._nodes = NodeTable(self._nodes.sums.shape[1])
         one._sums_zones = False  # room for the sums of one tree is what many trees need for all else
         return one
 
@@ -255,9 +256,7 @@ class Shard:
             self._use_columns(hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree))
         node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, message.tree))
         self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, message.tree)))
-        self._nodes = NodeTable(sums.shape[0])
-        self._nodes.mid[0], self._nodes.stop[0] = n_in, n
-        self._nodes.path[0], self._nodes.sums[0] = hashing.ROOT, sums
+        self._nodes.open(n_in, n, hashing.ROOT, sums)
         self._inherits = self._sums_zones and inherits_sums(rules, self._n_classes)
         if self._inherits:
             if self._zone_sums is None:
@@ -282,8 +281,7 @@ class Shard:
             self._target.open_round()
         n_rows = self._table[0].shape[0]
         self._lay_out(np.arange(n_rows, dtype=np.uint32), weighted=False)
-        self._nodes = NodeTable(2)
-        self._nodes.stop[0] = n_rows
+        self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
     def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:
         a, b = self._rows.a[:n_in], self._rows.b[:n_in]
