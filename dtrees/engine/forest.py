@@ -20,7 +20,7 @@ from dtrees.split.columns import Columns
 from dtrees.tree.tree import Tree
 
 #: In tables of up to this many cells, threads spend more time waiting for each other's Python than growing trees.
-_SERIAL_CELLS = 4096
+_SERIAL_CELLS = 2048
 
 
 def grow_forest(

@@ -49,6 +49,7 @@ def _compile_in_turn(dispatcher, compile_now, signature):
             locked.enter_context(lock.acquire(timeout=_PATIENCE))
         return compile_now(signature)
 
+
 #: Compile a kernel.
 kernel = _compiler(_nrt=True)
 
