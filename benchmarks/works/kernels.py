@@ -86,7 +86,7 @@ class Node:
         n = x.shape[0]
         g, _ = to_fixed(np.sin(x.astype(np.float64)) + np.random.default_rng(1).standard_normal(n))
         rows = RowPartition(np.arange(n, dtype=np.uint32), g, np.empty(0, np.int64))
-        limits = Limits(NEWTON, 0, False, 1.0, float(partition.steepest(rows, n)), 1, 1, 0.0)
+        limits = Limits(NEWTON, 0, False, 1.0, float(np.abs(g).max()), 1, 1, 0.0)
         return cls(presort([x]), rows, np.array([g.sum(), n]), limits)
 
     @property

@@ -19,6 +19,9 @@ from dtrees.engine.threads import Threads
 from dtrees.split.columns import Columns
 from dtrees.tree.tree import Tree
 
+#: In tables of up to this many cells, threads spend more time waiting for each other's Python than growing trees.
+_SERIAL_CELLS = 2048
+
 
 def grow_forest(
     columns: Columns,
@@ -42,11 +45,13 @@ def grow_forest(
     first, last : int
         A tree depends on its number, the plan and the table only.
     n_threads : int
-        Trees grow side by side; where there are fewer trees than threads, each uses several.
+        Trees grow side by side; where there are fewer trees than threads, each uses several. Very small tables get a single thread.
     callback : callable, optional
         Called after each tree, by one thread at a time; returning True leaves out the trees not yet begun.
     """
     n_trees = last - first
+    if columns.codes.size <= _SERIAL_CELLS:
+        n_threads = 1
     side_by_side = max(1, min(n_threads, n_trees))
     executors = [LocalExecutor(columns, target, weight, max(1, n_threads // side_by_side)) for _ in range(side_by_side)]
     sessions = [Session(executor, plan, fit=uuid.uuid4().hex) for executor in executors]

@@ -26,6 +26,8 @@ def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
 
 def scaled(x: Any, exponent: int) -> Any:
     """Return ``x * 2**exponent``, infinite or zero where that is out of range (gains of targets near the limits of float64 are)."""
+    if exponent == 0:
+        return np.array(x)
     with np.errstate(over="ignore", under="ignore"):
         return np.ldexp(x, exponent)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class NodeTable:
@@ -15,6 +16,11 @@ class NodeTable:
         self.depth = np.zeros(64, np.int64)
         self.path = np.zeros(64, np.uint64)
         self.sums = np.zeros((64, n_sums), np.int64)
+
+    def open(self, n_in: int, n_rows: int, path: np.uint64, sums: NDArray[np.int64]) -> None:
+        """Begin another tree, whose root has all rows."""
+        self.start[0], self.mid[0], self.stop[0], self.depth[0] = 0, n_in, n_rows, 0
+        self.path[0], self.sums[0] = path, sums
 
     def reserve(self, n: int) -> None:
         """Make room for ``n`` nodes."""

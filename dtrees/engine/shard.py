@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine import messages as m
+from dtrees.engine.crew import Crew, Ground, Roots
 from dtrees.engine.divide import divide_tasks
 from dtrees.engine.limits import make_limits
 from dtrees.engine.node_table import NodeTable
@@ -25,16 +26,12 @@ from dtrees.engine.sums import Level, ZoneSums, inherits_sums, rows_in_block
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing, partition, search, status, subtree
-from dtrees.split.block import block_rows, make_block
-from dtrees.split.board import count_nodes, join, make_team, wait_for_team
+from dtrees.split.block import block_rows
 from dtrees.split.columns import Assembly, Columns
 from dtrees.split.deviation import node_medians
 from dtrees.split.draws import find_pure, pair_drawn, search_on
 from dtrees.split.excerpt import excerpt
-from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.level import SCAN, search_level
-from dtrees.split.stack import make_stack
-from dtrees.split.team import grow_together
 
 T = TypeVar("T")
 
@@ -45,7 +42,7 @@ _THREAD_ROWS = 32_768
 #: Cells of subtrees to be grown for each thread.
 _GROW_CELLS = 32_768
 #: The same where they are searched by zone sums.
-_HEIR_CELLS = 2**17
+_HEIR_CELLS = 2**15
 #: Nodes of a tree that are to be left to each thread: enough that all end together.
 _PARTS = 3
 #: Fewest rows of a node that threads share.
@@ -91,7 +88,7 @@ class Shard:
         self._table = (target, weight)
         self._threads = Threads(n_threads)
         self._fit: tuple[str, int] | None = None
-        self._slots = Slots([], self._threads)
+        self._slots = Slots([], self._threads, columns)
         self._sums_zones = True
         self._take_columns(columns, column_ids)
 
@@ -100,10 +97,10 @@ class Shard:
         self._ids = np.asarray(column_ids, np.int32)
         self._place_of = np.full(self._n_columns_total, -1, np.int64)
         self._place_of[self._ids] = np.arange(self._ids.shape[0])
-        self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
         self._zone_sums: ZoneSums | None = None
-        self._scratch: list[search.Scratch] = []
+        self._crew = Crew(columns)
         self._rows = self._spare = partition.no_rows()
+        self._use_columns(np.arange(self._n_columns_total, dtype=np.int32))
 
     def with_columns(self, columns: Columns, column_ids: NDArray[np.int32]) -> Shard:
         """Return a shard of other columns that stands, between two trees, where this one does, and takes its place.
@@ -113,7 +110,7 @@ class Shard:
         other = copy.copy(self)
         other._take_columns(columns, column_ids)
         self._slots.close()
-        other._slots = Slots([other._for_one_tree() for _ in range(len(self._slots))], self._threads)
+        other._slots = Slots([other._for_one_tree() for _ in range(len(self._slots))], self._threads, columns)
         return other
 
     @property
@@ -175,7 +172,7 @@ class Shard:
             case m.Grow():
                 return self._grow(message.nodes)
             case m.Lend():
-                return [self._excerpt(self._rows.rows[self._places(nodes)]) for nodes in message.nodes]
+                return [self._excerpt(self._rows.rows[self._places_of(nodes)]) for nodes in message.nodes]
             case m.Borrow():
                 return self._borrow(message)
             case m.MeasureLeaves():
@@ -191,22 +188,30 @@ class Shard:
         self._plan: ForestPlan | BoostingPlan = message.plan
         self._fit = (message.fit, message.epoch)
         self._n_finished = 0
-        self._scratch = []
+        self._crew.forget()
+        self._use_columns(np.arange(self._n_columns_total, dtype=np.int32))
+        self._n_classes = message.plan.n_classes if isinstance(message.plan, ForestPlan) else 0
+        self._nodes = NodeTable(self._n_classes if self._n_classes > 2 else 2)
         if isinstance(message.plan, BoostingPlan):
             boosting = BoostingTarget(message.plan, target, weight, message.initial, self._threads)
             self._target: ForestTarget | BoostingTarget = boosting
-            self._n_classes = 0
             return m.Begun(boosting.initial)
         self._target = ForestTarget(message.plan, target, weight)
-        self._n_classes = message.plan.n_classes
         self._slots.close()
-        self._slots = Slots([self._for_one_tree() for _ in range(message.n_slots)], self._threads)
+        self._slots = Slots([self._for_one_tree() for _ in range(message.n_slots)], self._threads, self._columns)
         return m.Begun(np.empty(0), 0 if self._target.out_of_bag is None else self._target.out_of_bag.exponent)
+
+    def _use_columns(self, pool: NDArray[np.int32]) -> None:
+        """Have the next trees use some columns, ascending; their arrays are never written to."""
+        self._pool = pool
+        places = np.sort(self._place_of[pool])
+        self._places = places[places >= 0]
 
     def _for_one_tree(self) -> Shard:
         """Return a shard of the same columns and target, for one of several trees."""
         one = copy.copy(self)
         one._rows = partition.no_rows()
+        one._nodes = NodeTable(self._nodes.sums.shape[1])
         one._sums_zones = False  # room for the sums of one tree is what many trees need for all else
         return one
 
@@ -215,13 +220,10 @@ class Shard:
         n, n_b = self._rows.rows.shape[0], self._rows.b.shape[0]
         if workspace.spare.rows.shape[0] < n or workspace.spare.b.shape[0] < n_b:
             workspace.spare = self._rows.spare(n)
-        for scratch in workspace.scratch:
-            if scratch.absolute is not None:
-                scratch.absolute.node[:] = -1  # it holds a node of another tree
-        self._threads, self._scratch, self._spare = workspace.threads, workspace.scratch, workspace.spare
+        workspace.crew.forget_nodes()
+        self._threads, self._crew, self._spare = workspace.threads, workspace.crew, workspace.spare
         reply = self._carry_out(message)
-        workspace.scratch, workspace.spare = self._scratch, self._spare
-        self._scratch, self._spare = [], partition.no_rows()
+        workspace.spare, self._spare = self._spare, partition.no_rows()
         return reply
 
     def _renew(self, message: m.Renew) -> m.Standing:
@@ -259,31 +261,29 @@ class Shard:
         n = rows.shape[0]
         nothing = np.empty(0, np.int64)
         self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
-        partition.gather(self._rows, n_in, prepared.a, prepared.b)
+        total_a, total_b, size, slope = partition.gather(self._rows, n_in, prepared.a, prepared.b)
         prepared = prepared._replace(a=nothing, b=nothing)  # their memory may be needed
-        self._rows.a[n_in:] = 0  # not what an earlier tree left there: shards that saw other trees must agree
-        self._rows.b[n_in:] = 0
+        if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
+            self._rows.a[n_in:] = 0
+            self._rows.b[n_in:] = 0
         self._pure_by, self._levels = prepared.pure_by, prepared.levels
         if self._levels.shape[0]:
-            self._scratch = []  # it holds the levels, which weights drawn anew change
-        sums = self._root_sums(n_in)
+            self._crew.forget()  # it holds the levels, which weights drawn anew change
+        moments = self._n_classes <= 2
+        sums = np.array([total_a, total_b], np.int64) if moments else self._sums_of_classes(n_in)
         rules = self._plan.rules
-        slope = partition.steepest(self._rows, n_in) if self._n_classes <= 2 else 0.0
-        self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents, slope)
-        seed = hashing.as_seed(self._plan.seed)
-        self._pool = hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree)
-        streams = hashing.STREAM_NODE, hashing.STREAM_THRESHOLD
-        node_key, threshold_key = (np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in streams)
-        self._keys = (node_key, threshold_key)
-        self._nodes = NodeTable(sums.shape[0])
-        self._nodes.mid[0], self._nodes.stop[0] = n_in, n
-        self._nodes.path[0], self._nodes.sums[0] = hashing.ROOT, sums
+        self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents, slope if moments else 0.0)
+        seed = self._target.seed
+        if rules.columns_per_tree < self._n_columns_total:
+            self._use_columns(hashing.tree_columns(seed, message.tree, self._n_columns_total, rules.columns_per_tree))
+        node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, message.tree))
+        self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, message.tree)))
+        self._nodes.open(n_in, n, hashing.ROOT, sums)
         self._inherits = self._sums_zones and inherits_sums(rules, self._n_classes)
         if self._inherits:
             if self._zone_sums is None:
                 self._zone_sums = ZoneSums(self._columns, self._threads)
-            places = np.sort(self._place_of[self._pool])
-            self._zone_sums.start(places[places >= 0], self._rows.a[:n_in], self._rows.b.shape[0] > 0)
+            self._zone_sums.start(self._places, n_in, size, self._rows.b.shape[0] > 0)
         found = self._search(np.zeros(1, np.int64), nothing, nothing, message.way) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, prepared.exponents, checksum, found)
@@ -302,13 +302,10 @@ class Shard:
             self._target.open_round()
         n_rows = self._table[0].shape[0]
         self._lay_out(np.arange(n_rows, dtype=np.uint32), weighted=False)
-        self._nodes = NodeTable(2)
-        self._nodes.stop[0] = n_rows
+        self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
-    def _root_sums(self, n_in: int) -> NDArray[np.int64]:
+    def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:
         a, b = self._rows.a[:n_in], self._rows.b[:n_in]
-        if self._n_classes <= 2:
-            return np.array([a.sum(), b.sum() if b.shape[0] else n_in], np.int64)
         sums = np.zeros(self._n_classes, np.int64)
         np.add.at(sums, a, b if b.shape[0] else 1)
         return sums
@@ -316,15 +313,7 @@ class Shard:
     # --- searching ---
 
     def _scratch_for(self, thread: int) -> search.Scratch:
-        n_in = int(self._nodes.mid[0])
-        if self._scratch and self._scratch[0].keys.shape[0] <= n_in:
-            self._scratch = []
-        while len(self._scratch) <= thread:
-            self._scratch.append(self._new_scratch(n_in))
-        return self._scratch[thread]
-
-    def _new_scratch(self, n_rows: int) -> search.Scratch:
-        return search.make_scratch(n_rows, self._max_distinct, self._limits.n_classes, self._levels)
+        return self._crew.scratch_for(thread, int(self._nodes.mid[0]), self._limits.n_classes, self._levels)
 
     def _search(self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], way: m.Way) -> m.Found | m.Bars:
         """Search nodes, children of ``parents``, in those of this shard's columns that are drawn for them."""
@@ -517,29 +506,27 @@ class Shard:
 
     def _grow(self, nodes: NDArray[np.int64]) -> m.Subtrees:
         table = self._nodes
-        start, mid, stop, depth = table.start[nodes], table.mid[nodes], table.stop[nodes], table.depth[nodes]
-        most_rows = int((mid - start).max())
-        n_cells = int((stop - start).sum()) * self._pool.shape[0]
-        heirs = None
+        places = list(zip(*(array[nodes].tolist() for array in (table.start, table.mid, table.stop, table.depth)), strict=True))
+        roots = Roots(places, table.path[nodes], table.sums[nodes])
+        n_columns, most_rows = self._pool.shape[0], max(mid - start for start, mid, _, _ in places)
+        n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
+        heirs, in_block = None, 0
         if self._zone_sums is not None and self._inherits:
             n_threads = min(self.n_threads, 1 + n_cells // _HEIR_CELLS)
             heirs = self._zone_sums.heirs(n_threads, self._n_columns_total)
         else:
             n_threads = min(self.n_threads, nodes.shape[0], 1 + n_cells // _GROW_CELLS)
+        if heirs is not None:
+            in_block = rows_in_block(self._plan.rules, most_rows, n_columns)
+        elif not self._levels.shape[0]:
+            in_block = block_rows(self._limits.random, self._stops.max_features, n_columns)
         share_rows = most_rows if heirs is None or n_threads == 1 else max(_SHARE_ROWS, most_rows // (_PARTS * n_threads))
-        places = np.stack([start, mid, stop, depth], axis=1)
-        team = make_team(places, table.path[nodes], table.sums[nodes], self._limits, self._stops, share_rows, n_threads)
-        tasks = [self._task(thread, heirs, most_rows, places) for thread in range(n_threads)]
-        self._threads.together(n_threads, lambda thread: grow_together(self._columns, team, tasks[thread]))
-        wait_for_team(team)
-        grown = []
-        for i in range(nodes.shape[0]):
-            room = subtree.empty_nodes(count_nodes(team), table.sums.shape[1])
-            count = join(team, i, room)
-            grown.append(subtree.Nodes(*(array[:count] for array in room)))
-        return grown
+        for thread in range(n_threads):
+            self._scratch_for(thread)
+        ground = Ground(self._rows, self._spare, self._pure_by, self._limits, self._stops, self._keys, self._pool)
+        return self._crew.grow(self._threads, n_threads, ground, roots, in_block, share_rows, heirs)
 
-    def _places(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of nodes' rows, one node after the other."""
         start = self._nodes.start[nodes]
         return places_of(start, self._nodes.stop[nodes] - start)
@@ -553,14 +540,14 @@ class Shard:
     def _borrow(self, message: m.Borrow) -> m.Borrowed:
         """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""
         table = self._nodes
-        places = self._places(message.nodes)
+        places = self._places_of(message.nodes)
         rows = self._rows.rows[places]
         assembly = Assembly(rows.shape[0], self._n_columns_total)
         for ids, columns in (self._excerpt(rows), *message.loans):
             assembly.take(ids.tolist(), columns)
         one = copy.copy(self)
         one._columns = assembly.finished()
-        one._max_distinct, one._scratch = int(np.diff(one._columns.offsets).max(initial=0)), []
+        one._crew = Crew(one._columns)
         numbers = np.arange(rows.shape[0], dtype=np.uint32)
         one._rows = partition.RowPartition(numbers, self._rows.a[places], self._rows.b[places if self._rows.b.shape[0] else places[:0]])
         one._spare = one._rows.spare(rows.shape[0])
@@ -591,36 +578,6 @@ class Shard:
             else:
                 outside.append(rows[:0])
         return m.Borrowed([PackedNodes.of(nodes) for nodes in grown], outside)
-
-    def _task(self, thread: int, heirs: Heirs | None, most_rows: int, places: NDArray[np.int64]) -> subtree.Task:
-        """Return what one of several threads needs to grow nodes of up to so many rows."""
-        n_columns, n_sums = self._pool.shape[0], self._nodes.sums.shape[1]
-        _, mid, stop, depth = places.T
-        stack = make_stack(self._stops.max_depth - int(depth.min()), most_rows, n_sums)
-        in_block = 0
-        if heirs is not None:
-            in_block = rows_in_block(self._plan.rules, most_rows, n_columns)
-        elif not self._levels.shape[0]:
-            in_block = block_rows(self._limits.random, self._stops.max_features, n_columns)
-        outside, weighted = int((stop - mid).max()), self._rows.b.shape[0] > 0
-        return subtree.Task(
-            partition=self._rows,
-            spare=self._spare,
-            target=self._pure_by,
-            limits=self._limits,
-            stops=self._stops,
-            keys=self._keys,
-            pool=self._pool.copy(),
-            scratch=self._scratch_for(thread),
-            best=search.empty_candidates(1, n_sums),
-            bits=np.empty((most_rows + outside + 7) // 8, np.uint8),
-            block=make_block(
-                min(most_rows, in_block), outside, weighted, self._pool, self._columns, self._limits.random, self._limits.n_classes
-            ),
-            block_rows=in_block,
-            stack=stack,
-            heirs=None if heirs is None else for_thread(heirs, stack.path.shape[0]),
-        )
 
     def _measure(self, message: m.MeasureLeaves) -> m.Measured:
         n = message.start.shape[0]

@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dtrees.engine.crew import Crew
 from dtrees.engine.messages import Many, Message, Reply
 from dtrees.engine.threads import Threads
+from dtrees.split.columns import Columns
 from dtrees.split.partition import RowPartition, no_rows
-from dtrees.split.search import Scratch
 
 
 @dataclass
 class Workspace:
-    """What a message is carried out with: threads, scratch space for each of them, and room to divide rows."""
+    """What a message is carried out with: threads, what they grow subtrees with, and room to divide rows."""
 
     threads: Threads
-    scratch: list[Scratch] = field(default_factory=list)
+    crew: Crew
     spare: RowPartition = field(default_factory=no_rows)
 
 
@@ -42,13 +43,14 @@ class Slots:
         One for each slot.
     threads : Threads
         To be used by all together.
+    columns : Columns
     """
 
-    def __init__(self, trees: Sequence[OneTree], threads: Threads) -> None:
+    def __init__(self, trees: Sequence[OneTree], threads: Threads, columns: Columns) -> None:
         self._trees = trees
         self._threads = threads
         self._side_by_side = min(len(trees), threads.n_threads)
-        self._free = [Workspace(Threads(threads.n_threads // self._side_by_side)) for _ in range(self._side_by_side)]
+        self._free = [Workspace(Threads(threads.n_threads // self._side_by_side), Crew(columns)) for _ in range(self._side_by_side)]
 
     def __len__(self) -> int:
         """Return the number of slots."""

@@ -74,24 +74,27 @@ class ZoneSums:
         self._all = map_zones(columns, threads.map)
         self._threads = threads
         self.zone_map = self._all
+        self._most_zones = 0
+        self._heirs: Heirs | None = None
+        self._places: NDArray[np.int64] | None = None
         self._slots = np.empty((0, 0, 0, 2), np.int64)
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
-    def start(self, places: NDArray[np.int64], a: NDArray[np.int64], weighted: bool) -> None:
-        """Forget all nodes: a new tree, of the columns at ``places``, with sums ``a`` of its in-sample rows."""
-        if not np.array_equal(places, self.zone_map.which):
+    def start(self, places: NDArray[np.int64], n_in: int, size: int, weighted: bool) -> None:
+        """Forget all nodes: a new tree, of the columns at ``places``, with ``n_in`` rows whose absolute sums add up to ``size``."""
+        if places is not self._places:
+            self._places = places
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
-        shape = (places.shape[0], int(self.zone_map.n_zones.max(initial=0)) + 1, 3 if weighted else 2)
+            self._most_zones = int(self.zone_map.n_zones.max(initial=0))
+        shape = (places.shape[0], self._most_zones + 1, 3 if weighted else 2)
         if self._slots.shape[1:] != shape:
             self._slots = np.empty((0, *shape), np.int64)
-        n_rows = self._all.zone.shape[0]
-        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * n_rows) // max(1, math.prod(shape) * 8)
+        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.zone.shape[0]) // max(1, math.prod(shape) * 8)
         self._free = list(range(self._slots.shape[0]))
         self._slot_of = {}
-        total = sum(int(np.abs(a[i : i + _PIECE_ROWS]).sum()) for i in range(0, a.shape[0], _PIECE_ROWS))  # without a copy of all
-        self._size_shift = max(0, total.bit_length() - 30)
-        self._usable = a.shape[0] < MAX_PACKED_ROWS
+        self._size_shift = max(0, size.bit_length() - 30)
+        self._usable = n_in < MAX_PACKED_ROWS
 
     def _take(self) -> int:
         if not self._free:
@@ -116,7 +119,10 @@ class ZoneSums:
             return None
         n_slots = max(n_threads, min(_HEIRS * n_threads, self._max_slots))
         self._enlarge(n_slots)
-        return make_heirs(self.zone_map, Sums(self._slots[:n_slots], self._size_shift), n_columns, n_threads)
+        heirs = self._heirs
+        if heirs is None or heirs.zone_map is not self.zone_map or heirs.sums.slots.base is not self._slots or heirs.n_threads != n_threads:
+            heirs = self._heirs = make_heirs(self.zone_map, Sums(self._slots[:n_slots], 0), n_columns, n_threads)
+        return heirs._replace(sums=Sums(heirs.sums.slots, self._size_shift), free=heirs.free.copy())
 
     def plan(
         self,

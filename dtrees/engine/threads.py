@@ -104,7 +104,11 @@ class Threads:
         from dtrees.split.queue import make_queue, wait_for_all  # Numba, which counting cores does not need
 
         queue = make_queue()
-        self.together(min(n_tasks, most or n_tasks), lambda thread: function(queue, thread))
+        n_threads = min(self.n_threads, n_tasks, most or n_tasks)
+        if n_threads <= 1:
+            function(queue, 0)
+            return
+        self.together(n_threads, lambda thread: function(queue, thread))
         wait_for_all(queue, n_tasks)
 
     def together(self, n_threads: int, function: Callable[[int], None]) -> None:

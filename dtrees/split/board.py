@@ -6,6 +6,7 @@ both lists, the counters and the numbering of nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,7 @@ from numpy.typing import NDArray
 from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.queue import acquire, load, release, rest
 from dtrees.split.search import Candidates, empty_candidates
-from dtrees.split.subtree import Nodes, Stops, empty_nodes, most_nodes
-from dtrees.split.sweep import Limits
+from dtrees.split.subtree import Nodes, empty_nodes
 
 #: Most pieces of a step.
 PIECES = 32
@@ -30,6 +30,8 @@ DONE, GROW, OPEN, SUM, LEAD, SCAN, MARK, SPREAD, COPY = (np.int64(kind) for kind
 LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, ROOM = (np.int64(8 * k) for k in range(7))
 #: What is in ``places``: see there.
 START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, UNDONE, FIRST_PART, COUNT, SUMMED, FIRST_COLUMN = range(11)
+#: What is as many as there are subtrees at the beginning.
+_COUNTS = np.array([WAITING_PIECES, PIECES_LEFT, N_NODES])
 
 
 class Team(NamedTuple):
@@ -78,59 +80,81 @@ class Team(NamedTuple):
     n_threads: int
 
 
-def make_team(
-    places: NDArray[np.int64],
-    paths: NDArray[np.uint64],
-    sums: NDArray[np.int64],
-    limits: Limits,
-    stops: Stops,
-    share_rows: int,
-    n_threads: int,
-) -> Team:
-    """Return what is shared by threads that are to grow subtrees.
+def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int) -> Team:
+    """Return room for what is shared by threads that are to grow subtrees.
 
     Parameters
     ----------
-    places : ndarray of int64, shape (n, 4)
-        Start, mid, stop and depth of each subtree's root.
+    n : int
+        Subtrees.
+    most_shared : int
+        Most nodes that can be shared out at the same time; 0 where none will be.
+    n_rows : int
+        Rows of the partition, up to the last of a node that is shared out.
+    room : int
+        Most nodes of all subtrees.
+    n_sums : int
+    """
+    n_shared = NODES if most_shared else 0
+    capacity = n + n_shared
+    return Team(
+        np.zeros(64, np.int64),
+        np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
+        np.empty(capacity, np.int64),
+        np.empty((capacity, 11), np.int64),
+        np.empty(capacity, np.uint64),
+        np.empty(capacity),
+        empty_candidates(capacity, n_sums),
+        np.empty((capacity if n_shared else 0, PIECES, 2), np.int64),
+        np.empty(n_rows, np.uint8),
+        empty_nodes(capacity, n_sums),
+        empty_nodes(room, n_sums),
+        0,
+        1,
+    )
+
+
+class Opening(NamedTuple):
+    """What a team begins with: ``places`` and ``pieces`` as of :class:`Team`, the latter of the roots only."""
+
+    places: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+
+
+def opening(team: Team, roots: Sequence[tuple[int, int, int, int]]) -> Opening:
+    """Return what a team begins with that is to grow subtrees; of each, where the root starts, its mid, its stop and its depth."""
+    n = len(roots)
+    places = np.zeros(team.places.shape, np.int64)
+    places[:, SLOT] = -1
+    places[:n, :4] = roots
+    pieces = np.zeros((n, 3), np.int64)
+    pieces[:, 0], pieces[:, 1] = OPEN, np.arange(n)[::-1]
+    return Opening(places, pieces)
+
+
+def begin(team: Team, opening: Opening, paths: NDArray[np.uint64], sums: NDArray[np.int64], share_rows: int, n_threads: int) -> Team:
+    """Return the team with subtrees to be grown; what was grown before is overwritten.
+
+    A thread that comes late to earlier work still finds that done, as ``control`` is a new array.
+
+    Parameters
+    ----------
+    team : Team
+    opening : Opening
     paths : ndarray of uint64, shape (n,)
     sums : ndarray of int64, shape (n, n_sums)
-    limits : Limits
-    stops : Stops
     share_rows : int
         Nodes of more rows are shared out.
     n_threads : int
     """
-    n, n_sums = sums.shape
-    sizes = places[:, 1] - places[:, 0]
-    shared = bool((sizes > share_rows).any())
-    capacity = n + (NODES if shared else 0)
-    most_shared = int(sizes.sum()) // max(1, share_rows) + 1 if shared else 0
-    room = sum(most_nodes(stops, limits, size, depth) for size, depth in zip(sizes.tolist(), places[:, 3].tolist(), strict=True))
+    n = paths.shape[0]
     control = np.zeros(64, np.int64)
-    control[N_NODES] = n
-    team = Team(
-        control,
-        np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
-        np.empty(capacity, np.int64),
-        np.zeros((capacity, 11), np.int64),
-        np.zeros(capacity, np.uint64),
-        np.full(capacity, -1.0),
-        empty_candidates(capacity, n_sums),
-        np.empty((capacity if shared else 0, PIECES, 2), np.int64),
-        np.empty(int(places[:, 2].max()) if shared else 0, np.uint8),
-        empty_nodes(capacity, n_sums),
-        empty_nodes(room, n_sums),
-        share_rows,
-        n_threads,
-    )
-    team.places[:n, :4] = places
-    team.places[:, SLOT] = -1
+    control[_COUNTS] = n
+    team.places[:] = opening.places
+    team.pieces[:n] = opening.pieces
     team.paths[:n] = paths
     team.nodes.sums[:n] = sums
-    team.pieces[:n, 0], team.pieces[:n, 1] = OPEN, np.arange(n)[::-1]
-    control[WAITING_PIECES] = control[PIECES_LEFT] = n
-    return team
+    return Team(control, *team[1:-2], share_rows, n_threads)
 
 
 @kernel
@@ -259,6 +283,13 @@ def join(team, root, out):
     return n
 
 
-def count_nodes(team: Team) -> int:
-    """Return how many nodes there may be in all subtrees together."""
-    return int(team.places[: team.control[N_NODES], COUNT].sum()) + int(team.control[N_NODES])
+def grown(team: Team, root: int) -> Nodes:
+    """Return the nodes of a subtree in preorder, when the team's work is done."""
+    first, count = team.places[root, FIRST_PART], team.places[root, COUNT]
+    if first >= 0:  # by one thread
+        records, sums = team.parts
+        return Nodes(records[first : first + count].copy(), sums[first : first + count].copy())
+    n_nodes = team.control[N_NODES]
+    room = empty_nodes(int(team.places[:n_nodes, COUNT].sum()) + int(n_nodes), team.nodes.sums.shape[1])
+    count = join(team, root, room)
+    return Nodes(*(array[:count] for array in room))

@@ -55,7 +55,8 @@ class Heirs(NamedTuple):
 def make_heirs(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int) -> Heirs:
     """Return what threads that grow a tree of a table of ``n_columns`` columns share; each adds a ``slot_of`` and ``bar`` of its own."""
     n_slots = sums.slots.shape[0]
-    free = np.concatenate([np.zeros(_FIRST, np.int64), np.arange(n_slots)])
+    free = np.arange(-int(_FIRST), n_slots)
+    free[:_FIRST] = 0
     free[_COUNT] = n_slots
     return Heirs(zone_map, sums, free, n_threads, np.empty(0, np.int64), np.arange(n_columns, dtype=np.int32), np.empty(0))
 

@@ -7,13 +7,15 @@ every division.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from numba import njit
+from numba import njit, typeof
 from numba.core.compiler_lock import global_compiler_lock
 
 #: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
@@ -81,3 +83,26 @@ merged_kernel = _compiler(_nrt=False, inline="always")
 
 #: The same as a lean kernel for what is called from Python.
 lean_entry = _compiler(_nrt=False)
+
+
+_bound: dict[Any, Callable[..., Any]] = {}
+
+
+def bind(kernel: Any, *arguments: Any) -> Callable[..., Any]:
+    """Return a kernel's code for arguments of these types, to be called with such only.
+
+    To look up the types of a hundred arrays takes longer than many a call does, so where calls are many, it is done once.
+    """
+    key = kernel, _kind(arguments)
+    if key not in _bound:
+        _bound[key] = kernel.compile(tuple(typeof(argument) for argument in arguments))
+    return _bound[key]
+
+
+def _kind(value: Any) -> Any:
+    """Return what decides the compiled type of an argument."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_kind, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.c_contiguous, value.flags.f_contiguous, value.flags.writeable, value.flags.aligned
+    return type(value)

@@ -62,13 +62,34 @@ def no_rows() -> RowPartition:
 
 @kernel
 def gather(partition, n_in, target_a, target_b):
-    """Write the sums of the first ``n_in`` rows in the order of ``rows``, from arrays by row number."""
+    """Write the sums of the first ``n_in`` rows in the order of ``rows``, from arrays by row number.
+
+    Returns their totals: of a, of b, of abs(a), and an upper bound of abs(a) / b, which is infinite if some b is zero but not its a.
+    """
     rows, a, b = partition.rows, partition.a, partition.b
-    has_b = b.shape[0] > 0
-    for i in range(n_in):
-        a[i] = target_a[rows[i]]
-        if has_b:
-            b[i] = target_b[rows[i]]
+    total_a = total_b = size = ZERO()
+    top = 0.0
+    if b.shape[0] > 0:
+        for i in range(n_in):
+            row = rows[i]
+            g, h = target_a[row], target_b[row]
+            a[i], b[i] = g, h
+            total_a += g
+            total_b += h
+            size += abs(g)
+            if h > 0:
+                top = max(top, abs(float(g)) / h)
+            elif g != 0:
+                top = np.inf
+    else:
+        for i in range(n_in):
+            g = target_a[rows[i]]
+            a[i] = g
+            total_a += g
+            size += abs(g)
+            top = max(top, abs(float(g)))
+        total_b += n_in
+    return total_a, total_b, size, top * (1.0 + 2.0**-44)
 
 
 @kernel
@@ -300,22 +321,6 @@ def is_pure(target, rows, start, mid):
         if target[rows[i]] != first:
             return False
     return True
-
-
-@kernel
-def steepest(partition, n_in):
-    """Return an upper bound of abs(a) / b over the in-sample rows; infinite if some b is zero."""
-    a, b = partition.a, partition.b
-    top = 0.0
-    for i in range(n_in):
-        g = abs(float(a[i]))
-        if b.shape[0] > 0:
-            if b[i] > 0:
-                g /= b[i]
-            elif g > 0.0:
-                return np.inf
-        top = max(top, g)
-    return top * (1.0 + 2.0**-44)
 
 
 @inner_kernel

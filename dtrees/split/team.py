@@ -115,11 +115,11 @@ def _work(heirs, columns, team, task, kind, i, piece):
         if is_last(team, i):
             _settle(heirs, team, task, i)
     elif kind in (LEAD, SCAN):
-        _scan(heirs, columns, team, task, kind, i, piece)
-        if is_last(team, i):
-            if kind == LEAD:
-                add_pieces(team, SCAN, i, _n_scans(heirs))
-            else:
+        if kind == LEAD:
+            _lead(heirs, team, task, i)
+        else:
+            _scan(heirs, columns, team, task, i, piece)
+            if is_last(team, i):
                 _decide(heirs, team, i)
     elif kind == MARK:
         _mark(columns, team, task, i, piece)
@@ -223,24 +223,32 @@ def _wants_slot(team, task, i):
 
 @lean_kernel
 def _n_scans(heirs):
-    return min(PIECES, (heirs.zone_map.which.shape[0] + 1) // 2)
+    """Return into how many pieces the search of all columns but the first is cut."""
+    return min(PIECES - 1, (heirs.zone_map.which.shape[0] + 1) // 2)
 
 
 @lean_kernel
-def _scan(heirs, columns, team, task, kind, i, piece):
-    """Search some columns; of LEAD, find out which column looks best, and search that."""
+def _lead(heirs, team, task, i):
+    """Find out which column looks best; it is searched first, while other threads begin with the others."""
     place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
-    partition, sums, limits, scratch, best = task.partition, team.nodes.sums[i], task.limits, task.scratch, task.best
-    if kind == LEAD:
-        first = begin_search(heirs, place, sums, limits, team.bars, i, scratch, best)
-        team.places[i, FIRST_COLUMN] = first
-        team.found.records[i].status = NO_SPLIT
-        last, but = first + 1, NONE()
-    else:
-        best.records[0].status = NO_SPLIT
+    team.places[i, FIRST_COLUMN] = begin_search(heirs, place, team.nodes.sums[i], task.limits, team.bars, i, task.scratch, task.best)
+    team.found.records[i].status = NO_SPLIT
+    add_pieces(team, SCAN, i, _n_scans(heirs) + 1)
+
+
+@lean_kernel
+def _scan(heirs, columns, team, task, i, piece):
+    """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
+    place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
+    first, last, but = team.places[i, FIRST_COLUMN], team.places[i, FIRST_COLUMN] + 1, NONE()
+    if piece < _n_scans(heirs):
         first, last = bounds_of(ZERO(), heirs.zone_map.which.shape[0], piece, _n_scans(heirs))
         but = team.places[i, FIRST_COLUMN]
-    search_columns(heirs, first, last, but, columns, limits, partition, place, sums, team.bars, i, scratch, best)
+    best = task.best
+    best.records[0].status = NO_SPLIT
+    search_columns(
+        heirs, first, last, but, columns, task.limits, task.partition, place, team.nodes.sums[i], team.bars, i, task.scratch, best
+    )
     _offer(team, task, i)
 
 

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
+from dtrees.split.kernel import bind, kernel
+
 SOURCE = """
 import json, sys, time
 import numpy as np
@@ -70,3 +74,23 @@ def test_one_process_compiles_and_the_others_load(tmp_path: Path) -> None:
     together = run_together(tmp_path, ["float64"] * 4)
     assert [results for results, _ in together] == [[4.0]] * 4
     assert sorted(len(compiled) for _, compiled in together) == [0, 0, 0, 2]
+
+
+@kernel
+def _first_of_each(arrays):
+    return arrays[0][0], arrays[1][0]
+
+
+def test_bound_kernels_are_for_the_types_they_were_bound_to() -> None:
+    matrix = np.array([[1.5, 2.5], [3.5, 4.5]])
+    for arrays in [
+        (np.array([1, 2]), matrix[0]),
+        (np.array([1.5]), matrix[0]),
+        (np.array([7], np.uint8), matrix[:, 1]),  # not contiguous
+        (np.array([7], np.int8), np.broadcast_to(np.float32(3.0), 2)),  # read only
+    ]:
+        assert bind(_first_of_each, arrays)(arrays) == (arrays[0][0], arrays[1][0])
+        assert bind(_first_of_each, arrays) is bind(
+            _first_of_each, tuple(array.copy() if array.flags.c_contiguous else array for array in arrays)
+        )
+    assert len(_first_of_each.signatures) == 4

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,6 +54,22 @@ def test_mark_left(n: int, n_distinct: int, missing_left: bool, data: st.DataObj
     mine = codes[rows[start:stop]].astype(np.int64)
     left = np.where(mine == n_distinct, missing_left, mine <= cut)
     assert bits.tolist() == np.packbits(left, bitorder="little").tolist()
+
+
+@given(st.integers(0, 9), st.booleans(), st.data())
+def test_gather_returns_totals(n: int, weighted: bool, data: st.DataObject) -> None:
+    n_in = data.draw(st.integers(0, n))
+    rows = np.random.default_rng(n).permutation(n).astype(np.uint32)
+    g = data.draw(arrays(np.int64, n, elements=st.integers(-(2**58), 2**58)))
+    h = data.draw(arrays(np.int64, n, elements=st.integers(0, 2**58))) if weighted else np.empty(0, np.int64)
+    partition = RowPartition(rows, np.empty(n, np.int64), np.empty(h.shape[0], np.int64))
+    a, b, size, steepest = gather(partition, n_in, g, h)
+    pairs = [(int(g[row]), int(h[row]) if weighted else 1) for row in rows[:n_in]]
+    assert (a, b, size) == (sum(x for x, _ in pairs), sum(w for _, w in pairs), sum(abs(x) for x, _ in pairs))
+    slopes = [Fraction(abs(x), w) if w else math.inf for x, w in pairs if w or x]
+    exact = max(slopes, default=Fraction(0))
+    assert exact <= steepest  # a bound, and a close one
+    assert steepest == math.inf if exact == math.inf else steepest <= exact * (1 + Fraction(2) ** -40)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
