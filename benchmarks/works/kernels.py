@@ -38,8 +38,8 @@ def _sort(codes, rows, start, mid, keys, spare, counts):  # type: ignore[no-unty
 
 
 @compiled
-def _fill(columns, pool, partition, start, mid, stop, block, random, scratch):  # type: ignore[no-untyped-def]
-    fill_block(columns, pool, partition, start, mid, stop, block, random, scratch)
+def _fill(columns, pool, partition, target, start, mid, stop, block, random, scratch):  # type: ignore[no-untyped-def]
+    fill_block(columns, pool, partition, target, start, mid, stop, block, random, scratch)
 
 
 Prepared = tuple[Callable[[], Any], int]
@@ -201,13 +201,13 @@ def divide(n: int) -> Prepared:
 def block(n: int) -> Prepared:
     """Filling a block, which every node of up to some thousand rows begins with."""
     m = min(n, BLOCK_ROWS)
-    X, _ = synthetic(n)
+    X, y = synthetic(n)
     columns = presort(list(X.T))
     root = Node.of(X[:, 0]).partition
     pool = np.arange(N_COLUMNS, dtype=np.int32)
     room = make_block(m, 0, False, pool, columns, False, 0)
     scratch = make_scratch(m, m, 0)
-    return lambda: _fill(columns, pool, root, 0, m, m, room, False, scratch), m * N_COLUMNS
+    return lambda: _fill(columns, pool, root, y, 0, m, m, room, False, scratch), m * N_COLUMNS
 
 
 @kernel("trees of full depth on 3,000 rows, a level", of=10)

@@ -72,7 +72,7 @@ def test_the_same_forest(client: Client, name: str) -> None:
     assert_clean(client)
 
 
-@pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 5), ("Many", 12)])
+@pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 5), ("Many", 8)])
 @pytest.mark.parametrize("name", ["forest", "out of bag"])
 def test_a_worker_is_killed(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
     fault = Fault(tmp_path, kind, at=at)
@@ -91,7 +91,7 @@ def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["forest", "out of bag"])
 def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
     """The fit is run again elsewhere; where only trees are wanted, it finds those that were finished."""
-    fault = Fault(tmp_path, "Many", at=30, own=True)
+    fault = Fault(tmp_path, "Many", at=12, own=True)
     install(client, fault)
     task, make = MODELS[name]
     many = make().set_params(n_estimators=130)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.engine import grow
+from dtrees.engine import grow, lending
 from dtrees.engine import messages as m
 from dtrees.engine.forest import grow_forest
 from dtrees.engine.grow import Session, grow_tree
@@ -121,6 +121,7 @@ def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_
 def messages_of_a_tree(max_features: int, offer_rows: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, m.Message]]:
     """What the shards are sent while a tree of depth 4 grows."""
     monkeypatch.setattr(grow, "_OFFER_ROWS", offer_rows)
+    monkeypatch.setattr(lending, "CELLS_ON_LOAN", 0)
     plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_depth=4, max_features=max_features), seed=0)
     return grow_sharded(TABLE, wild_target(TABLE, 0, 1), None, plan, 1, SPREADS["two"])[1].log
 

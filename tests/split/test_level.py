@@ -66,7 +66,7 @@ def search_in_levels(
     n_left = int(goes_left.sum())
     with Threads(n_threads) as threads:
         sums = ZoneSums(columns, threads)
-        sums.start(np.arange(len(table)), a, b.shape[0] > 0)
+        sums.start(np.arange(len(table)), n, int(np.abs(a).sum()), b.shape[0] > 0)
         nothing = np.empty(0, np.int64)
         levels = [
             (np.arange(n), np.array([0]), np.array([n]), np.array([0]), nothing, nothing),
