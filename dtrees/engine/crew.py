@@ -1,7 +1,8 @@
 """The threads that grow subtrees on a shard, and what they need for it.
 
 A small tree takes a few microseconds to grow, and far longer to allocate everything for, and to have the types of it all looked up. So the
-room is kept from tree to tree, as long as it is large enough, and the kernel is bound to its types (:func:`~dtrees.split.kernel.bind`).
+room is kept from tree to tree as long as it is large enough (if it is very large, it is not), and the kernel is bound to its types
+(:func:`~dtrees.split.kernel.bind`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from dtrees.split.stack import make_stack
 from dtrees.split.subtree import Nodes, Stops, Task
 from dtrees.split.sweep import Limits
 from dtrees.split.team import grow_together
+
+#: Room for more nodes is not kept: it would be needed together with the tree that is made of them.
+_MOST_KEPT = 2**18
 
 
 class Ground(NamedTuple):
@@ -127,7 +131,11 @@ class Crew:
         else:
             threads.together(n_threads, lambda thread: run(self._columns, team, tasks[thread]))
             wait_for_team(team)
-        return [grown(team, i) for i in range(len(roots.places))]
+        subtrees = [grown(team, i) for i in range(len(roots.places))]
+        if team.parts.records.shape[0] > _MOST_KEPT:
+            self._team, self._made_for = None, ()
+            return subtrees
+        return [Nodes(*(array.copy() for array in nodes)) for nodes in subtrees]
 
     def _make_room(self, ground: Ground, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
         """See to it that there is room for all that is to be grown."""

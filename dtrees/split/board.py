@@ -284,11 +284,10 @@ def join(team, root, out):
 
 
 def grown(team: Team, root: int) -> Nodes:
-    """Return the nodes of a subtree in preorder, when the team's work is done."""
+    """Return the nodes of a subtree in preorder, when the team's work is done; they may lie in the team's own room."""
     first, count = team.places[root, FIRST_PART], team.places[root, COUNT]
     if first >= 0:  # by one thread
-        records, sums = team.parts
-        return Nodes(records[first : first + count].copy(), sums[first : first + count].copy())
+        return Nodes(*(array[first : first + count] for array in team.parts))
     n_nodes = team.control[N_NODES]
     room = empty_nodes(int(team.places[:n_nodes, COUNT].sum()) + int(n_nodes), team.nodes.sums.shape[1])
     count = join(team, root, room)
