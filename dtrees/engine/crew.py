@@ -131,11 +131,10 @@ class Crew:
         else:
             threads.together(n_threads, lambda thread: run(self._columns, team, tasks[thread]))
             wait_for_team(team)
-        subtrees = [grown(team, i) for i in range(len(roots.places))]
-        if team.parts.records.shape[0] > _MOST_KEPT:
+        kept = team.parts.records.shape[0] <= _MOST_KEPT
+        if not kept:
             self._team, self._made_for = None, ()
-            return subtrees
-        return [Nodes(*(array.copy() for array in nodes)) for nodes in subtrees]
+        return [grown(team, i, copy=kept) for i in range(len(roots.places))]
 
     def _make_room(self, ground: Ground, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
         """See to it that there is room for all that is to be grown."""

@@ -204,7 +204,7 @@ class Shard:
     def _use_columns(self, pool: NDArray[np.int32]) -> None:
         """Have the next trees use some columns, ascending; their arrays are never written to."""
         self._pool = pool
-        places = np.sort(self._place_of[pool])
+        places = self._place_of[pool]
         self._places = places[places >= 0]
 
     def _for_one_tree(self) -> Shard:
@@ -424,10 +424,8 @@ class Shard:
         n_drawn = min(self._stops.max_features, self._pool.shape[0])
         if n_drawn < self._pool.shape[0]:
             return pair_drawn(self._keys[0], self._nodes.path[nodes], self._pool, n_drawn, self._place_of)
-        places = self._place_of[self._pool]
-        places = places[places >= 0]
-        pairs = np.empty((nodes.shape[0], places.shape[0], 2), np.int64)
-        pairs[:, :, 0], pairs[:, :, 1] = np.arange(nodes.shape[0])[:, None], places
+        pairs = np.empty((nodes.shape[0], self._places.shape[0], 2), np.int64)
+        pairs[:, :, 0], pairs[:, :, 1] = np.arange(nodes.shape[0])[:, None], self._places
         return pairs.reshape(-1, 2)
 
     def _search_rest(self, nodes: NDArray[np.int64], skip: int) -> m.Found:
@@ -533,9 +531,7 @@ class Shard:
 
     def _excerpt(self, rows: NDArray[np.uint32]) -> m.Loan:
         """Return this shard's columns of the tree in some rows."""
-        places = self._place_of[self._pool]
-        places = places[places >= 0]
-        return m.Loan(self._ids[places], excerpt(self._columns, places, rows))
+        return m.Loan(self._ids[self._places], excerpt(self._columns, self._places, rows))
 
     def _borrow(self, message: m.Borrow) -> m.Borrowed:
         """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""

@@ -283,11 +283,12 @@ def join(team, root, out):
     return n
 
 
-def grown(team: Team, root: int) -> Nodes:
-    """Return the nodes of a subtree in preorder, when the team's work is done; they may lie in the team's own room."""
+def grown(team: Team, root: int, copy: bool) -> Nodes:
+    """Return the nodes of a subtree in preorder, when the team's work is done; unless copied, they may lie in the team's own room."""
     first, count = team.places[root, FIRST_PART], team.places[root, COUNT]
     if first >= 0:  # by one thread
-        return Nodes(*(array[first : first + count] for array in team.parts))
+        parts = (array[first : first + count] for array in team.parts)
+        return Nodes(*(part.copy() if copy else part for part in parts))
     n_nodes = team.control[N_NODES]
     room = empty_nodes(int(team.places[:n_nodes, COUNT].sum()) + int(n_nodes), team.nodes.sums.shape[1])
     count = join(team, root, room)

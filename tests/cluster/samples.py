@@ -6,12 +6,13 @@ import gc
 import itertools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from distributed import Client
+from distributed import Client, Future
 
 from dtrees.engine.shard import Shard
 from dtrees.split.columns import Columns
@@ -91,6 +92,16 @@ def assert_same_model(found: Any, wanted: Any) -> None:
     for name in ("oob_score_", "oob_prediction_", "oob_decision_function_", "train_score_", "validation_score_", "classes_"):
         if hasattr(wanted, name):
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
+
+
+def assert_goes_on(client: Client, future: Future, model: Any, marker: Path, X: Any, y: Any) -> None:
+    """A fit that ends at the marker goes on for some rounds; then it ends, with the model of as many rounds in this process."""
+    seen = events(client, "round", future.key)[-1]["round"]
+    wait_until(lambda: events(client, "round", future.key)[-1]["round"] > seen + 3)
+    marker.touch()
+    fitted = future.result(timeout=60)
+    model.set_params(n_estimators=fitted.n_estimators_)
+    assert_same_model(fitted, model.fit(X, y))
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 150.0) -> None:

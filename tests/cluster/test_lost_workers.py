@@ -21,7 +21,17 @@ from dtrees.cluster.errors import SchedulerLost, WorkerLost
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.watch import Watch
 from tests.cluster.clusters import cluster_of, process
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
+from tests.cluster.samples import (
+    LENGTHS,
+    assert_clean,
+    assert_goes_on,
+    events,
+    in_partitions,
+    table,
+    targets,
+    wait_until,
+    weights,
+)
 
 FRAME = table()
 REGRESSION = targets(FRAME)["regression"]
@@ -68,12 +78,7 @@ def test_one_worker_takes_over_and_gives_back(no_nannies: Client, tmp_path: Path
     with process("dask_worker", no_nannies.scheduler.address, "--no-nanny", "--nthreads", "1"):
         wait_until(lambda: len(events(no_nannies, "shard moved", key)) > 1, 40)
         assert events(no_nannies, "shard moved", key)[1]["to"] not in (first, second)
-        n_rounds = len(events(no_nannies, "round", key))
-        wait_until(lambda: len(events(no_nannies, "round", key)) > n_rounds + 3)
-        marker.touch()
-        fitted = future.result(timeout=60)
-        model.set_params(n_estimators=fitted.n_estimators_)
-        assert_same_model(fitted, model.fit(FRAME, REGRESSION))
+        assert_goes_on(no_nannies, future, model, marker, FRAME, REGRESSION)
         future.release()
         assert_clean(no_nannies)
 
@@ -174,12 +179,7 @@ def test_a_worker_runs_out_of_memory(tmp_path: Path) -> None:
         wait_until(lambda: bool(events(client, "shards lost", future.key)))
         assert list(events(client, "shards lost", future.key)[0]["workers"]) == [victim]
         eaten.release()
-        n_rounds = len(events(client, "round", future.key))
-        wait_until(lambda: len(events(client, "round", future.key)) > n_rounds + 3)
-        marker.touch()
-        fitted = future.result(timeout=60)
-        model.set_params(n_estimators=fitted.n_estimators_)
-        assert_same_model(fitted, model.fit(FRAME, REGRESSION))
+        assert_goes_on(client, future, model, marker, FRAME, REGRESSION)
         future.release()
         assert_clean(client)
 
@@ -203,12 +203,7 @@ def test_the_client_restarts_a_worker(tmp_path: Path) -> None:
         process_id = client.run(os.getpid, workers=[another])[another]
         client.restart_workers([another], timeout=60)
         assert process_id not in client.run(os.getpid).values()
-        seen = events(client, "round", future.key)[-1]["round"]
-        wait_until(lambda: events(client, "round", future.key)[-1]["round"] > seen + 3)
-        marker.touch()
-        fitted = future.result(timeout=60)
-        model.set_params(n_estimators=fitted.n_estimators_)
-        assert_same_model(fitted, model.fit(FRAME, REGRESSION))
+        assert_goes_on(client, future, model, marker, FRAME, REGRESSION)
         future.release()
         assert_clean(client)
 

@@ -22,7 +22,17 @@ from distributed import Client
 import dtrees
 from dtrees.cluster.errors import WorkerLost
 from tests.cluster.faults import Fault, install, stopped, uninstall
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.cluster.samples import (
+    LENGTHS,
+    assert_clean,
+    assert_goes_on,
+    assert_same_model,
+    events,
+    in_partitions,
+    table,
+    targets,
+    wait_until,
+)
 
 FRAME = table()
 TARGETS = targets(FRAME)
@@ -150,12 +160,7 @@ def test_a_worker_retires(client: Client, tmp_path: Path) -> None:
     wait_until(lambda: len(events(client, "round", key)) > 0)
     (placed,) = events(client, "placed", key)
     client.retire_workers([placed["workers"][0]], close_workers=True)
-    n_rounds = len(events(client, "round", key))
-    wait_until(lambda: len(events(client, "round", key)) > n_rounds + 3)
-    marker.touch()
-    fitted = future.result(timeout=60)
-    model.set_params(n_estimators=fitted.n_estimators_)
-    assert_same_model(fitted, model.fit(FRAME, TARGETS["regression"]))
+    assert_goes_on(client, future, model, marker, FRAME, TARGETS["regression"])
     del future
     assert_clean(client)
 
