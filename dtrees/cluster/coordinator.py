@@ -40,7 +40,7 @@ from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.placement import check_placement
 from dtrees.cluster.relay import here
 from dtrees.cluster.scattered import lost_data_named
-from dtrees.cluster.watch import Watch
+from dtrees.cluster.watch import Watch, confirm
 from dtrees.ensemble import parameters
 from dtrees.ensemble.base import progress_callback
 from dtrees.ensemble.checkpoint import absolute_path
@@ -220,6 +220,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
         with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages:
             fitted = model.fit(X, y, **parts)
+            confirm(client, running)
     except FitCancelled:
         let_go_if_cancelled(client, name)
         raise

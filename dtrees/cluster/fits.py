@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
@@ -84,11 +85,29 @@ class Fit:
         self.submitted = submitted
         self.settings = settings
         self._futures: list[Future | None] = []
+        self._known_at = time.monotonic()
         self._worker: Worker | None = None
         with contextlib.suppress(ValueError, KeyError):  # not on a worker, not in a task
             worker = get_worker()
             self._task = worker.get_current_task()
             self._worker = worker
+
+    def note(self, workers: Container[str], asked: float) -> None:
+        """Take in which workers the scheduler knew, after ``asked`` (``time.monotonic()``).
+
+        Raises
+        ------
+        FitCancelled
+            If that of this fit was not among them: it was given up, and the fit is run elsewhere.
+        """
+        if self._worker is not None and self._worker.address not in workers:
+            raise FitCancelled(f"The fit {self.name} was given up by the scheduler on {self._worker.address}, with all that runs there.")
+        self._known_at = asked
+
+    @property
+    def may_be_given_up(self) -> bool:
+        """Whether this process may have stood still for so long since the last :meth:`note` that it was given up without knowing."""
+        return time.monotonic() - self._known_at > self.settings.patience / 2
 
     def own(self, *futures: Future | None) -> None:
         """Have futures released when the fit ends."""

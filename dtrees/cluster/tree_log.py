@@ -16,7 +16,7 @@ from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit
 from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, trees
 from dtrees.cluster.tasks import release
-from dtrees.cluster.watch import Watch
+from dtrees.cluster.watch import Watch, confirm
 from dtrees.engine.messages import Scores
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.tree.tree import Tree
@@ -33,7 +33,7 @@ def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> context
     """
     if not fit.submitted or plan.checkpoint is not None:
         return contextlib.nullcontext()
-    return ClusterTreeLog(client, fit.name)
+    return ClusterTreeLog(client, fit)
 
 
 class ClusterTreeLog:
@@ -42,11 +42,11 @@ class ClusterTreeLog:
     Parameters
     ----------
     client : distributed.Client
-    fit : str
-        Its name, the same however often the fit is run.
+    fit : Fit
+        Its name is the same however often it is run.
     """
 
-    def __init__(self, client: Client, fit: str) -> None:
+    def __init__(self, client: Client, fit: Fit) -> None:
         self._client = client
         self._fit = fit
         self._n_kept = 0
@@ -56,12 +56,12 @@ class ClusterTreeLog:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is not None and issubclass(kind, FitCancelled):
-            let_go_if_cancelled(self._client, self._fit)
+            let_go_if_cancelled(self._client, self._fit.name)
         else:
-            let_go(self._client, trees(self._fit))
+            let_go(self._client, trees(self._fit.name))
 
     def _key(self, number: int) -> str:
-        return f"dtrees-tree-0{self._fit.rpartition('-')[2]}-{number}"  # the digit keeps Dask from taking the token for a word
+        return f"dtrees-tree-0{self._fit.name.rpartition('-')[2]}-{number}"  # the digit keeps Dask from taking the token for a word
 
     def recall(self) -> list[tuple[Tree, Scores]]:
         """Return the trees kept by an earlier run."""
@@ -85,12 +85,13 @@ class ClusterTreeLog:
 
     def keep(self, tree: Tree, scores: Scores) -> None:
         """Keep the next tree."""
+        confirm(self._client, self._fit)
         key = self._key(self._n_kept)
         self._n_kept += 1
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             future = self._client.submit(_kept, (tree, scores), key=key, priority=_PRIORITY)
-        hold(self._client, trees(self._fit), [key])
+        hold(self._client, trees(self._fit.name), [key])
         future.release()
 
 

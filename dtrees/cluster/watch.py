@@ -31,7 +31,7 @@ from uuid import uuid4
 from distributed import Client, Future, KilledWorker, get_worker, worker_client
 
 from dtrees.cluster.errors import ClusterError, SchedulerLost, WorkerLost
-from dtrees.cluster.fits import current_fit
+from dtrees.cluster.fits import Fit, current_fit
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -172,11 +172,13 @@ class Lookout:
     client : distributed.Client
     patience : float, optional
         By default that of the fit.
+    fit : Fit, optional
+        By default the current one.
     """
 
-    def __init__(self, client: Client, patience: float | None = None) -> None:
+    def __init__(self, client: Client, patience: float | None = None, fit: Fit | None = None) -> None:
         self._client = client
-        self._fit = current_fit()
+        self._fit = fit or current_fit()
         self.heartbeats = Heartbeats(self._fit.settings.patience if patience is None else patience)
 
     def check(self) -> None:
@@ -191,12 +193,14 @@ class Lookout:
         Raises
         ------
         FitCancelled, SchedulerLost
-            See :meth:`check`.
+            See :meth:`check`; also if the worker that this runs on was struck off itself.
         """
         self.check()
+        asked = time.monotonic()
         with _explained():
             known = await _answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, _SCHEDULER_PATIENCE))
         workers: dict[str, dict[str, Any]] = known["workers"]
+        self._fit.note(workers, asked)
         self.heartbeats.note(workers)
         silent = self.heartbeats.silent()
         for worker, seconds in silent.items():
@@ -207,6 +211,21 @@ class Lookout:
         if silent:
             self.heartbeats.struck_off()
         return workers
+
+
+def confirm(client: Client, fit: Fit) -> None:
+    """See to it that the fit is still this worker's, before something is done that would outlast it.
+
+    A worker that stood still and was struck off goes on where it was when it wakes up, and the fit may be long over. Who was known to the
+    scheduler a moment ago need not ask.
+
+    Raises
+    ------
+    FitCancelled, SchedulerLost
+        See :meth:`Lookout.look`.
+    """
+    if fit.may_be_given_up:
+        client.sync(Lookout(client, fit=fit).look)
 
 
 class Watch:

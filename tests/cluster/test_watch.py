@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, Status
 
-from dtrees.cluster.errors import SchedulerLost
+from dtrees import DecisionTreeRegressor
+from dtrees.cluster.errors import FitCancelled, SchedulerLost
+from dtrees.cluster.fits import Fit, Settings
 from dtrees.cluster.placement import spread, worker_for_all
 from dtrees.cluster.tasks import Tasks, task_keys
+from dtrees.cluster.tree_log import ClusterTreeLog
 from dtrees.cluster.watch import Heartbeats, Watch
-from tests.cluster.samples import assert_clean
+from dtrees.engine.messages import Scores
+from tests.cluster.samples import assert_clean, wait_until
 
 
 def seen(**workers: float) -> dict[str, dict[str, Any]]:
@@ -127,3 +134,25 @@ def test_small_tables_stay_on_one_worker() -> None:
     assert worker_for_all(10**12, {"a": 1}) == "a"
     assert worker_for_all(10**5, {"a": 1, "b": 4, "c": 2}) == "b"
     assert worker_for_all(10**8, {"a": 1, "b": 4, "c": 2}) is None
+
+
+def test_who_was_given_up_keeps_no_more_trees(client: Client) -> None:
+    """A coordinator that stood still, and wakes up when its fit has been run elsewhere and is over."""
+    fit = Fit("dtrees-fit-awake", Settings(patience=1e-6), submitted=True)
+    known = next(iter(client.nthreads()))
+    running = SimpleNamespace(tasks={"dtrees-fit-awake": SimpleNamespace(state="executing")})
+    fit._worker = worker = SimpleNamespace(address=known, state=running, status=Status.running)  # type: ignore[assignment]
+    fit._task = "dtrees-fit-awake"
+    tree = DecisionTreeRegressor(max_depth=1).fit([[0.0], [1.0]], [0.0, 1.0]).tree_
+    with contextlib.suppress(FitCancelled), ClusterTreeLog(client, fit) as log:
+        log.keep(tree, Scores(0.0, np.nan))
+        wait_until(lambda: len(client.run_on_scheduler(_tasks)) == 1)
+        worker.address = "tcp://127.0.0.1:1"
+        with pytest.raises(FitCancelled, match="given up"):
+            log.keep(tree, Scores(0.0, np.nan))
+        raise FitCancelled("as the fit is then")
+    assert_clean(client)
+
+
+def _tasks(dask_scheduler: Any) -> list[str]:
+    return list(dask_scheduler.tasks)
