@@ -22,8 +22,9 @@ from distributed import Client, Future, Worker, get_worker
 from distributed.protocol import Serialize, to_serialize
 from distributed.protocol.pickle import dumps, loads
 
+from dtrees.cluster.errors import SchedulerLost
 from dtrees.cluster.tasks import task_keys
-from dtrees.cluster.watch import Lookout
+from dtrees.cluster.watch import Lookout, give_up
 
 #: After a connection broke, the scheduler is given so long to say what it knows of the worker.
 _SECONDS_TO_EXPLAIN = 5.0
@@ -125,7 +126,7 @@ class Actors:
         """
         self._client.sync(self._await_actors)
         replaced, self._replaced = self._replaced, []
-        self._client.cancel(replaced, force=True)
+        give_up(self._client, replaced)
 
     def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
         """Call a method of some actors, and wait for all replies.
@@ -167,7 +168,8 @@ class Actors:
         with contextlib.suppress(OSError, RuntimeError):
             self._client.sync(asyncio.wait_for, _close_all(here), _SECONDS_TO_CLOSE)
         # Not merely released: proxies of an actor, which an error's traceback may hold, count as users of it.
-        self._client.cancel(futures, force=True)
+        with contextlib.suppress(SchedulerLost):
+            give_up(self._client, futures)
 
     def _submit(self, worker: str, arguments: Sequence[Any]) -> Future:
         (key,) = task_keys(self._stage, 1)

@@ -32,7 +32,7 @@ import numpy as np
 from distributed import Client, Future, futures_of, get_client, secede
 from sklearn.utils import check_random_state
 
-from dtrees.cluster.errors import FitCancelled
+from dtrees.cluster.errors import FitCancelled, SchedulerLost
 from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
 from dtrees.cluster.guard import start_guard
 from dtrees.cluster.holding import HeldFuture, guards, hold, let_go, let_go_if_cancelled, let_go_of_fit, needs
@@ -40,7 +40,7 @@ from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.placement import check_placement
 from dtrees.cluster.relay import here
 from dtrees.cluster.scattered import lost_data_named
-from dtrees.cluster.watch import Watch, confirm
+from dtrees.cluster.watch import Watch, confirm, give_up
 from dtrees.ensemble import parameters
 from dtrees.ensemble.base import progress_callback
 from dtrees.ensemble.checkpoint import absolute_path
@@ -197,7 +197,8 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
             (fitted,) = Watch(client).gather([future])
         except BaseException:
             if client.status == "running":
-                client.cancel([future], force=True)
+                with contextlib.suppress(SchedulerLost):
+                    give_up(client, [future])
                 let_go_of_fit(client, future.key)
             raise
         finally:

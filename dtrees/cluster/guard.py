@@ -20,7 +20,7 @@ from distributed import Client, get_client, get_worker, secede
 from dtrees.cluster.errors import ClusterError
 from dtrees.cluster.fits import Fit, Settings, coordinating
 from dtrees.cluster.holding import guards, hold, let_go, let_go_of_fit
-from dtrees.cluster.watch import Watch
+from dtrees.cluster.watch import Watch, states, threads_of_workers
 
 #: Before whatever waits for a thread: it does not keep it.
 _PRIORITY = 100
@@ -29,7 +29,7 @@ _SLICE = 0.5
 
 def start_guard(client: Client, fit: str, settings: Settings) -> None:
     """Start the guard of a fit, from the worker that coordinates it."""
-    elsewhere = [worker for worker in client.nthreads() if worker != get_worker().address]
+    elsewhere = [worker for worker in threads_of_workers(client) if worker != get_worker().address]
     key = f"dtrees-guard-0{uuid4().hex[:9]}"
     where = {"workers": elsewhere, "allow_other_workers": True} if elsewhere else {}
     future = client.submit(_guard, fit, settings, key=key, priority=_PRIORITY, **where)
@@ -46,11 +46,11 @@ def _guard(fit: str, settings: Settings) -> None:
         watch = Watch(client)
         while True:
             watch.look()
-            state = client.sync(client.scheduler.get_task_status, keys=[fit])[fit]
+            state = states(client, [fit])[fit]
             if state is None:  # given up while the coordinator could not hear of it
                 return let_go_of_fit(client, fit)
             if state in ("memory", "erred"):
                 return let_go(client, guards(fit))
-            if fit in worker.state.tasks and len(client.nthreads()) > 1:
+            if fit in worker.state.tasks and len(threads_of_workers(client)) > 1:
                 return start_guard(client, fit, settings)
             time.sleep(_SLICE)

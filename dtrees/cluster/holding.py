@@ -13,6 +13,8 @@ from typing import Any
 
 from distributed import Client, Future
 
+from dtrees.cluster.watch import states
+
 
 def hold(client: Client, holder: str, keys: Sequence[str]) -> None:
     """Keep tasks, in the name of ``holder``."""
@@ -42,8 +44,7 @@ def let_go_if_cancelled(client: Client, fit: str) -> None:
 
     That is so on a worker that was given up, and woke up again: it finds its tasks cancelled, but the fit goes on without it.
     """
-    status = client.sync(client.scheduler.get_task_status, keys=[fit])
-    if status[fit] is None:
+    if states(client, [fit])[fit] is None:
         let_go_of_fit(client, fit)
 
 

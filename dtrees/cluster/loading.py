@@ -28,6 +28,7 @@ from dtrees.cluster.partitions import Partitions, align, is_lazy, lengths_by_tar
 from dtrees.cluster.placement import Plan, check_placement, place
 from dtrees.cluster.presorting import presort_blocks, side_by_side
 from dtrees.cluster.tasks import Tasks, release
+from dtrees.cluster.watch import holders
 from dtrees.ensemble.backend import Placement, Purpose, Table
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import TargetSummary, check_target, check_weights, encode_classes
@@ -80,7 +81,7 @@ class ClusterColumns:
         """
         old = self.blocks[i]
         with Tasks(self.client) as tasks:
-            if any(self.client.who_has([old]).values()):
+            if holders(self.client, [old.key])[old.key]:
                 new = tasks.submit("presort", _same, old, workers=[worker], allow_other_workers=True)
             else:
                 X = tasks.find(self.partitions)

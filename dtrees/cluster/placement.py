@@ -23,6 +23,7 @@ from distributed import Client
 
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.memory import BATCHES_PER_THREAD_OUT_OF_BAG, Room, Sizes
+from dtrees.cluster.watch import threads_of_workers
 from dtrees.ensemble.backend import Placement
 
 logger = logging.getLogger("dtrees.cluster")
@@ -224,7 +225,7 @@ def nthreads(client: Client) -> dict[str, int]:
     WorkerLost
         If there are no workers.
     """
-    threads = {worker: n for worker, n in sorted(client.nthreads().items()) if n > 0}
+    threads = {worker: n for worker, n in sorted(threads_of_workers(client).items()) if n > 0}
     if not threads:
         raise WorkerLost(
             "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."

@@ -21,6 +21,7 @@ from distributed import Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.tasks import Tasks, release
+from dtrees.cluster.watch import threads_of_workers
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.schema import Schema
 from dtrees.split.columns import Assembly, Columns
@@ -47,7 +48,7 @@ def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
         The columns that each worker is to have.
     """
     most = max(1, min(_STEPS, _PIECES // (len(X) * len(columns))))
-    threads = tasks.client.nthreads()
+    threads = threads_of_workers(tasks.client)
     steps = {worker: cut(own, most, threads.get(worker, 1)) for worker, own in columns.items()}
     encoded = tasks.map("encode", _encode, X, schema=schema, steps=[step for own in steps.values() for step in own])
     n_steps = 0

@@ -11,7 +11,8 @@ from typing import Any
 
 from distributed import Client, futures_of
 
-from dtrees.cluster.errors import ClusterError, FitCancelled, WorkerLost
+from dtrees.cluster.errors import ClusterError, FitCancelled, SchedulerLost, WorkerLost
+from dtrees.cluster.watch import states
 
 
 @contextlib.contextmanager
@@ -50,6 +51,6 @@ def _count(client: Client, given: Any) -> tuple[int, int]:
     """Return how many futures there are in something, and how many of them the cluster does not know any more."""
     keys = [future.key for future in futures_of([given])]
     known: Mapping[Any, Any] = {}
-    with contextlib.suppress(OSError, RuntimeError, TimeoutError):  # without a scheduler there is no telling
-        known = client.sync(client.scheduler.get_task_status, keys=keys) if keys else {}
+    with contextlib.suppress(SchedulerLost, RuntimeError):  # without a scheduler there is no telling
+        known = states(client, keys) if keys else {}
     return len(keys), sum(state is None for state in known.values())

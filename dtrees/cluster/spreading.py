@@ -25,6 +25,7 @@ from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.memory import STATE_BYTES, Room
 from dtrees.cluster.presorting import cut
 from dtrees.cluster.tasks import Tasks, release
+from dtrees.cluster.watch import holders
 from dtrees.split.columns import Assembly, Columns
 
 #: Newcomers are waited for until none has come for so long, but no longer than that.
@@ -265,8 +266,8 @@ def hand_over(columns: ClusterColumns, handover: Handover) -> list[int] | None:
         made = [block for shard, block in enumerate(blocks) if shard in kept or shard >= len(columns.blocks)]
         if not tasks.watch.wait_undisturbed(made, max(_MIN_DEADLINE, _TIMES_AS_LONG * handover.n_bytes / _BYTES_PER_SECOND)):
             return None
-        holders = columns.client.who_has(made)
-        if any(workers[shard] not in holders[block.key] for shard, block in enumerate(blocks) if block.key in holders):
+        there_now = holders(columns.client, [block.key for block in made])
+        if any(workers[shard] not in there_now[block.key] for shard, block in enumerate(blocks) if block.key in there_now):
             return None
         tasks.keep(*made)
     current_fit().own(*made)

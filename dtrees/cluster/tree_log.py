@@ -16,7 +16,7 @@ from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit
 from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, trees
 from dtrees.cluster.tasks import release
-from dtrees.cluster.watch import Watch, confirm
+from dtrees.cluster.watch import Watch, confirm, states
 from dtrees.engine.messages import Scores
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.tree.tree import Tree
@@ -68,7 +68,7 @@ class ClusterTreeLog:
         kept: list[str] = []
         for first in itertools.count(0, _ASKED_AT_ONCE):
             keys = [self._key(i) for i in range(first, first + _ASKED_AT_ONCE)]
-            status = self._client.sync(self._client.scheduler.get_task_status, keys=keys)
+            status = states(self._client, keys)
             known = list(itertools.takewhile(lambda key: status[key] is not None, keys))  # noqa: B023 - used at once
             kept += known
             if len(known) < len(keys):

@@ -23,7 +23,7 @@ import logging
 import math
 import queue
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, wait
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
@@ -211,6 +211,43 @@ class Lookout:
         if silent:
             self.heartbeats.struck_off()
         return workers
+
+
+def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:
+    """Return the scheduler's answer to a question, a coroutine function of its client's; a scheduler that stands still has a deadline.
+
+    Raises
+    ------
+    SchedulerLost
+        If there is no answer.
+    """
+
+    async def answer() -> T:
+        with _explained():
+            return await _answer(question(), _SCHEDULER_PATIENCE)
+
+    answered: T = client.sync(answer)
+    return answered
+
+
+def states(client: Client, keys: Sequence[str]) -> dict[str, str | None]:
+    """Return the state of each task on the scheduler; None for those that it does not know. Raises as :func:`ask` does."""
+    return ask(client, lambda: client.scheduler.get_task_status(keys=list(keys)))
+
+
+def holders(client: Client, keys: Sequence[str]) -> dict[str, list[str]]:
+    """Return the workers that have the result of each task. Raises as :func:`ask` does."""
+    return ask(client, lambda: client.scheduler.who_has(keys=list(keys)))
+
+
+def threads_of_workers(client: Client) -> dict[str, int]:
+    """Return the threads of each worker. Raises as :func:`ask` does."""
+    return ask(client, client.scheduler.ncores)
+
+
+def give_up(client: Client, futures: Sequence[Future]) -> None:
+    """Cancel futures, whoever else wants them. Raises as :func:`ask` does."""
+    ask(client, lambda: client.cancel(list(futures), asynchronous=True, force=True))
 
 
 def confirm(client: Client, fit: Fit) -> None:

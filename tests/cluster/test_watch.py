@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from dtrees.cluster.fits import Fit, Settings
 from dtrees.cluster.placement import spread, worker_for_all
 from dtrees.cluster.tasks import Tasks, task_keys
 from dtrees.cluster.tree_log import ClusterTreeLog
-from dtrees.cluster.watch import Heartbeats, Watch
+from dtrees.cluster.watch import Heartbeats, Watch, ask
 from dtrees.engine.messages import Scores
 from tests.cluster.samples import assert_clean, wait_until
 
@@ -107,6 +108,13 @@ def _wait_for(name: str) -> None:
     from distributed import Event
 
     Event(name).wait(timeout=5)
+
+
+def test_a_scheduler_that_does_not_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.cluster.watch._SCHEDULER_PATIENCE", 0.5)
+    assert sorted(ask(client, client.scheduler.ncores).values()) == [1, 1, 1]
+    with pytest.raises(SchedulerLost, match=r"does not answer \(waited 0 s\)"):
+        ask(client, asyncio.Event().wait)
 
 
 def test_kept_futures_outlive_the_block(client: Client) -> None:
