@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -11,12 +12,12 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client, get_worker
+from distributed import Client, get_task_stream, get_worker
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dtrees
-from dtrees.cluster import executor, spreading
+from dtrees.cluster import executor, forest, spreading
 from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.spreading import Newcomers, share
 from tests.cluster.clusters import process
@@ -186,6 +187,33 @@ def _lose_who_gives(marker: Path, number: signal.Signals) -> None:
         return some(*args)
 
     spreading._some = lost
+
+
+def test_a_worker_that_joins_grows_trees_of_a_forest_whose_columns_are_on_each(no_nannies: Client, tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    no_nannies.run(_grow_when, go_on)
+    make = functools.partial(dtrees.RandomForestClassifier, 64, max_depth=3, random_state=0)
+    with dask.config.set({"dtrees.placement": "replicated"}):
+        future = dtrees.submit(make(), *training_set("multiclass"))
+    with joining(no_nannies) as newcomer, get_task_stream(no_nannies) as stream:
+        wait_until(lambda: any(str(key).startswith("dtrees-trees-") for key in no_nannies.processing()[newcomer]), 60)
+        go_on.touch()
+        assert_same_model(future.result(timeout=60), make().fit(FRAME, TARGETS["multiclass"]))
+    grown = {str(task["key"]) for task in stream.data if task["worker"] == newcomer and str(task["key"]).startswith("dtrees-trees-")}
+    assert grown
+    future.release()
+    assert_clean(no_nannies)
+
+
+def _grow_when(marker: Path) -> None:
+    """Have this process grow no trees of a forest until there is a file."""
+    grow = forest._grow_batch
+
+    def wait_and_grow(*args: Any) -> Any:
+        wait_until(marker.exists)
+        return grow(*args)
+
+    forest._grow_batch = wait_and_grow
 
 
 # --- what is planned ---
