@@ -6,8 +6,11 @@
     what the coordinator and the shards say to each other, all of it.
 ``targets``
     what the rows of a tree are to be split on: its integers, its draws.
-``shard``
-    some presorted columns and a replica of the row partition; answers messages.
+``shard``, ``one_tree``
+    some presorted columns and what trees leave behind for the next ones; a tree under way, with a replica of the row partition.
+    Between them they answer messages.
+``node_search``
+    the search for the best splits of a tree's nodes in a shard's columns.
 ``executor``
     carries messages to shards; here to one in this process.
 ``grower``

@@ -1,37 +1,21 @@
 """Trees that grow side by side on a shard.
 
-Each is in a *slot*: a shard of its own, over the same columns and the same target, with the row partition of its own tree. What a message
-is carried out with (threads, scratch space) they take turns to use. The messages of an exchange, one a slot at most, are shared out
+Each is in a *slot*, over the same columns and the same target, with a row partition and nodes of its own. What a message is carried out
+with (threads, scratch space) they take turns to use. The messages of an exchange, one a slot at most, are shared out
 over the shard's threads; where there are fewer slots than threads, each message gets several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dtrees.engine.crew import Crew
 from dtrees.engine.messages import Many, Message, Reply
+from dtrees.engine.one_tree import OneTree
 from dtrees.engine.threads import Threads
+from dtrees.engine.workspace import Workspace
 from dtrees.split.columns import Columns
-from dtrees.split.partition import RowPartition, no_rows
-
-
-@dataclass
-class Workspace:
-    """What a message is carried out with: threads, what they grow subtrees with, and room to divide rows."""
-
-    threads: Threads
-    crew: Crew
-    spare: RowPartition = field(default_factory=no_rows)
-
-
-class OneTree(Protocol):
-    """What has one tree under way."""
-
-    def carry_out_in(self, workspace: Workspace, message: Message) -> Reply:
-        """Carry out a message."""
 
 
 class Slots:
@@ -62,7 +46,8 @@ class Slots:
         def carry_out(one: tuple[int, Message]) -> Reply:
             workspace = self._free.pop()  # list.pop and append are atomic
             try:
-                return self._trees[one[0]].carry_out_in(workspace, one[1])
+                workspace.crew.forget_nodes()  # of another tree, perhaps
+                return self._trees[one[0]].carry_out(one[1], workspace)
             finally:
                 self._free.append(workspace)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine import grow, shard, sums, targets
+from dtrees.engine import grow, one_tree, sums, targets
 from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
 from dtrees.engine.stopping import has_stalled
@@ -75,8 +75,8 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     # As a large table is: by zone sums, large nodes by all threads; then with no slots to spare; then by levels, as a very wide one is.
     monkeypatch.setattr(sums, "_BLOCK_CELLS", 0)
     for module, name in (
-        (sums, "_MIN_ROWS"), (sums, "_THREAD_CELLS"), (shard, "_THREAD_ROWS"), (shard, "_GROW_CELLS"), (shard, "_HEIR_CELLS"),
-        (shard, "_SHARE_ROWS"), (targets, "_PIECE_ROWS"),
+        (sums, "_MIN_ROWS"), (sums, "_THREAD_CELLS"), (one_tree, "_THREAD_ROWS"), (one_tree, "_GROW_CELLS"), (one_tree, "_HEIR_CELLS"),
+        (one_tree, "_SHARE_ROWS"), (targets, "_PIECE_ROWS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, 1)
     assert same(fit_here(plan, y, weight, n_threads=1), here)

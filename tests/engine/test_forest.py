@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dtrees.engine import shard
+from dtrees.engine import one_tree
 from dtrees.engine.forest import grow_forest
 from dtrees.engine.plans import Criterion, ForestPlan, ForestResult, Progress
 from dtrees.engine.targets import ForestTarget
@@ -71,7 +71,7 @@ def test_the_size_of_blocks_changes_nothing(n_classes: int, monkeypatch: pytest.
     y = wild_target(TABLE, n_classes, 8)
     results = []
     for most in (0, 2, 10, 60, N):
-        monkeypatch.setattr(shard, "block_rows", lambda *_, most=most: most)
+        monkeypatch.setattr(one_tree, "block_rows", lambda *_, most=most: most)
         results.append(grow_forest(COLUMNS, y, None, plan, 0, 4, 1))
     for result in results[:-1]:
         assert all_equal(result.trees, results[-1].trees)

@@ -11,8 +11,9 @@ import pytest
 from dtrees.engine import messages as m
 from dtrees.engine.boosting import boost
 from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.node_table import NodeTable
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
-from dtrees.engine.shard import NodeTable, Shard
+from dtrees.engine.shard import Shard
 from dtrees.split import hashing
 from dtrees.split.columns import presort
 from tests.engine.shards import ShardedExecutor, Squared, local, rules, wild_table, wild_target

@@ -1,0 +1,354 @@
+"""A tree under way on a shard: where its rows lie, and its nodes.
+
+It answers the messages that are about a tree; what a shard has for longer than that is with :mod:`dtrees.engine.shard`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine import messages as m
+from dtrees.engine.crew import Crew, Ground, Roots
+from dtrees.engine.divide import divide_tasks
+from dtrees.engine.limits import make_limits
+from dtrees.engine.node_search import NodeSearch
+from dtrees.engine.node_table import NodeTable
+from dtrees.engine.packing import PackedNodes
+from dtrees.engine.places import places_of
+from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.stock import Stock, make_stock
+from dtrees.engine.sums import inherits_sums, rows_in_block
+from dtrees.engine.targets import BoostingTarget, ForestTarget
+from dtrees.engine.workspace import Workspace
+from dtrees.split import hashing, partition, status, subtree
+from dtrees.split.block import block_rows
+from dtrees.split.columns import Assembly
+from dtrees.split.deviation import node_medians
+from dtrees.split.excerpt import excerpt
+
+#: Fewest bytes of marks that are made in one piece.
+_MARKS = 1024
+#: Rows to be marked or divided for each thread: to start a thread from Python takes as long as this many.
+_THREAD_ROWS = 32_768
+#: Cells of subtrees to be grown for each thread.
+_GROW_CELLS = 32_768
+#: The same where they are searched by zone sums.
+_HEIR_CELLS = 2**15
+#: Nodes of a tree that are to be left to each thread: enough that all end together.
+_PARTS = 3
+#: Fewest rows of a node that threads share.
+_SHARE_ROWS = 2048
+
+
+class OneTree:
+    """See the module's text. One tree takes the place of another.
+
+    Parameters
+    ----------
+    stock : Stock
+    plan : ForestPlan or BoostingPlan
+    target : ForestTarget or BoostingTarget
+        What the trees of the fit are split on.
+    labels : ndarray, shape (n_rows,)
+        The target of the table.
+    search : NodeSearch
+        In the same columns; to be used by this tree alone.
+    """
+
+    def __init__(
+        self, stock: Stock, plan: ForestPlan | BoostingPlan, target: ForestTarget | BoostingTarget, labels: NDArray[Any], search: NodeSearch
+    ) -> None:
+        self._stock = stock
+        self._plan = plan
+        self._target = target
+        self._labels = labels
+        self._search = search
+        self._n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
+        self._rows = partition.no_rows()
+        self._nodes = NodeTable(max(2, self._n_classes))
+
+    def carry_out(self, message: m.Message, workspace: Workspace) -> m.Reply:
+        """Carry out a message and return the reply."""
+        match message:
+            case m.Start():
+                return self._start(message, workspace)
+            case m.Route():
+                self._route(message.output)
+                return None
+            case m.Search():
+                return self._search.search_rest(message.nodes, message.skip, workspace, self._ground(workspace))
+            case m.Scan():
+                return self._offer(self._search.scan(message.bars, workspace, self._ground(workspace)), workspace)
+            case m.Evaluate():
+                splits = message.splits
+                return self._mark(workspace, splits.node, splits.column, splits.threshold, splits.missing_left)
+            case m.Advance():
+                return self._advance(message, workspace)
+            case m.Grow():
+                return self._grow(message.nodes, workspace)
+            case m.Lend():
+                return [self._excerpt(self._rows.rows[self._places_of(nodes)]) for nodes in message.nodes]
+            case m.Borrow():
+                return self._borrow(message, workspace)
+            case m.MeasureLeaves():
+                return self._measure(message, workspace)
+            case m.MeasureNodes():
+                return self._measure_nodes(message)
+            case m.Finish():
+                return self._finish(message, workspace)
+        raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
+
+    def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
+        prepared = self._target.start(message.tree, message.output)
+        n_rows = prepared.a.shape[0]
+        if prepared.in_sample is None:
+            rows = np.arange(n_rows, dtype=np.uint32)
+            n_in = n_rows
+        else:
+            inside = np.flatnonzero(prepared.in_sample).astype(np.uint32)
+            n_in = inside.shape[0]
+            if self._target.keeps_out_of_sample:
+                rows = np.concatenate([inside, np.flatnonzero(~prepared.in_sample).astype(np.uint32)])
+            else:
+                rows = inside
+        n = rows.shape[0]
+        nothing = np.empty(0, np.int64)
+        self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
+        total_a, total_b, size, slope = partition.gather(self._rows, n_in, prepared.a, prepared.b)
+        prepared = prepared._replace(a=nothing, b=nothing)  # their memory may be needed
+        if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
+            self._rows.a[n_in:] = 0
+            self._rows.b[n_in:] = 0
+        self._pure_by, self._levels = prepared.pure_by, prepared.levels
+        if self._levels.shape[0]:
+            workspace.crew.forget()  # it holds the levels, which weights drawn anew change
+        moments = self._n_classes <= 2
+        sums = np.array([total_a, total_b], np.int64) if moments else self._sums_of_classes(n_in)
+        rules = self._plan.rules
+        self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents, slope if moments else 0.0)
+        seed = self._target.seed
+        n_columns, self._pool = self._stock.n_columns_total, self._stock.everything
+        if rules.columns_per_tree < n_columns:
+            self._pool = hashing.tree_columns(seed, message.tree, n_columns, rules.columns_per_tree)
+        node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, message.tree))
+        self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, message.tree)))
+        self._nodes.open(n_in, n, hashing.ROOT, sums)
+        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherits_sums(rules, self._n_classes))
+        found = self._search_nodes(np.zeros(1, np.int64), nothing, nothing, message.way, workspace) if message.search else None
+        checksum = int(partition.checksum(self._rows)) if message.check else 0
+        return m.Root(n_in, n, sums, prepared.exponents, checksum, found)
+
+    def _lay_out(self, rows: NDArray[np.uint32], weighted: bool) -> None:
+        """Make the row partition of a new tree."""
+        n = rows.shape[0]
+        if self._rows.a.shape[0] == n and self._rows.b.shape[0] == (n if weighted else 0):
+            self._rows = self._rows._replace(rows=rows)  # memory that is in use already costs no page faults
+        else:
+            self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
+
+    def _route(self, output: int) -> None:
+        if isinstance(self._target, BoostingTarget) and output == 0:
+            self._target.open_round()
+        n_rows = self._labels.shape[0]
+        self._lay_out(np.arange(n_rows, dtype=np.uint32), weighted=False)
+        self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
+
+    def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:
+        a, b = self._rows.a[:n_in], self._rows.b[:n_in]
+        sums = np.zeros(self._n_classes, np.int64)
+        np.add.at(sums, a, b if b.shape[0] else 1)
+        return sums
+
+    def _search_nodes(
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], way: m.Way, workspace: Workspace
+    ) -> m.Found | m.Bars:
+        """Search nodes, children of ``parents``, the way a message says."""
+        ground = self._ground(workspace)
+        found = self._search.find(nodes, parents, left, workspace, ground, bars_only=way == m.Way.BARS)
+        return self._offer(found, workspace) if way == m.Way.OFFER and isinstance(found, m.Found) else found
+
+    def _offer(self, found: m.Found, workspace: Workspace) -> m.Found:
+        """Mark the rows that the splits found would send left."""
+        records = found.candidates.records
+        split = records["status"] == status.SPLIT
+        some = records[split]
+        marks = self._mark(workspace, self._search.searched[split], some["column"], some["threshold"], some["missing_left"])
+        return found._replace(marks=marks.spread(split))
+
+    def _mark(
+        self,
+        workspace: Workspace,
+        nodes: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        thresholds: NDArray[np.float64],
+        missing_left: NDArray[np.bool_],
+    ) -> m.Marks:
+        """Mark the rows that splits send left."""
+        start, stop = self._nodes.start[nodes], self._nodes.stop[nodes]
+        n_bytes = (stop - start + 7) // 8
+        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
+        bits = np.empty(offsets[-1], np.uint8)
+
+        step = max(_MARKS, int(offsets[-1]) // (2 * workspace.threads.n_threads) + 1)
+        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+        tasks = np.array(pieces, np.int64).reshape(-1, 3)
+        places = self._stock.place_of[columns]
+        thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
+        workspace.threads.share(
+            tasks.shape[0],
+            lambda queue, _: partition.mark_many(
+                queue, tasks, self._stock.columns, places, thresholds, missing_left, self._rows.rows, start, stop, bits, offsets
+            ),
+            most=1 + bits.shape[0] * 8 // _THREAD_ROWS,
+        )
+        return m.Marks(bits, offsets)
+
+    def _advance(self, message: m.Advance, workspace: Workspace) -> m.Divided:
+        splits = message.splits
+        left_mid, left_stop = self._divide(splits, message.marks, workspace)
+        found = None
+        if message.search.shape[0]:
+            found = self._search_nodes(message.search, splits.node, splits.left, message.way, workspace)
+        return m.Divided(left_mid, left_stop, found)
+
+    def _divide(
+        self, splits: m.Splits, marks: m.Marks, workspace: Workspace, rows_only: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
+        bits, offsets = marks
+        table = self._nodes
+        n = splits.node.shape[0]
+        start, mid, stop = table.start[splits.node], table.mid[splits.node], table.stop[splits.node]
+        left_mid, left_stop, tasks = divide_tasks(start, mid, stop, bits, offsets, workspace.threads.n_threads)
+        summed, spare = start if rows_only else mid, workspace.spare_for(self._rows)
+        workspace.threads.share(
+            tasks.shape[0],
+            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, summed, stop, spare),
+            most=1 + int((stop - start).sum()) // _THREAD_ROWS,
+        )
+        if not np.array_equal(left_mid - start, splits.n_left):
+            raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
+        left, right = splits.left, splits.left + 1
+        table.reserve(int(right.max(initial=0)) + 1)
+        table.start[left], table.mid[left], table.stop[left] = start, left_mid, left_stop
+        table.start[right], table.mid[right], table.stop[right] = left_stop, left_stop + (mid - left_mid), stop
+        table.sums[left] = splits.left_sums
+        table.sums[right] = table.sums[splits.node] - splits.left_sums
+        table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
+        table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
+        table.path[right] = hashing.child_paths(table.path[splits.node], np.ones(n, np.int64))
+        return left_mid, left_stop
+
+    def _grow(self, nodes: NDArray[np.int64], workspace: Workspace) -> m.Subtrees:
+        table = self._nodes
+        places = list(zip(*(array[nodes].tolist() for array in (table.start, table.mid, table.stop, table.depth)), strict=True))
+        roots = Roots(places, table.path[nodes], table.sums[nodes])
+        n_columns, most_rows = self._pool.shape[0], max(mid - start for start, mid, _, _ in places)
+        n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
+        in_block = 0
+        if self._search.by_sums:
+            n_threads = min(workspace.threads.n_threads, 1 + n_cells // _HEIR_CELLS)
+        else:
+            n_threads = min(workspace.threads.n_threads, nodes.shape[0], 1 + n_cells // _GROW_CELLS)
+        heirs = self._search.heirs(n_threads)
+        if heirs is not None:
+            in_block = rows_in_block(self._plan.rules, most_rows, n_columns)
+        elif not self._levels.shape[0]:
+            in_block = block_rows(self._limits.random, self._stops.max_features, n_columns)
+        share_rows = most_rows if heirs is None or n_threads == 1 else max(_SHARE_ROWS, most_rows // (_PARTS * n_threads))
+        for thread in range(n_threads):
+            self._search.scratch_for(thread, workspace, self._limits)
+        ground = self._ground(workspace)
+        return workspace.crew.grow(workspace.threads, n_threads, ground, roots, in_block, share_rows, heirs)
+
+    def _ground(self, workspace: Workspace) -> Ground:
+        """Return what all nodes of the tree have in common."""
+        spare = workspace.spare_for(self._rows)
+        return Ground(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, self._pool)
+
+    def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of nodes' rows, one node after the other."""
+        start = self._nodes.start[nodes]
+        return places_of(start, self._nodes.stop[nodes] - start)
+
+    def _excerpt(self, rows: NDArray[np.uint32]) -> m.Loan:
+        """Return this shard's columns of the tree in some rows."""
+        places = self._search.places
+        return m.Loan(self._stock.ids[places], excerpt(self._stock.columns, places, rows))
+
+    def _borrow(self, message: m.Borrow, workspace: Workspace) -> m.Borrowed:
+        """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""
+        table = self._nodes
+        places = self._places_of(message.nodes)
+        rows = self._rows.rows[places]
+        n_columns = self._stock.n_columns_total
+        assembly = Assembly(rows.shape[0], n_columns)
+        for ids, columns in (self._excerpt(rows), *message.loans):
+            assembly.take(ids.tolist(), columns)
+        one = copy.copy(self)
+        one._stock = make_stock(assembly.finished(), self._stock.everything, n_columns)
+        numbers = np.arange(rows.shape[0], dtype=np.uint32)
+        one._rows = partition.RowPartition(numbers, self._rows.a[places], self._rows.b[places if self._rows.b.shape[0] else places[:0]])
+        one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
+        # Node 0 are all rows, whichever nodes they are of; the nodes come after it.
+        one._nodes = NodeTable(table.sums.shape[1])
+        one._nodes.reserve(message.nodes.shape[0] + 1)
+        one._nodes.mid[0] = one._nodes.stop[0] = rows.shape[0]
+        mine = slice(1, message.nodes.shape[0] + 1)
+        stop = np.cumsum(table.stop[message.nodes] - table.start[message.nodes])
+        moved = stop - table.stop[message.nodes]
+        one._nodes.start[mine], one._nodes.mid[mine] = table.start[message.nodes] + moved, table.mid[message.nodes] + moved
+        one._nodes.stop[mine] = stop
+        for name in ("depth", "path", "sums"):
+            getattr(one._nodes, name)[mine] = getattr(table, name)[message.nodes]
+        borrowed = Workspace(workspace.threads, Crew(one._stock.columns))
+        one._search = NodeSearch(one._stock, sums_zones=False)
+        one._search.open(borrowed, one._pool, one._nodes, one._levels, one._rows, 0, inherit=False)
+        grown = one._grow(np.arange(1, message.nodes.shape[0] + 1), borrowed)
+        self._rows.rows[places], self._rows.a[places] = rows[one._rows.rows], one._rows.a
+        if self._rows.b.shape[0]:
+            self._rows.b[places] = one._rows.b
+        outside = []
+        for nodes, by in zip(grown, moved.tolist(), strict=True):
+            for name in ("start", "mid", "stop"):
+                nodes.records[name] -= by
+            if self._target.keeps_out_of_sample:
+                leaves = nodes.records[nodes.records["column"] < 0]
+                outside.append(self._rows.rows[places_of(leaves["mid"], leaves["stop"] - leaves["mid"])])
+            else:
+                outside.append(rows[:0])
+        return m.Borrowed([PackedNodes.of(nodes) for nodes in grown], outside)
+
+    def _measure(self, message: m.MeasureLeaves, workspace: Workspace) -> m.Measured:
+        n = message.start.shape[0]
+        mean, spread = np.empty(n), np.empty(n)
+        target = self._labels
+        bounds = np.linspace(0, n, min(n, 4 * workspace.threads.n_threads) + 1).astype(np.int64)
+
+        def measure(i: int) -> None:
+            s = slice(bounds[i], bounds[i + 1])
+            subtree.leaf_means(self._rows.rows, self._rows.b, target, message.start[s], message.mid[s], mean[s], spread[s])
+
+        workspace.threads.map(measure, range(bounds.shape[0] - 1))
+        return m.Measured(mean, spread)
+
+    def _measure_nodes(self, message: m.MeasureNodes) -> m.Measured:
+        n = message.start.shape[0]
+        median, spread = np.empty(n), np.empty(n)
+        node_medians(self._rows, self._labels, message.left, message.right, message.start, message.mid, median, spread)
+        return m.Measured(median, spread)
+
+    def _finish(self, message: m.Finish, workspace: Workspace) -> m.Scores:
+        if message.last is not None:
+            self._divide(message.last.splits, message.last.marks, workspace, rows_only=True)
+        if message.lent is not None and message.outside is not None:
+            mid, stop = message.mid[message.lent], message.stop[message.lent]
+            self._rows.rows[places_of(mid, stop - mid)] = message.outside
+        self._target.finish(message.output, self._rows.rows, message)
+        if message.score and isinstance(self._target, BoostingTarget):
+            return m.Scores(*self._target.scores())
+        return m.Scores(np.nan, np.nan)
