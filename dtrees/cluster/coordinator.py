@@ -226,6 +226,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         let_go_if_cancelled(client, name)
         raise
     except BaseException:
+        confirm(client, running)  # else it would take from another run of the fit what that needs
         _let_go_of_needs(client, name)
         raise
     _let_go_of_needs(client, name)

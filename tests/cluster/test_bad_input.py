@@ -211,9 +211,9 @@ def _mend(where: str) -> None:
         ("dtrees.ensemble.evaluation:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.forest:grow_forest", forest, "replicated"),
         ("dtrees.engine.targets:ForestTarget.start", forest, "sharded"),
-        ("dtrees.engine.shard:Shard._excerpt", forest, "sharded"),
-        ("dtrees.engine.shard:Shard._borrow", forest, "sharded"),
-        ("dtrees.engine.shard:Shard._measure", forest, "sharded"),
+        ("dtrees.engine.one_tree:OneTree._excerpt", forest, "sharded"),
+        ("dtrees.engine.one_tree:OneTree._borrow", forest, "sharded"),
+        ("dtrees.engine.one_tree:OneTree._measure", forest, "sharded"),
         ("dtrees.split.columns:Assembly.finished", boosting, "sharded"),
     ],
 )
