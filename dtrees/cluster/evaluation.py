@@ -97,7 +97,9 @@ def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
     if not parts.lengths:
         raise ValueError(f"eval_set {given.name!r} has no rows; wants at least one")
     weights = [None] * len(parts.lengths) if parts.weight is None else parts.weight
-    return tasks.map("encode", make_block, parts.X, parts.y, weights, **about)
+    made = tasks.map("encode", make_block, parts.X, parts.y, weights, **about)
+    release([*parts.X, *parts.y, *(parts.weight or ())])  # each goes when the tasks that need it are done
+    return made
 
 
 def _fetch(tasks: Tasks, values: Any) -> Any:
