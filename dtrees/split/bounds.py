@@ -11,8 +11,10 @@ import numpy as np
 from dtrees.split.criteria import ENTROPY, score_moments, score_squares
 from dtrees.split.kernel import ZERO, inner_kernel, kernel
 
-#: Rows of the array of sums: g, h and number of rows before each zone, the same at its end, and its sum of abs(g).
-G0, H0, N0, G1, H1, N1, SIZE = 0, 1, 2, 3, 4, 5, 6
+#: Rows of the array of sums: g, h and number of rows before each zone, the same at its end, and its sum of abs(g); then room for g less
+#: a multiple of h, before each zone and at its end.
+G0, H0, N0, G1, H1, N1, SIZE, FROM_CENTRE_0, FROM_CENTRE_1 = range(9)
+N_QUANTITIES = 9
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
 _UPWARD = 1.0 + 2.0**-40
@@ -100,17 +102,18 @@ def _may_pass(s, h, g_all, h_all, penalty, error, bar):
 
 
 @inner_kernel
-def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar, flags):
+def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar, slope, centre, flags):
     penalty = limits.penalty
     # Rounded down, so that the corners are never too far in.
-    run = (1.0 - _ROUNDING) / limits.slope if limits.slope > 0.0 else 0.0
+    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
     for z in range(flags.shape[0]):
         start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
         light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
         low = start - 0.5 * (size - (end - start))
         high = start + 0.5 * (size + (end - start))
-        left = max(abs(low), abs(high)) * (h_all - light + penalty)
-        right = max(abs(g_all - low), abs(g_all - high)) * (heavy + penalty)
+        # Scores are computed from sums that are not centred, and have their rounding errors.
+        left = (max(abs(low), abs(high)) + centre * heavy) * (h_all - light + penalty)
+        right = (max(abs(g_all - low), abs(g_all - high)) + centre * (h_all - light)) * (heavy + penalty)
         error = _ROUNDING * (left + right)
         passes = _may_pass(start, light, g_all, h_all, penalty, error, bar) | _may_pass(end, heavy, g_all, h_all, penalty, error, bar)
         passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, h_all, penalty, error, bar)
@@ -156,18 +159,37 @@ def _keep_present(n0, n1, flags):
 
 
 @kernel
-def flag_zones(limits, sums, n_zones, missing, node, bar, flags):
+def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
     """Write 1 to ``flags`` (int64) where a split in a zone, or at its upper edge, may score above the bar, otherwise 0.
 
     Returns how many rows the flagged zones have.
+
+    Parameters
+    ----------
+    limits : Limits
+    sums : ndarray of int64
+        Its sizes are sums of ``abs(g - centre * h)``.
+    missing, node : tuple of int
+        As of :func:`best_edge`.
+    centre : int
+        Other than 0 for squared error only, whose scores do not change when all targets are moved.
+    slope : float
+        The largest ``abs(g - centre * h) / h`` of a row of the node.
     """
     flags = flags[:n_zones]
     flags[:] = 0
-    g_all, h_all = float(node[0]), float(node[1])
+    g_all, h_all = float(node[0] - centre * node[1]), float(node[1])
+    g0, g1 = sums[G0], sums[G1]
+    if centre != 0:
+        g0, g1 = sums[FROM_CENTRE_0], sums[FROM_CENTRE_1]
+        for z in range(n_zones):
+            g0[z] = sums[G0, z] - centre * sums[H0, z]
+            g1[z] = sums[G1, z] - centre * sums[H1, z]
     for side in range(2 if missing[2] > 0 else 1):
-        g_add, h_add = (float(missing[0]), float(missing[1])) if side == 1 else (0.0, 0.0)
+        g_add, h_add = (float(missing[0] - centre * missing[1]), float(missing[1])) if side == 1 else (0.0, 0.0)
         if limits.criterion == ENTROPY:
-            _flag_entropy(sums[G0], sums[H0], sums[G1], sums[H1], g_add, h_add, g_all, h_all, bar, flags)
+            _flag_entropy(g0, sums[H0], g1, sums[H1], g_add, h_add, g_all, h_all, bar, flags)
         else:
-            _flag_squares(limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, flags)
+            away = abs(float(centre))
+            _flag_squares(limits, g0, sums[H0], g1, sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, slope, away, flags)
     return _keep_present(sums[N0], sums[N1], flags)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.absolute import Absolute, make_absolute, search_absolute
-from dtrees.split.bounds import best_edge, flag_zones, lay_out
+from dtrees.split.bounds import N_QUANTITIES, best_edge, flag_zones, lay_out
 from dtrees.split.criteria import ENTROPY, NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
@@ -140,7 +140,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.empty(n_keys, np.uint64),
         np.empty(MAX_ZONES + 1, ZONE),
         np.empty(MAX_PARTS, ZONE),
-        np.empty((7, MAX_PARTS), np.int64),
+        np.empty((N_QUANTITIES, MAX_PARTS), np.int64),
         np.empty(MAX_PARTS),
         np.empty(MAX_PARTS, np.int64),
         np.empty((PICKS + 2, MAX_ZONES + 1), np.uint8),
@@ -230,7 +230,7 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     lay_out(zones, n_zones, scratch.sums)
     edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
     bar_inside = np.nextafter(edge, -np.inf) if edge > bar else bar
-    flagged = flag_zones(limits, scratch.sums, n_zones, missing, node, bar_inside, scratch.passes)
+    flagged = flag_zones(limits, scratch.sums, n_zones, missing, node, bar_inside, ZERO(), limits.slope, scratch.passes)
     for z in range(n_zones):
         zones[z].flag = scratch.passes[z]
     if flagged == 0:

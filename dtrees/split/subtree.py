@@ -249,7 +249,7 @@ def _search_large(heirs, columns, task, n, first, last, sums, path):
         return
     place = (first, last, slot_for(heirs, n, task.partition, first, last))
     limits, partition, scratch, best, bar = task.limits, task.partition, task.scratch, task.best, heirs.bar
-    lead = begin_search(heirs, place, sums, limits, bar, ZERO(), scratch, best)
+    lead = begin_search(heirs, partition, place, sums, limits, bar, ZERO(), scratch, best)
     n_columns = heirs.zone_map.which.shape[0]
     for turn in range(2):
         start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)

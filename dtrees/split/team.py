@@ -57,7 +57,7 @@ from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import Nodes, grow_subtree, is_large, may_be_split, most_nodes, node_weight, note_split
-from dtrees.split.zone_sums import add, subtract, sum_rows
+from dtrees.split.zone_sums import add, set_scale, subtract, sum_rows
 
 
 @lean_entry
@@ -152,7 +152,7 @@ def _open(heirs, team, task, i):
         release(control, LOCK)
     known = places[SLOT] >= 0
     if shared and not known:
-        shared = _start_sum(heirs, team, i, i)
+        shared = _start_sum(heirs, team, task, i, i)
     if not shared:
         _leave_to_one(team, task, i)
         return
@@ -168,15 +168,22 @@ def _open(heirs, team, task, i):
 
 
 @lean_kernel
-def _start_sum(heirs, team, i, node):
+def _start_sum(heirs, team, task, i, node):
     """Take slots for the pieces of a step of node ``i``, the sum of ``node``; return whether there was one at least."""
     wanted = n_pieces(team, rows_of(team, node))
     n = ZERO()
+    scales = heirs.sums.scales
     while n < wanted:
         slot = take(heirs, team.n_threads)
         if slot < 0:
             break
         team.counts[i, n, 0] = slot
+        if node != i:
+            scales[slot] = scales[team.places[i, SLOT]]
+        elif n == 0:
+            set_scale(scales[slot], task.partition, team.places[i, START], team.places[i, MID])
+        else:
+            scales[slot] = scales[team.counts[i, 0, 0]]
         n += 1
     team.counts[i, 0, 1] = n
     team.places[i, SUMMED] = node
@@ -187,7 +194,8 @@ def _start_sum(heirs, team, i, node):
 def _sum(heirs, team, task, i, piece):
     node = team.places[i, SUMMED]
     first, last = bounds_of(team.places[node, START], team.places[node, MID], piece, team.counts[i, 0, 1])
-    sum_rows(heirs.zone_map, task.partition, first, last, heirs.sums.slots[team.counts[i, piece, 0]], heirs.sums.size_shift)
+    slot = team.counts[i, piece, 0]
+    sum_rows(heirs.zone_map, task.partition, first, last, heirs.sums.slots[slot], heirs.sums.scales[slot])
 
 
 @lean_kernel
@@ -231,7 +239,9 @@ def _n_scans(heirs):
 def _lead(heirs, team, task, i):
     """Find out which column looks best; it is searched first, while other threads begin with the others."""
     place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
-    team.places[i, FIRST_COLUMN] = begin_search(heirs, place, team.nodes.sums[i], task.limits, team.bars, i, task.scratch, task.best)
+    team.places[i, FIRST_COLUMN] = begin_search(
+        heirs, task.partition, place, team.nodes.sums[i], task.limits, team.bars, i, task.scratch, task.best
+    )
     team.found.records[i].status = NO_SPLIT
     add_pieces(team, SCAN, i, _n_scans(heirs) + 1)
 
@@ -369,7 +379,7 @@ def _hand_down(heirs, team, task, i):
     record = team.nodes.records[i]
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if rows_of(team, left) <= rows_of(team, left + 1) else (left + 1, left)
-    if _wants_slot(team, task, larger) and _start_sum(heirs, team, i, smaller):
+    if _wants_slot(team, task, larger) and _start_sum(heirs, team, task, i, smaller):
         add_pieces(team, SUM, i, team.counts[i, 0, 1])
         return
     give_back(heirs, places[i, SLOT])
