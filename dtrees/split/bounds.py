@@ -11,10 +11,8 @@ import numpy as np
 from dtrees.split.criteria import ENTROPY, score_moments, score_squares
 from dtrees.split.kernel import ZERO, inner_kernel, kernel
 
-#: Rows of the array of sums: g, h and number of rows before each zone, the same at its end, and its sum of abs(g); then room for g less
-#: a multiple of h, before each zone and at its end.
-G0, H0, N0, G1, H1, N1, SIZE, FROM_CENTRE_0, FROM_CENTRE_1 = range(9)
-N_QUANTITIES = 9
+#: Rows of the array of sums: g, h and number of rows before each zone, the same at its end, and its sum of abs(g).
+G0, H0, N0, G1, H1, N1, SIZE = 0, 1, 2, 3, 4, 5, 6
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING = 2.0**-44
 _UPWARD = 1.0 + 2.0**-40
@@ -102,7 +100,7 @@ def _may_pass(s, h, g_all, h_all, penalty, error, bar):
 
 
 @inner_kernel
-def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar, slope, centre, flags):
+def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar, slope, slack, flags):
     penalty = limits.penalty
     # Rounded down, so that the corners are never too far in.
     run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
@@ -111,10 +109,9 @@ def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar
         light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
         low = start - 0.5 * (size - (end - start))
         high = start + 0.5 * (size + (end - start))
-        # Scores are computed from sums that are not centred, and have their rounding errors.
-        left = (max(abs(low), abs(high)) + centre * heavy) * (h_all - light + penalty)
-        right = (max(abs(g_all - low), abs(g_all - high)) + centre * (h_all - light)) * (heavy + penalty)
-        error = _ROUNDING * (left + right)
+        left = max(abs(low), abs(high)) * (h_all - light + penalty)
+        right = max(abs(g_all - low), abs(g_all - high)) * (heavy + penalty)
+        error = _ROUNDING * (left + right) + slack
         passes = _may_pass(start, light, g_all, h_all, penalty, error, bar) | _may_pass(end, heavy, g_all, h_all, penalty, error, bar)
         passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, h_all, penalty, error, bar)
         passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, h_all, penalty, error, bar)
@@ -168,7 +165,7 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
     ----------
     limits : Limits
     sums : ndarray of int64
-        Its sizes are sums of ``abs(g - centre * h)``.
+        Its sizes are sums of ``abs(g - centre * h)``; its sums of g are made those of ``g - centre * h``.
     missing, node : tuple of int
         As of :func:`best_edge`.
     centre : int
@@ -179,17 +176,19 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
     flags = flags[:n_zones]
     flags[:] = 0
     g_all, h_all = float(node[0] - centre * node[1]), float(node[1])
-    g0, g1 = sums[G0], sums[G1]
+    slack = 0.0
     if centre != 0:
-        g0, g1 = sums[FROM_CENTRE_0], sums[FROM_CENTRE_1]
+        # Scores are computed from sums that are not centred, and have their rounding errors.
+        slack = _ROUNDING * 2.0 * abs(float(centre)) * h_all * h_all
         for z in range(n_zones):
-            g0[z] = sums[G0, z] - centre * sums[H0, z]
-            g1[z] = sums[G1, z] - centre * sums[H1, z]
+            sums[G0, z] -= centre * sums[H0, z]
+            sums[G1, z] -= centre * sums[H1, z]
     for side in range(2 if missing[2] > 0 else 1):
         g_add, h_add = (float(missing[0] - centre * missing[1]), float(missing[1])) if side == 1 else (0.0, 0.0)
         if limits.criterion == ENTROPY:
-            _flag_entropy(g0, sums[H0], g1, sums[H1], g_add, h_add, g_all, h_all, bar, flags)
+            _flag_entropy(sums[G0], sums[H0], sums[G1], sums[H1], g_add, h_add, g_all, h_all, bar, flags)
         else:
-            away = abs(float(centre))
-            _flag_squares(limits, g0, sums[H0], g1, sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, slope, away, flags)
+            _flag_squares(
+                limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, slope, slack, flags
+            )
     return _keep_present(sums[N0], sums[N1], flags)

@@ -66,7 +66,8 @@ def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, star
             prefetch(other_codes, ahead)
         row = np.uint64(rows[i])
         g = a[i]
-        packed = (((abs(g - centre * (b[i] if weighted else 1)) >> size_shift) + 1) << 32) + 1
+        away = centre * b[i] if weighted else centre
+        packed = (((abs(g - away) >> size_shift) + 1) << 32) + 1
         k = np.uint64(part_of[np.uint64(codes[row]) >> shift]) * width
         parts[k] += g
         parts[k + one] += packed

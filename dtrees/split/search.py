@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.absolute import Absolute, make_absolute, search_absolute
-from dtrees.split.bounds import N_QUANTITIES, best_edge, flag_zones, lay_out
+from dtrees.split.bounds import best_edge, flag_zones, lay_out
 from dtrees.split.criteria import ENTROPY, NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
@@ -140,7 +140,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.empty(n_keys, np.uint64),
         np.empty(MAX_ZONES + 1, ZONE),
         np.empty(MAX_PARTS, ZONE),
-        np.empty((N_QUANTITIES, MAX_PARTS), np.int64),
+        np.empty((7, MAX_PARTS), np.int64),
         np.empty(MAX_PARTS),
         np.empty(MAX_PARTS, np.int64),
         np.empty((PICKS + 2, MAX_ZONES + 1), np.uint8),

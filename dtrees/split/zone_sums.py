@@ -134,10 +134,10 @@ def sum_rows(zone_map, partition, start, mid, slot, scale):
         other = i + 1 if i + 1 < mid else i
         zones_0, zones_1 = zone[np.uint64(rows[one])], zone[np.uint64(rows[other])]
         g_0, g_1 = a[one], a[other] if other > one else np.int64(0)
-        h_0, h_1 = (b[one], b[other] if other > one else np.int64(0)) if weighted else (np.int64(1), np.int64(1))
-        packed_0 = (((abs(g_0 - centre * h_0) >> shift) + 1) << 32) + 1
-        packed_1 = (((abs(g_1 - centre * h_1) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
         if weighted:
+            h_0, h_1 = b[one], b[other] if other > one else np.int64(0)
+            packed_0 = (((abs(g_0 - centre * h_0) >> shift) + 1) << 32) + 1
+            packed_1 = (((abs(g_1 - centre * h_1) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
             for j in range(k):
                 element = slot[j, np.uint64(zones_0[j])]
                 element[0] += g_0
@@ -148,6 +148,8 @@ def sum_rows(zone_map, partition, start, mid, slot, scale):
                 element[1] += packed_1
                 element[2] += h_1
         else:
+            packed_0 = (((abs(g_0 - centre) >> shift) + 1) << 32) + 1
+            packed_1 = (((abs(g_1 - centre) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
             for j in range(k):
                 element = slot[j, np.uint64(zones_0[j])]
                 element[0] += g_0
