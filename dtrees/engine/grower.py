@@ -172,7 +172,8 @@ class Grower:
         """Return all nodes in preorder."""
         if list(self._subtrees) == [0]:
             return self._subtrees[0]
-        parts = [Nodes(*(array[: self._n] for array in self._nodes))]
+        kept = min(part.sums.shape[1] for part in self._subtrees.values()) if self._subtrees else self._nodes.sums.shape[1]
+        parts = [Nodes(self._nodes.records[: self._n], self._nodes.sums[: self._n, :kept])]
         root_of = np.arange(self._n)  # where each node of the upper part really is
         offset = self._n
         for node, part in self._subtrees.items():

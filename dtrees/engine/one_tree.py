@@ -102,6 +102,10 @@ class OneTree:
                 return self._finish(message, workspace)
         raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
 
+    def give_up_columns(self, stock: Stock, search: NodeSearch) -> None:
+        """Have a stock without columns: no more nodes are to be searched."""
+        self._stock, self._search = stock, search
+
     def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
         prepared = self._target.start(message.tree, message.output)
         n_rows = prepared.a.shape[0]

@@ -72,6 +72,7 @@ class Nodes(NamedTuple):
     ----------
     records : ndarray of NODE, shape (n,)
     sums : ndarray of int64, shape (n, n_sums)
+        Or (n, 0), where no value of the finished tree is computed from them.
     """
 
     records: NDArray[Any]
@@ -216,7 +217,7 @@ def _link(records, parent, side, node):
 def _open_node(stack, n, nodes, node):
     """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
     start, mid, stop, _, parent, side, _ = stack.todo[n]
-    for k in range(stack.sums.shape[1]):
+    for k in range(nodes.sums.shape[1]):
         nodes.sums[node, k] = stack.sums[n, k]
     record = nodes.records[node]
     record.start = start
@@ -314,7 +315,7 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
         node = n_nodes
         n_nodes += 1
         _open_node(stack, n_todo, nodes, node)
-        node_sums = nodes.sums[node]
+        node_sums = stack.sums[n_todo]
         if not may_be_split(stops, mid - start, depth, node_weight(limits, node_sums)):
             continue
         best.records[0].status = CONSTANT
@@ -365,7 +366,7 @@ def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
         node = n_nodes
         n_nodes += 1
         _open_node(stack, n_todo, nodes, node)
-        node_sums = nodes.sums[node]
+        node_sums = stack.sums[n_todo]
         n_rows = mid - start
         if not may_be_split(stops, n_rows, depth, node_weight(limits, node_sums)):
             continue
