@@ -282,7 +282,7 @@ def _complete(
         gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
         _from_leaves(left, right, weight, gain, value[:, 0], impurity)
     elif rules.criterion == Criterion.ABSOLUTE_ERROR:
-        places = records["start"].copy(), records["mid"].copy()
+        places = records["start"].astype(np.int64), records["mid"].astype(np.int64)
         replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
         median, spread = cast(m.Measured, replies[one])
         weight = _weights(nodes, n_samples)
@@ -353,7 +353,7 @@ def _take_apart(records):  # type: ignore[no-untyped-def]
     for i in range(n):
         record = records[i]
         left[i], right[i] = record.left, record.right
-        n_samples[i] = record.mid - record.start
+        n_samples[i] = np.int64(record.mid) - np.int64(record.start)
         if record.column >= 0:
             feature[i], threshold[i], missing_left[i] = record.column, record.threshold, record.missing_left
         else:

@@ -319,10 +319,10 @@ class OneTree:
         outside = []
         for nodes, by in zip(grown, moved.tolist(), strict=True):
             for name in ("start", "mid", "stop"):
-                nodes.records[name] -= by
+                nodes.records[name] = nodes.records[name].astype(np.int64) - by
             if self._target.keeps_out_of_sample:
                 leaves = nodes.records[nodes.records["column"] < 0]
-                outside.append(self._rows.rows[places_of(leaves["mid"], leaves["stop"] - leaves["mid"])])
+                outside.append(self._rows.rows[places_of(leaves["mid"].astype(np.int64), (leaves["stop"] - leaves["mid"]).astype(np.int64))])
             else:
                 outside.append(rows[:0])
         return m.Borrowed([PackedNodes.of(nodes) for nodes in grown], outside)
