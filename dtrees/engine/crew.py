@@ -19,6 +19,7 @@ from dtrees.split import search, subtree
 from dtrees.split.block import make_block
 from dtrees.split.board import Opening, Team, begin, grown, make_team, opening, wait_for_team
 from dtrees.split.columns import Columns
+from dtrees.split.criteria import ABSOLUTE_ERROR, SQUARED_ERROR
 from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.kernel import bind
 from dtrees.split.partition import RowPartition
@@ -139,21 +140,24 @@ class Crew:
     def _make_room(self, ground: Ground, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
         """See to it that there is room for all that is to be grown."""
         limits, stops, places = ground.limits, ground.stops, roots.places
-        kind = (roots.sums.shape[1], ground.partition.b.shape[0] > 0, limits.random, limits.n_classes, inherit)
+        n_sums, weighted = roots.sums.shape[1], ground.partition.b.shape[0] > 0
+        kind = (n_sums, weighted, limits.random, limits.n_classes, inherit)
         wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind)
         if wanted == self._made_for and ground.pool is self._pool:
             return
         sizes = [mid - start for start, mid, _, _ in places]
         most_nodes = subtree.most_nodes.py_func
-        n_nodes = sum(most_nodes(stops, limits, mid - start, depth) for start, mid, _, depth in places)
+        n_nodes = [most_nodes(stops, limits, mid - start, depth) for start, mid, _, depth in places]
         most_shared = last = 0
         if max(sizes) > share_rows:
             most_shared = sum(sizes) // max(1, share_rows) + 1
             last = max(stop for _, _, stop, _ in places)
-        team_size = (len(places), most_shared, last, n_nodes)
+        team_size = (len(places), most_shared, last, sum(n_nodes))
         if self._team is None or kind != self._kind or not all(map(ge, self._team_size, team_size)):
-            self._team, self._team_size = make_team(*team_size, kind[0]), team_size
-        self._opening = opening(self._team, places)
+            # Where every weight is 1, nothing but the number of rows is wanted of a node whose value is measured in the end.
+            measured = not weighted and limits.criterion in (SQUARED_ERROR, ABSOLUTE_ERROR)
+            self._team, self._team_size = make_team(*team_size, n_sums, 0 if measured else n_sums), team_size
+        self._opening = opening(self._team, places, n_nodes)
         n_levels = stops.max_depth - min(depth for _, _, _, depth in places)
         task_size = (max(sizes), max(stop - mid for _, mid, stop, _ in places), n_levels, min(max(sizes), block_rows))
         if not self._tasks or kind != self._kind or ground.pool is not self._pool or not all(map(ge, self._task_size, task_size)):

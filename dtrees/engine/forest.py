@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ _SERIAL_CELLS = 2048
 
 
 def grow_forest(
-    columns: Columns,
+    columns: Columns | Callable[[], Columns],
     target: NDArray[Any],
     weight: NDArray[np.float64] | None,
     plan: ForestPlan,
@@ -37,7 +38,8 @@ def grow_forest(
 
     Parameters
     ----------
-    columns : Columns
+    columns : Columns or callable
+        A function that returns them gives them away: if there is one tree, their memory is free again when all its splits are found.
     target : ndarray, shape (n_rows,)
         float64 for regression, class numbers from 0 otherwise.
     weight : ndarray of float64, shape (n_rows,), or None
@@ -50,11 +52,15 @@ def grow_forest(
         Called after each tree, by one thread at a time; returning True leaves out the trees not yet begun.
     """
     n_trees = last - first
+    last_tree = callable(columns) and n_trees == 1
+    if callable(columns):
+        columns = columns()
     if columns.codes.size <= _SERIAL_CELLS:
         n_threads = 1
     side_by_side = max(1, min(n_threads, n_trees))
     executors = [LocalExecutor(columns, target, weight, max(1, n_threads // side_by_side)) for _ in range(side_by_side)]
-    sessions = [Session(executor, plan, fit=uuid.uuid4().hex) for executor in executors]
+    del columns
+    sessions = [Session(executor, plan, fit=uuid.uuid4().hex, last_tree=last_tree) for executor in executors]
     began = time.perf_counter()
     stopped = threading.Event()
     finished = 0

@@ -58,13 +58,17 @@ Steps = Generator[Requests, Mapping[int, m.Reply], T]
 
 @dataclass(frozen=True)
 class Session:
-    """An open fit: the executor, and what every message carries. ``n_slots`` are the trees to grow side by side; 0: one at a time."""
+    """An open fit: the executor, and what every message carries. ``n_slots`` are the trees to grow side by side; 0: one at a time.
+
+    ``last_tree``: the next tree is the last one, and the one shard that has all columns need not keep them longer than they are searched.
+    """
 
     executor: Executor
     plan: ForestPlan | BoostingPlan
     fit: str
     epoch: int = 0
     n_slots: int = 0
+    last_tree: bool = False
 
     def opening(self, initial: NDArray[np.float64] | None) -> m.Begin:
         """Return the message that opens the fit on a shard."""
@@ -184,7 +188,7 @@ def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: floa
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {tree}")
     if not search:
-        replies = yield {0: m.Grow(session.fit, session.epoch, np.zeros(1, np.int64))}
+        replies = yield {0: m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), session.last_tree)}
         return (yield from _complete(session, tree, cast(m.Subtrees, replies[0])[0], root, None, output, learning_rate, score))
     n_columns = plan.rules.columns_per_tree
     grower = Grower(plan.rules, n_classes, n_columns, root, subtree_rows)
@@ -207,7 +211,7 @@ def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: floa
     if not executor.whole_threads:
         loans = yield from grow_on_loan(session, tree, grower)
     elif grower.to_grow:
-        replies = yield {0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64))}
+        replies = yield {0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64), session.last_tree)}
         grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
     return (yield from _complete(session, tree, grower.arrange(), root, last, output, learning_rate, score, loans))
 
@@ -272,16 +276,16 @@ def _complete(
         mean, spread = np.empty(start.shape[0]), np.empty(start.shape[0])
         for i, mine in asked.items():
             mean[mine], spread[mine] = cast(m.Measured, replies[i])
-        weight = scaled(nodes.sums[:, 1].astype(np.float64), -b_exponent)
+        weight = scaled(_weights(nodes, n_samples), -b_exponent)
         value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
         value[leaf, 0], impurity[leaf] = mean, scaled(spread, -b_exponent)
         gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
         _from_leaves(left, right, weight, gain, value[:, 0], impurity)
     elif rules.criterion == Criterion.ABSOLUTE_ERROR:
-        places = records["start"].copy(), records["mid"].copy()
+        places = records["start"].astype(np.int64), records["mid"].astype(np.int64)
         replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
         median, spread = cast(m.Measured, replies[one])
-        weight = nodes.sums[:, 1].astype(np.float64)
+        weight = _weights(nodes, n_samples)
         value, impurity = median[:, None], spread / weight
         weight = scaled(weight, -b_exponent)
         gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
@@ -315,6 +319,11 @@ def _complete(
     return Grown(tree, closing)
 
 
+def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the weights of nodes, which are their numbers of rows where no sums were kept."""
+    return (nodes.sums[:, 1] if nodes.sums.shape[1] else n_samples).astype(np.float64)
+
+
 def _class_values(
     nodes: Nodes, criterion: Criterion, exponent: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -344,7 +353,7 @@ def _take_apart(records):  # type: ignore[no-untyped-def]
     for i in range(n):
         record = records[i]
         left[i], right[i] = record.left, record.right
-        n_samples[i] = record.mid - record.start
+        n_samples[i] = np.int64(record.mid) - np.int64(record.start)
         if record.column >= 0:
             feature[i], threshold[i], missing_left[i] = record.column, record.threshold, record.missing_left
         else:

@@ -75,7 +75,7 @@ class Grower:
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
         records = self._nodes.records[nodes]
-        n_rows = records["mid"] - records["start"]
+        n_rows = (records["mid"] - records["start"]).astype(np.int64)
         inner = _may_be_split(self._stops, self._limits, n_rows, self._depth[nodes], self._nodes.sums[nodes])
         small = n_rows <= self._subtree_rows
         self.to_grow.extend(nodes[inner & small].tolist())
@@ -162,7 +162,7 @@ class Grower:
         """Return the nodes that are to be grown by one shard each, and where their rows lie."""
         nodes = np.array(self.to_grow, np.int64)
         records = self._nodes.records[nodes]
-        return nodes, records["start"].copy(), records["stop"].copy()
+        return nodes, records["start"].astype(np.int64), records["stop"].astype(np.int64)
 
     def attach(self, nodes: list[int], subtrees: Subtrees) -> None:
         """Take subtrees grown elsewhere, each in place of a node."""
@@ -172,7 +172,8 @@ class Grower:
         """Return all nodes in preorder."""
         if list(self._subtrees) == [0]:
             return self._subtrees[0]
-        parts = [Nodes(*(array[: self._n] for array in self._nodes))]
+        kept = min(part.sums.shape[1] for part in self._subtrees.values()) if self._subtrees else self._nodes.sums.shape[1]
+        parts = [Nodes(self._nodes.records[: self._n], self._nodes.sums[: self._n, :kept])]
         root_of = np.arange(self._n)  # where each node of the upper part really is
         offset = self._n
         for node, part in self._subtrees.items():

@@ -175,9 +175,13 @@ class Advance(Message):
 
 @dataclass(frozen=True)
 class Grow(Message):
-    """Grow nodes to their ends; only to a shard that has all columns. Reply: list of :class:`~dtrees.split.subtree.Nodes`."""
+    """Grow nodes to their ends; only to a shard that has all columns. Reply: list of :class:`~dtrees.split.subtree.Nodes`.
+
+    ``last``: no node is searched after these, of any tree, and the shard gives up its columns.
+    """
 
     nodes: NDArray[np.int64]
+    last: bool = False
 
 
 @dataclass(frozen=True)

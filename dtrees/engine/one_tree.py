@@ -102,6 +102,10 @@ class OneTree:
                 return self._finish(message, workspace)
         raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
 
+    def give_up_columns(self, stock: Stock, search: NodeSearch) -> None:
+        """Have a stock without columns: no more nodes are to be searched."""
+        self._stock, self._search = stock, search
+
     def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
         prepared = self._target.start(message.tree, message.output)
         n_rows = prepared.a.shape[0]
@@ -315,10 +319,10 @@ class OneTree:
         outside = []
         for nodes, by in zip(grown, moved.tolist(), strict=True):
             for name in ("start", "mid", "stop"):
-                nodes.records[name] -= by
+                nodes.records[name] = nodes.records[name].astype(np.int64) - by
             if self._target.keeps_out_of_sample:
                 leaves = nodes.records[nodes.records["column"] < 0]
-                outside.append(self._rows.rows[places_of(leaves["mid"], leaves["stop"] - leaves["mid"])])
+                outside.append(self._rows.rows[places_of(leaves["mid"].astype(np.int64), (leaves["stop"] - leaves["mid"]).astype(np.int64))])
             else:
                 outside.append(rows[:0])
         return m.Borrowed([PackedNodes.of(nodes) for nodes in grown], outside)

@@ -86,7 +86,7 @@ def unpack(column, missing_left, threshold, gain, n_inside, n_outside, sums, sta
             record.left = record.right = -1
             record.stop = stop
             record.mid = stop - (np.int64(n_outside[leaf]) if n_outside.shape[0] > 0 else 0)
-            record.start = stop = record.mid - np.int64(n_inside[leaf])
+            record.start = stop = np.int64(record.mid) - np.int64(n_inside[leaf])
             for k in range(sums.shape[1]):
                 nodes.sums[i, k] = sums[leaf, k]
         else:
@@ -96,7 +96,8 @@ def unpack(column, missing_left, threshold, gain, n_inside, n_outside, sums, sta
             record.left, record.right = left, right
             record.missing_left, record.threshold, record.gain = missing_left[inner], threshold[inner], gain[inner]
             record.start, record.stop = records[left].start, records[right].stop
-            record.mid = record.start + (records[left].mid - records[left].start) + (records[right].mid - records[right].start)
+            n_left = np.int64(records[left].mid) - np.int64(records[left].start)
+            record.mid = np.int64(record.start) + n_left + np.int64(records[right].mid) - np.int64(records[right].start)
             for k in range(sums.shape[1]):
                 nodes.sums[i, k] = nodes.sums[left, k] + nodes.sums[right, k]
         roots[n_roots] = i

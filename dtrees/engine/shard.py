@@ -23,7 +23,7 @@ from dtrees.engine.stock import make_stock
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.engine.workspace import Workspace
-from dtrees.split.columns import Columns
+from dtrees.split.columns import Columns, presort
 
 
 class Shard:
@@ -73,6 +73,13 @@ class Shard:
         if self._fit is not None:
             other._make_room()
         return other
+
+    def _give_up_columns(self) -> None:
+        """Keep nothing but what the tree under way is completed with."""
+        self._slots.close()
+        self._take_columns(presort([]), np.empty(0, np.int32), self._stock.n_columns_total)
+        self._workspace = Workspace(self._threads, Crew(self._stock.columns))
+        self._tree.give_up_columns(self._stock, self._search)
 
     def _make_room(self) -> None:
         """Make room for the trees of a fit, of which there is one under way, or as many as there are slots."""
@@ -126,6 +133,8 @@ class Shard:
                 return None
         reply = self._tree.carry_out(message, self._workspace)
         self._n_finished += isinstance(message, m.Finish)
+        if isinstance(message, m.Grow) and message.last:
+            self._give_up_columns()
         return reply
 
     def _begin(self, message: m.Begin) -> m.Begun:

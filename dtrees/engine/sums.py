@@ -14,7 +14,7 @@ from dtrees.split.columns import Columns
 from dtrees.split.heirs import Heirs, make_heirs
 from dtrees.split.level import ADD, BAR, SCAN, SUBTRACT, SUM
 from dtrees.split.zone_map import map_zones
-from dtrees.split.zone_sums import MAX_PACKED_ROWS, Sums
+from dtrees.split.zone_sums import MAX_PACKED_ROWS, SCALE, Sums, size_shift
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
@@ -78,6 +78,7 @@ class ZoneSums:
         self._heirs: Heirs | None = None
         self._places: NDArray[np.int64] | None = None
         self._slots = np.empty((0, 0, 0, 2), np.int64)
+        self._scales = np.zeros(0, SCALE)
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
@@ -93,7 +94,7 @@ class ZoneSums:
         self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.zone.shape[0]) // max(1, math.prod(shape) * 8)
         self._free = list(range(self._slots.shape[0]))
         self._slot_of = {}
-        self._size_shift = max(0, size.bit_length() - 30)
+        self._scale = int(size_shift(size)), 0, math.inf
         self._usable = n_in < MAX_PACKED_ROWS
 
     def _take(self) -> int:
@@ -109,6 +110,7 @@ class ZoneSums:
             larger = np.empty((n_slots, *self._slots.shape[1:]), np.int64)
             larger[:n] = self._slots
             self._slots = larger
+            self._scales = np.resize(self._scales, n_slots)
 
     def heirs(self, n_threads: int, n_columns: int) -> Heirs | None:
         """Return slots for threads that grow subtrees of a table of ``n_columns`` columns; None if sums cannot be packed.
@@ -121,8 +123,8 @@ class ZoneSums:
         self._enlarge(n_slots)
         heirs = self._heirs
         if heirs is None or heirs.zone_map is not self.zone_map or heirs.sums.slots.base is not self._slots or heirs.n_threads != n_threads:
-            heirs = self._heirs = make_heirs(self.zone_map, Sums(self._slots[:n_slots], 0), n_columns, n_threads)
-        return heirs._replace(sums=Sums(heirs.sums.slots, self._size_shift), free=heirs.free.copy())
+            heirs = self._heirs = make_heirs(self.zone_map, Sums(self._slots[:n_slots], self._scales[:n_slots]), n_columns, n_threads)
+        return heirs._replace(free=heirs.free.copy())
 
     def plan(
         self,
@@ -168,6 +170,7 @@ class ZoneSums:
             smaller, larger = (child, child + 1) if n_left <= n_right else (child + 1, child)
             if larger in wanted:
                 other = self._take()
+                self._scales[other] = self._scales[slot]
                 summed.append((smaller, other))
                 settle.append([(SUBTRACT, slot, other, 0), (BAR, wanted.pop(larger), 0, 0)])
                 self._slot_of[larger] = slot
@@ -185,6 +188,7 @@ class ZoneSums:
                 temporary.append(other)
         for node, i in wanted.items():
             self._slot_of[node] = slot = self._take()
+            self._scales[slot] = self._scale
             summed.append((node, slot))
             settle.append([(BAR, i, 0, 0)])
         sizes = [int(mid[node] - start[node]) for node, _ in summed]
@@ -194,6 +198,7 @@ class ZoneSums:
             n_pieces = -(-size // piece)
             bounds = [int(start[node]) + size * k // n_pieces for k in range(n_pieces + 1)]
             slots = [slot] + [self._take() for _ in range(n_pieces - 1)]
+            self._scales[slots] = self._scales[slot]
             sums.extend([(SUM, bounds[k], bounds[k + 1], slots[k])] for k in range(n_pieces))
             after[:0] = [(ADD, slot, other, 0) for other in slots[1:]]
             temporary.extend(slots[1:])
@@ -211,7 +216,7 @@ class ZoneSums:
                 filled += costs[i] / n_pieces
         places = [(int(start[node]), int(mid[node]), self._slot_of[node]) for node in search.tolist()]
         nodes = np.array(places, np.int64).reshape(-1, 3)
-        return Level(Sums(self._slots, self._size_shift), nodes, [sums, settle, scans], n_threads)
+        return Level(Sums(self._slots, self._scales), nodes, [sums, settle, scans], n_threads)
 
 
 class Level:

@@ -155,11 +155,14 @@ class Purpose:
         Whether predictions for rows out of bag are to be summed.
     sets : sequence of EvalSet
         Evaluation sets that are to be loaded as well.
+    single_use : bool
+        Whether trees are grown once from the table, so that its columns need not be kept when these are.
     """
 
     n_trees: int | None = None
     out_of_bag: bool = False
     sets: Sequence[EvalSet] = ()
+    single_use: bool = False
 
 
 @dataclass(frozen=True)

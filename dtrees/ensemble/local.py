@@ -25,10 +25,22 @@ from dtrees.tree.tree import Tree
 if TYPE_CHECKING:
     from dtrees.ensemble.evaluation import EvalSet
     from dtrees.ensemble.metrics import Metric
+    from dtrees.split.columns import Columns
 
 #: Presorting fewer cells than this takes less time than starting threads.
 _SERIAL_CELLS = 100_000
 _HERE = Placement("local", "the data is in the memory of one process")
+
+
+class _Once:
+    """Columns for a single use: who takes them is the only one that holds them."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = [columns]
+
+    def __call__(self) -> Columns:
+        """Give them away."""
+        return self._columns.pop()
 
 
 class LocalBackend:
@@ -71,7 +83,8 @@ class LocalBackend:
         else:
             columns = presort(encoded)
         target = encode_classes(y, summary.classes) if summary.classes is not None else y
-        return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=_HERE, n_jobs=n_jobs)
+        handle = _Once(columns) if purpose.single_use else columns
+        return Table.of(schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=n_jobs)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""

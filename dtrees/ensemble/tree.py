@@ -56,7 +56,7 @@ class SingleTree(TreeEstimator):
             If a parameter or the data cannot be used; the message says what is wanted.
         """
         callback = progress_callback(callbacks, 0, "tree")
-        backend, table = self._load(X, y, sample_weight, keep=False, purpose=Purpose(n_trees=1))
+        backend, table = self._load(X, y, sample_weight, keep=False, purpose=Purpose(n_trees=1, single_use=True))
         rules = parameters.rules_for(
             self,
             parameters.CRITERIA[self.criterion],

@@ -199,15 +199,15 @@ def empty_block(partition, block, nodes, first_node, n_nodes):
         record = nodes.records[node]
         if record.column >= 0:
             continue
-        place = record.start
-        for _ in range(record.mid - record.start):
+        place, mid, stop = np.int64(record.start), np.int64(record.mid), np.int64(record.stop)
+        for _ in range(mid - place):
             i = block.places[inside]
             rows[place] = block.rows[i]
             if b.shape[0] > 0:
                 b[place] = block.b[i]
             inside += 1
             place += 1
-        for _ in range(record.stop - record.mid):
+        for _ in range(stop - mid):
             rows[place] = block.outside[outside]
             outside += 1
             place += 1

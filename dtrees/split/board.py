@@ -26,8 +26,8 @@ PIECE_ROWS = 4096
 
 #: Kinds of work.
 DONE, GROW, OPEN, SUM, LEAD, SCAN, MARK, SPREAD, COPY = (np.int64(kind) for kind in range(-1, 8))
-#: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are, room taken in ``parts``.
-LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, ROOM = (np.int64(8 * k) for k in range(7))
+#: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are.
+LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES = (np.int64(8 * k) for k in range(6))
 #: What is in ``places``: see there.
 START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, UNDONE, FIRST_PART, COUNT, SUMMED, FIRST_COLUMN = range(11)
 #: What is as many as there are subtrees at the beginning.
@@ -46,8 +46,8 @@ class Team(NamedTuple):
         Nodes that wait for one thread.
     places : ndarray of int64, shape (n_nodes, 11)
         Start, mid, stop and depth of each node, its slot, its left child (the right one has the next number), pieces of its step not
-        finished, where in ``parts`` its subtree begins (-1: it is shared out) and how many nodes that has, which node is being summed, and
-        the column searched first.
+        finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which node is being
+        summed, and the column searched first.
     paths : ndarray of uint64, shape (n_nodes,)
     bars : ndarray of float64, shape (n_nodes,)
         The best score known of each node.
@@ -57,9 +57,10 @@ class Team(NamedTuple):
         Of each piece of a division the rows going left, in and out of sample; of each piece of a sum the slot.
     goes_left : ndarray of uint8, shape (n_rows,)
         By place.
-    nodes : Nodes
+    sums : ndarray of int64, shape (n_nodes, n_sums)
+        Of each node.
     parts : Nodes
-        Room for the nodes of subtrees.
+        Room for the nodes of subtrees in preorder, with gaps: a child's room is as large as its subtree may become.
     share_rows : int
         Nodes of more rows are shared out.
     n_threads : int
@@ -74,13 +75,13 @@ class Team(NamedTuple):
     found: Candidates
     counts: NDArray[np.int64]
     goes_left: NDArray[np.uint8]
-    nodes: Nodes
+    sums: NDArray[np.int64]
     parts: Nodes
     share_rows: int
     n_threads: int
 
 
-def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int) -> Team:
+def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int, n_kept: int) -> Team:
     """Return room for what is shared by threads that are to grow subtrees.
 
     Parameters
@@ -94,6 +95,8 @@ def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int) -> 
     room : int
         Most nodes of all subtrees.
     n_sums : int
+    n_kept : int
+        Sums of each node that are kept.
     """
     n_shared = NODES if most_shared else 0
     capacity = n + n_shared
@@ -107,8 +110,8 @@ def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int) -> 
         empty_candidates(capacity, n_sums),
         np.empty((capacity if n_shared else 0, PIECES, 2), np.int64),
         np.empty(n_rows, np.uint8),
-        empty_nodes(capacity, n_sums),
-        empty_nodes(room, n_sums),
+        np.empty((capacity, n_sums), np.int64),
+        empty_nodes(room, n_kept),
         0,
         1,
     )
@@ -121,12 +124,16 @@ class Opening(NamedTuple):
     pieces: NDArray[np.int64]
 
 
-def opening(team: Team, roots: Sequence[tuple[int, int, int, int]]) -> Opening:
-    """Return what a team begins with that is to grow subtrees; of each, where the root starts, its mid, its stop and its depth."""
+def opening(team: Team, roots: Sequence[tuple[int, int, int, int]], most_nodes: Sequence[int]) -> Opening:
+    """Return what a team begins with that is to grow subtrees.
+
+    Of each, where the root starts, its mid, its stop and its depth, and how many nodes it may get.
+    """
     n = len(roots)
     places = np.zeros(team.places.shape, np.int64)
     places[:, SLOT] = -1
     places[:n, :4] = roots
+    places[1:n, FIRST_PART] = np.cumsum(most_nodes)[:-1]
     pieces = np.zeros((n, 3), np.int64)
     pieces[:, 0], pieces[:, 1] = OPEN, np.arange(n)[::-1]
     return Opening(places, pieces)
@@ -153,7 +160,7 @@ def begin(team: Team, opening: Opening, paths: NDArray[np.uint64], sums: NDArray
     team.places[:] = opening.places
     team.pieces[:n] = opening.pieces
     team.paths[:n] = paths
-    team.nodes.sums[:n] = sums
+    team.sums[:n] = sums
     return Team(control, *team[1:-2], share_rows, n_threads)
 
 
@@ -237,18 +244,13 @@ def bounds_of(first, last, piece, n):
 
 
 @kernel
-def join(team, root, out):
-    """Write the nodes of a subtree in preorder; return how many there are.
+def join(team, root):
+    """Close the gaps between the nodes of a subtree, when the team's work is done; return how many nodes there are.
 
-    Parameters
-    ----------
-    team : Team
-        When its work is done.
-    root : int
-        Number of the subtree's root.
-    out : Nodes
-        Written.
+    Parts only move to lower places, in their order, so none is overwritten before it is moved.
     """
+    first_of_all = team.places[root, FIRST_PART]
+    records, sums = team.parts.records[first_of_all:], team.parts.sums[first_of_all:]
     todo = np.empty((team.places.shape[0] + 1, 3), np.int64)
     todo[0] = root, -1, 0
     n_todo = 1
@@ -258,14 +260,15 @@ def join(team, root, out):
         node, parent, side = todo[n_todo]
         if parent >= 0:
             if side == 0:
-                out.records[parent].left = n
+                records[parent].left = n
             else:
-                out.records[parent].right = n
-        first, count = team.places[node, FIRST_PART], team.places[node, COUNT]
-        if first < 0:
-            out.records[n] = team.nodes.records[node]
-            out.sums[n] = team.nodes.sums[node]
-            if out.records[n].column >= 0:
+                records[parent].right = n
+        first, count = team.places[node, FIRST_PART] - first_of_all, team.places[node, COUNT]
+        if count < 0:
+            records[n] = records[first]
+            for k in range(sums.shape[1]):
+                sums[n, k] = team.sums[node, k]
+            if records[n].column >= 0:
                 left = team.places[node, LEFT_CHILD]
                 todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2] = left + 1, n, 1
                 todo[n_todo + 1, 0], todo[n_todo + 1, 1], todo[n_todo + 1, 2] = left, n, 0
@@ -273,23 +276,22 @@ def join(team, root, out):
             n += 1
             continue
         for k in range(count):
-            record = out.records[n + k]
-            out.records[n + k] = team.parts.records[first + k]
-            out.sums[n + k] = team.parts.sums[first + k]
+            record = records[n + k]
+            records[n + k] = records[first + k]
             if record.column >= 0:
                 record.left += n
                 record.right += n
+        for k in range(count):
+            for j in range(sums.shape[1]):
+                sums[n + k, j] = sums[first + k, j]
         n += count
     return n
 
 
 def grown(team: Team, root: int, copy: bool) -> Nodes:
-    """Return the nodes of a subtree in preorder, when the team's work is done; unless copied, they may lie in the team's own room."""
+    """Return the nodes of a subtree in preorder, when the team's work is done; unless copied, they lie in the team's own room."""
     first, count = team.places[root, FIRST_PART], team.places[root, COUNT]
-    if first >= 0:  # by one thread
-        parts = (array[first : first + count] for array in team.parts)
-        return Nodes(*(part.copy() if copy else part for part in parts))
-    n_nodes = team.control[N_NODES]
-    room = empty_nodes(int(team.places[:n_nodes, COUNT].sum()) + int(n_nodes), team.nodes.sums.shape[1])
-    count = join(team, root, room)
-    return Nodes(*(array[:count] for array in room))
+    if count < 0:
+        count = join(team, root)
+    parts = (array[first : first + count] for array in team.parts)
+    return Nodes(*(part.copy() if copy else part for part in parts))

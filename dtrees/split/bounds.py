@@ -100,10 +100,10 @@ def _may_pass(s, h, g_all, h_all, penalty, error, bar):
 
 
 @inner_kernel
-def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar, flags):
+def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar, slope, slack, flags):
     penalty = limits.penalty
     # Rounded down, so that the corners are never too far in.
-    run = (1.0 - _ROUNDING) / limits.slope if limits.slope > 0.0 else 0.0
+    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
     for z in range(flags.shape[0]):
         start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
         light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
@@ -111,7 +111,7 @@ def _flag_squares(limits, g0, h0, g1, h1, sizes, g_add, h_add, g_all, h_all, bar
         high = start + 0.5 * (size + (end - start))
         left = max(abs(low), abs(high)) * (h_all - light + penalty)
         right = max(abs(g_all - low), abs(g_all - high)) * (heavy + penalty)
-        error = _ROUNDING * (left + right)
+        error = _ROUNDING * (left + right) + slack
         passes = _may_pass(start, light, g_all, h_all, penalty, error, bar) | _may_pass(end, heavy, g_all, h_all, penalty, error, bar)
         passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, h_all, penalty, error, bar)
         passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, h_all, penalty, error, bar)
@@ -156,18 +156,39 @@ def _keep_present(n0, n1, flags):
 
 
 @kernel
-def flag_zones(limits, sums, n_zones, missing, node, bar, flags):
+def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
     """Write 1 to ``flags`` (int64) where a split in a zone, or at its upper edge, may score above the bar, otherwise 0.
 
     Returns how many rows the flagged zones have.
+
+    Parameters
+    ----------
+    limits : Limits
+    sums : ndarray of int64
+        Its sizes are sums of ``abs(g - centre * h)``; its sums of g are made those of ``g - centre * h``.
+    missing, node : tuple of int
+        As of :func:`best_edge`.
+    centre : int
+        Other than 0 for squared error only, whose scores do not change when all targets are moved.
+    slope : float
+        The largest ``abs(g - centre * h) / h`` of a row of the node.
     """
     flags = flags[:n_zones]
     flags[:] = 0
-    g_all, h_all = float(node[0]), float(node[1])
+    g_all, h_all = float(node[0] - centre * node[1]), float(node[1])
+    slack = 0.0
+    if centre != 0:
+        # Scores are computed from sums that are not centred, and have their rounding errors.
+        slack = _ROUNDING * 2.0 * abs(float(centre)) * h_all * h_all
+        for z in range(n_zones):
+            sums[G0, z] -= centre * sums[H0, z]
+            sums[G1, z] -= centre * sums[H1, z]
     for side in range(2 if missing[2] > 0 else 1):
-        g_add, h_add = (float(missing[0]), float(missing[1])) if side == 1 else (0.0, 0.0)
+        g_add, h_add = (float(missing[0] - centre * missing[1]), float(missing[1])) if side == 1 else (0.0, 0.0)
         if limits.criterion == ENTROPY:
             _flag_entropy(sums[G0], sums[H0], sums[G1], sums[H1], g_add, h_add, g_all, h_all, bar, flags)
         else:
-            _flag_squares(limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, flags)
+            _flag_squares(
+                limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, slope, slack, flags
+            )
     return _keep_present(sums[N0], sums[N1], flags)

@@ -18,7 +18,7 @@ from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.search import MAX_PARTS, PICKS, complete, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for
-from dtrees.split.zone_sums import outline, unpack
+from dtrees.split.zone_sums import outline, slope_of, unpack
 from dtrees.split.zones import last_present
 
 #: Fewest rows of a node for each part: to bound one costs as much as to sum so many.
@@ -40,13 +40,14 @@ def is_searched_finely(j, zone_map, sums, place, node_sums, limits, bar, scratch
     n_zones = zone_map.n_zones[j]
     if zone_map.exact[j]:
         return False
-    missing = outline(sums.slots[slot, j], n_zones, sums.size_shift, scratch.sums)
-    m = flag_zones(limits, scratch.sums, n_zones, missing, (node_sums[0], node_sums[1], mid - start), bar, scratch.passes)
+    scale, node = sums.scales[slot], (node_sums[0], node_sums[1], mid - start)
+    missing = outline(sums.slots[slot, j], n_zones, scale.shift, scratch.sums)
+    m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
     return prefers_fine(m, mid - start, zone_map.n_parts[j])
 
 
 @lean_kernel
-def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, size_shift, width, parts, other_parts):
+def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, scale, width, parts, other_parts):
     """Sum in-sample rows by the parts of two columns, packed as zone sums are: ``width`` numbers a part.
 
     A row of ``cuts`` is the place of a column in the zone map, its shift and its number of values.
@@ -56,6 +57,7 @@ def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, star
     parts[:] = 0
     other_parts[:] = 0
     weighted = b.shape[0] > 0
+    size_shift, centre = scale.shift, scale.centre
     one, two = np.uint64(1), np.uint64(2)
     for i in range(start, mid):
         if i + AHEAD < mid:
@@ -64,7 +66,8 @@ def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, star
             prefetch(other_codes, ahead)
         row = np.uint64(rows[i])
         g = a[i]
-        packed = (((abs(g) >> size_shift) + 1) << 32) + 1
+        away = centre * b[i] if weighted else centre
+        packed = (((abs(g - away) >> size_shift) + 1) << 32) + 1
         k = np.uint64(part_of[np.uint64(codes[row]) >> shift]) * width
         parts[k] += g
         parts[k + one] += packed
@@ -171,18 +174,18 @@ def keep(columns, column_ids, column, node, node_sums, limits, score, has_missin
 def _bound(q, columns, column_ids, zone_map, sums, place, node_sums, limits, bars, i, scratch, out, t):
     """Flag the parts of the ``q``-th of two columns, which are summed, in which a split may be the best; return how many rows they have."""
     start, mid, slot = place
-    node = (node_sums[0], node_sums[1], mid - start)
+    scale, node = sums.scales[slot], (node_sums[0], node_sums[1], mid - start)
     j, shift, n_distinct = scratch.cuts[q]
     column, n_zones, first_codes = zone_map.which[j], zone_map.n_zones[j], zone_map.first_codes[j]
     parts, n_parts, part_of = _parts_of(scratch, sums, q), zone_map.n_parts[j], zone_map.part_of[j]
     _part_missing(parts, n_parts, part_of[n_distinct >> shift], sums.slots[slot, j, n_zones])
-    missing = outline(parts, n_parts, sums.size_shift, scratch.sums)
+    missing = outline(parts, n_parts, scale.shift, scratch.sums)
     bar = bar_of(column_ids[column], bars[i], out.records[t])
     edge = best_edge(limits, scratch.sums, n_parts, missing, node, bar, scratch.scores)
     if edge > bar:
         bars[i] = max(bars[i], edge)
         bar = bar_of(column_ids[column], bars[i], out.records[t])
-    flag_zones(limits, scratch.sums, n_parts, missing, node, bar, scratch.passes)
+    flag_zones(limits, scratch.sums, n_parts, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
     return _flag(parts, n_parts, part_of, shift, scratch.passes, scratch.flags[PICKS + q], first_codes, n_zones, scratch.part_flags[q])
 
 
@@ -198,8 +201,9 @@ def search_finely(columns, column_ids, zone_map, n, partition, sums, place, node
 
     The flags of their zones are the last two of ``scratch.flags``. All else is as of :func:`~dtrees.split.zone_scan.scan`.
     """
-    start, mid, _ = place
+    start, mid, slot = place
     node = (node_sums[0], node_sums[1], mid - start)
+    scale = sums.scales[slot]
     rows, keys, cuts, flags, zones = partition.rows, scratch.keys, scratch.cuts, scratch.part_flags, scratch.parts
     cuts[1, 0] = cuts[n - 1, 0]
     for q in range(2):
@@ -210,7 +214,7 @@ def search_finely(columns, column_ids, zone_map, n, partition, sums, place, node
     part_of, other_part_of = zone_map.part_of[cuts[0, 0]], zone_map.part_of[cuts[1, 0]]
     width = sums.slots.shape[3]
     _sum_parts(
-        codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, sums.size_shift, width, scratch.fine[0], scratch.fine[1]
+        codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, scale, width, scratch.fine[0], scratch.fine[1]
     )
     n_rows = _bound(ZERO(), columns, column_ids, zone_map, sums, place, node_sums, limits, bars, i, scratch, out, t)
     n_other = ZERO()
@@ -237,7 +241,7 @@ def search_finely(columns, column_ids, zone_map, n, partition, sums, place, node
             else:
                 _pick_parts(codes, codes, part_of, part_of, cuts[q], cuts[q], rows, start, mid, flags[q], flags[2], keys, ZERO(), ZERO())
         n_parts = zone_map.n_parts[j]
-        missing = unpack(_parts_of(scratch, sums, q), n_parts, sums.size_shift, zones)
+        missing = unpack(_parts_of(scratch, sums, q), n_parts, scale.shift, zones)
         for part in range(n_parts):
             zones[part].flag = flags[q, part]
         score = scan_picked(

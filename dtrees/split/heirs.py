@@ -17,7 +17,7 @@ from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_map import ZoneMap
 from dtrees.split.zone_scan import scan
-from dtrees.split.zone_sums import Sums, raise_bar, subtract, sum_rows
+from dtrees.split.zone_sums import Sums, raise_bar, set_scale, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -101,8 +101,9 @@ def give_back_of(heirs, n):
 def slot_for(heirs, n, partition, start, mid):
     """Return the slot of the n-th node of the stack, which is summed if it has none."""
     if heirs.slot_of[n] < 0:
-        heirs.slot_of[n] = take(heirs, ZERO())
-        sum_rows(heirs.zone_map, partition, start, mid, heirs.sums.slots[heirs.slot_of[n]], heirs.sums.size_shift)
+        heirs.slot_of[n] = slot = take(heirs, ZERO())
+        set_scale(heirs.sums.scales[slot], partition, start, mid)
+        sum_rows(heirs.zone_map, partition, start, mid, heirs.sums.slots[slot], heirs.sums.scales[slot])
     return heirs.slot_of[n]
 
 
@@ -125,7 +126,7 @@ def search_columns(heirs, first, last, lead, columns, limits, partition, place, 
 
 
 @inner_kernel
-def begin_search(heirs, place, node_sums, limits, bars, i, scratch, best):
+def begin_search(heirs, partition, place, node_sums, limits, bars, i, scratch, best):
     """Begin the search of a node, at ``place`` (start, mid, slot), that has no ``best`` split yet.
 
     The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first, or
@@ -133,7 +134,7 @@ def begin_search(heirs, place, node_sums, limits, bars, i, scratch, best):
     """
     bars[i] = -1.0
     best.records[0].status = NO_SPLIT
-    lead = raise_bar(heirs.zone_map, heirs.sums, place, node_sums, limits, bars, i, scratch)
+    lead = raise_bar(heirs.zone_map, partition, heirs.sums, place, node_sums, limits, bars, i, scratch)
     return NONE() if is_searched_finely(lead, heirs.zone_map, heirs.sums, place, node_sums, limits, bars[i], scratch) else lead
 
 
@@ -153,8 +154,9 @@ def inherit(heirs, n, partition, todo, left_wanted, right_wanted):
     if other < 0:
         give_back_of(heirs, n)
         return
-    slots = heirs.sums.slots
-    sum_rows(heirs.zone_map, partition, todo[smaller, 0], todo[smaller, 1], slots[other], heirs.sums.size_shift)
+    slots, scales = heirs.sums.slots, heirs.sums.scales
+    scales[other] = scales[slot]
+    sum_rows(heirs.zone_map, partition, todo[smaller, 0], todo[smaller, 1], slots[other], scales[slot])
     subtract(slots[slot].reshape(-1), slots[other].reshape(-1))
     heirs.slot_of[smaller] = other
     heirs.slot_of[larger] = slot

@@ -60,13 +60,13 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
         for t in range(tasks[k, 0], tasks[k, 1]):
             kind, x, y, z = operations[t]
             if kind == SUM:
-                sum_rows(zone_map, partition, x, y, slots[z], sums.size_shift)
+                sum_rows(zone_map, partition, x, y, slots[z], sums.scales[z])
             elif kind == ADD:
                 add(slots[x].reshape(-1), slots[y].reshape(-1))
             elif kind == SUBTRACT:
                 subtract(slots[x].reshape(-1), slots[y].reshape(-1))
             elif kind == BAR:
-                raise_bar(zone_map, sums, nodes[x], node_sums[x], limits, bars, x, scratch)
+                raise_bar(zone_map, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch)
             else:
                 out.records[t].status = NO_SPLIT
                 out.records[t].column = column_ids[zone_map.which[y]]

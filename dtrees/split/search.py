@@ -230,7 +230,7 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     lay_out(zones, n_zones, scratch.sums)
     edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
     bar_inside = np.nextafter(edge, -np.inf) if edge > bar else bar
-    flagged = flag_zones(limits, scratch.sums, n_zones, missing, node, bar_inside, scratch.passes)
+    flagged = flag_zones(limits, scratch.sums, n_zones, missing, node, bar_inside, ZERO(), limits.slope, scratch.passes)
     for z in range(n_zones):
         zones[z].flag = scratch.passes[z]
     if flagged == 0:

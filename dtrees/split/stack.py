@@ -44,7 +44,7 @@ def put(stack, n, start, mid, stop, depth, parent, side, path):
 
 @inlined_kernel
 def put_children(stack, n, node, start, mid, stop, depth, path, middle, left_mid, sums, left_sums):
-    """Put both children of a node on the stack, the left one on top."""
+    """Put both children of a node on the stack, the left one on top; ``sums`` may be those of the stack's n-th node."""
     right_mid = middle + (mid - start) - (left_mid - start)
     put(stack, n, middle, right_mid, stop, depth + 1, node, ZERO() + 1, child_path(path, RIGHT))
     put(stack, n + 1, start, left_mid, middle, depth + 1, node, ZERO(), child_path(path, LEFT))

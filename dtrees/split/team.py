@@ -32,7 +32,6 @@ from dtrees.split.board import (
     OPEN,
     PIECES,
     PIECES_LEFT,
-    ROOM,
     SCAN,
     SLOT,
     SPREAD,
@@ -57,7 +56,7 @@ from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import Nodes, grow_subtree, is_large, may_be_split, most_nodes, node_weight, note_split
-from dtrees.split.zone_sums import add, subtract, sum_rows
+from dtrees.split.zone_sums import add, set_scale, subtract, sum_rows
 
 
 @lean_entry
@@ -75,7 +74,7 @@ def grow_together(columns, team, task):
             last = first + most_nodes(task.stops, task.limits, mid - start, depth)
             _begin(task.heirs, slot)
             nodes = Nodes(team.parts.records[first:last], team.parts.sums[first:last])
-            team.places[i, COUNT] = grow_subtree(columns, task, start, mid, stop, depth, team.paths[i], team.nodes.sums[i], nodes)
+            team.places[i, COUNT] = grow_subtree(columns, task, start, mid, stop, depth, team.paths[i], team.sums[i], nodes)
         else:
             _work(task.heirs, columns, team, task, kind, i, piece)
         acquire(team.control, LOCK)
@@ -93,10 +92,7 @@ def _begin(heirs, slot):
 def _leave_to_one(team, task, i):
     """Have a node grown to its end by one thread."""
     control = team.control
-    room = most_nodes(task.stops, task.limits, rows_of(team, i), team.places[i, DEPTH])
     acquire(control, LOCK)
-    team.places[i, FIRST_PART] = control[ROOM]
-    control[ROOM] += room
     team.waiting[control[WAITING_NODES]] = i
     control[WAITING_NODES] += 1
     control[NODES_LEFT] += 1
@@ -124,7 +120,7 @@ def _work(heirs, columns, team, task, kind, i, piece):
     elif kind == MARK:
         _mark(columns, team, task, i, piece)
         if is_last(team, i):
-            _place_children(team, i)
+            _place_children(team, task, i)
             add_pieces(team, SPREAD, i, n_pieces(team, team.places[i, STOP] - team.places[i, START]))
     elif kind == SPREAD:
         _spread(team, task, i, piece)
@@ -141,7 +137,7 @@ def _open(heirs, team, task, i):
     """Share a node out, if it is large and its sums have a slot or can have one; otherwise leave it to one thread."""
     control, places = team.control, team.places[i]
     start, mid, depth = places[START], places[MID], places[DEPTH]
-    inner = may_be_split(task.stops, mid - start, depth, node_weight(task.limits, team.nodes.sums[i]))
+    inner = may_be_split(task.stops, mid - start, depth, node_weight(task.limits, team.sums[i]))
     shared = mid - start > team.share_rows and inner and not is_pure(task.target, task.partition.rows, start, mid)
     if shared:
         acquire(control, LOCK)
@@ -152,12 +148,12 @@ def _open(heirs, team, task, i):
         release(control, LOCK)
     known = places[SLOT] >= 0
     if shared and not known:
-        shared = _start_sum(heirs, team, i, i)
+        shared = _start_sum(heirs, team, task, i, i)
     if not shared:
         _leave_to_one(team, task, i)
         return
-    places[FIRST_PART] = -1
-    record = team.nodes.records[i]
+    places[COUNT] = -1
+    record = team.parts.records[places[FIRST_PART]]
     record.start, record.mid, record.stop = start, mid, places[STOP]
     record.column, record.left, record.right = -1, -1, -1
     record.threshold, record.gain, record.missing_left = 0.0, 0.0, False
@@ -168,15 +164,22 @@ def _open(heirs, team, task, i):
 
 
 @lean_kernel
-def _start_sum(heirs, team, i, node):
+def _start_sum(heirs, team, task, i, node):
     """Take slots for the pieces of a step of node ``i``, the sum of ``node``; return whether there was one at least."""
     wanted = n_pieces(team, rows_of(team, node))
     n = ZERO()
+    scales = heirs.sums.scales
     while n < wanted:
         slot = take(heirs, team.n_threads)
         if slot < 0:
             break
         team.counts[i, n, 0] = slot
+        if node != i:
+            scales[slot] = scales[team.places[i, SLOT]]
+        elif n == 0:
+            set_scale(scales[slot], task.partition, team.places[i, START], team.places[i, MID])
+        else:
+            scales[slot] = scales[team.counts[i, 0, 0]]
         n += 1
     team.counts[i, 0, 1] = n
     team.places[i, SUMMED] = node
@@ -187,7 +190,8 @@ def _start_sum(heirs, team, i, node):
 def _sum(heirs, team, task, i, piece):
     node = team.places[i, SUMMED]
     first, last = bounds_of(team.places[node, START], team.places[node, MID], piece, team.counts[i, 0, 1])
-    sum_rows(heirs.zone_map, task.partition, first, last, heirs.sums.slots[team.counts[i, piece, 0]], heirs.sums.size_shift)
+    slot = team.counts[i, piece, 0]
+    sum_rows(heirs.zone_map, task.partition, first, last, heirs.sums.slots[slot], heirs.sums.scales[slot])
 
 
 @lean_kernel
@@ -218,7 +222,7 @@ def _settle(heirs, team, task, i):
 @lean_kernel
 def _wants_slot(team, task, i):
     places = team.places[i]
-    return is_large(task, places[MID] - places[START], places[DEPTH], team.nodes.sums[i])
+    return is_large(task, places[MID] - places[START], places[DEPTH], team.sums[i])
 
 
 @lean_kernel
@@ -231,7 +235,9 @@ def _n_scans(heirs):
 def _lead(heirs, team, task, i):
     """Find out which column looks best; it is searched first, while other threads begin with the others."""
     place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
-    team.places[i, FIRST_COLUMN] = begin_search(heirs, place, team.nodes.sums[i], task.limits, team.bars, i, task.scratch, task.best)
+    team.places[i, FIRST_COLUMN] = begin_search(
+        heirs, task.partition, place, team.sums[i], task.limits, team.bars, i, task.scratch, task.best
+    )
     team.found.records[i].status = NO_SPLIT
     add_pieces(team, SCAN, i, _n_scans(heirs) + 1)
 
@@ -247,7 +253,7 @@ def _scan(heirs, columns, team, task, i, piece):
     best = task.best
     best.records[0].status = NO_SPLIT
     search_columns(
-        heirs, first, last, but, columns, task.limits, task.partition, place, team.nodes.sums[i], team.bars, i, task.scratch, best
+        heirs, first, last, but, columns, task.limits, task.partition, place, team.sums[i], team.bars, i, task.scratch, best
     )
     _offer(team, task, i)
 
@@ -269,7 +275,7 @@ def _decide(heirs, team, i):
     """Split a node, if a split was found."""
     places = team.places[i]
     if team.found.records[i].status == SPLIT:
-        note_split(team.nodes.records[i], team.found.records[i])
+        note_split(team.parts.records[team.places[i, FIRST_PART]], team.found.records[i])
         add_pieces(team, MARK, i, n_pieces(team, places[STOP] - places[START]))
     else:
         give_back(heirs, places[SLOT])
@@ -298,7 +304,7 @@ def _mark(columns, team, task, i, piece):
 
 
 @lean_kernel
-def _place_children(team, i):
+def _place_children(team, task, i):
     """Say where the children lie, and where each piece's rows going left do."""
     start, mid, stop, depth, _, left, _, _, _, _, _ = team.places[i]
     inside = outside = ZERO()
@@ -309,8 +315,10 @@ def _place_children(team, i):
     one, other = team.places[left], team.places[left + 1]
     one[START], one[MID], one[STOP], one[DEPTH] = start, start + inside, middle, depth + 1
     other[START], other[MID], other[STOP], other[DEPTH] = middle, middle + mid - start - inside, stop, depth + 1
+    one[FIRST_PART] = team.places[i, FIRST_PART] + 1
+    other[FIRST_PART] = one[FIRST_PART] + most_nodes(task.stops, task.limits, inside, depth + 1)
     team.paths[left], team.paths[left + 1] = child_path(team.paths[i], LEFT), child_path(team.paths[i], RIGHT)
-    sums = team.nodes.sums
+    sums = team.sums
     for k in range(sums.shape[1]):
         sums[left, k] = team.found.left[i, k]
         sums[left + 1, k] = sums[i, k] - sums[left, k]
@@ -366,10 +374,10 @@ def _hand_down(heirs, team, task, i):
     """Open the children of a node; if the larger one is to have its sums, sum the smaller one first."""
     places = team.places
     left = places[i, LEFT_CHILD]
-    record = team.nodes.records[i]
+    record = team.parts.records[team.places[i, FIRST_PART]]
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if rows_of(team, left) <= rows_of(team, left + 1) else (left + 1, left)
-    if _wants_slot(team, task, larger) and _start_sum(heirs, team, i, smaller):
+    if _wants_slot(team, task, larger) and _start_sum(heirs, team, task, i, smaller):
         add_pieces(team, SUM, i, team.counts[i, 0, 1])
         return
     give_back(heirs, places[i, SLOT])

@@ -15,7 +15,7 @@ from dtrees.split.kernel import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.prefetch import AHEAD, prefetch, prefetch_row
 from dtrees.split.search import MAX_PARTS, PICKS, scan_picked
 from dtrees.split.sweep import sweep_moments
-from dtrees.split.zone_sums import outline, unpack
+from dtrees.split.zone_sums import outline, slope_of, unpack
 from dtrees.split.zones import last_present
 
 #: Flagged zones of so many rows are cut finer before rows are sorted.
@@ -30,6 +30,7 @@ def scan(columns, column_ids, zone_map, done, last, partition, sums, place, node
     Flagged zones are scanned exactly; the rows to be scanned are picked for many columns in one pass, as many as there is room for.
     """
     start, mid, slot = place
+    scale = sums.scales[slot]
     node = (node_sums[0], node_sums[1], mid - start)
     zones, flags, picks = scratch.zones, scratch.flags, scratch.picks
     n_picked = 0
@@ -40,12 +41,12 @@ def scan(columns, column_ids, zone_map, done, last, partition, sums, place, node
         n_zones = zone_map.n_zones[done]
         bar = bar_of(column_ids[zone_map.which[done]], bars[i], out.records[t])
         if zone_map.exact[done]:
-            missing = unpack(sums.slots[slot, done], n_zones, sums.size_shift, zones)
+            missing = unpack(sums.slots[slot, done], n_zones, scale.shift, zones)
             score = _sweep_values(limits, zones, n_zones, missing, node, bar, scratch)
             keep(columns, column_ids, zone_map.which[done], node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
         else:
-            missing = outline(sums.slots[slot, done], n_zones, sums.size_shift, scratch.sums)
-            m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scratch.passes)
+            missing = outline(sums.slots[slot, done], n_zones, scale.shift, scratch.sums)
+            m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
             if prefers_fine(m, node[2], zone_map.n_parts[done]):
                 for z in range(n_zones):
                     flags[PICKS + n_fine, z] = scratch.passes[z]
@@ -74,7 +75,7 @@ def scan(columns, column_ids, zone_map, done, last, partition, sums, place, node
         column = zone_map.which[j]
         codes = columns.codes[column]
         n_zones = zone_map.n_zones[j]
-        missing = unpack(sums.slots[slot, j], n_zones, sums.size_shift, zones)
+        missing = unpack(sums.slots[slot, j], n_zones, scale.shift, zones)
         for z in range(n_zones):
             zones[z].flag = flags[q, z]
         last_zone = last_present(zones, n_zones)
@@ -89,7 +90,7 @@ def scan(columns, column_ids, zone_map, done, last, partition, sums, place, node
             if edge > bar:
                 bars[i] = max(bars[i], edge)
                 bar = bar_of(column_ids[column], bars[i], out.records[t])
-            flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scratch.passes)
+            flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, scratch.passes)
             for part in range(n_zones):
                 parts[part].flag = scratch.passes[part]
             keys = keys[: _keep_flagged(keys, parts, scratch.spare)]

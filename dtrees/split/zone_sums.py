@@ -8,22 +8,33 @@ The best split at a zone's edge is a node's first *bar*; :mod:`dtrees.split.zone
 Packed sums
 -----------
 A zone's element of a slot is (sum of g, size and count packed, sum of h): the packed number holds, in its upper half, the sum of
-``(abs(g) >> size_shift) + 1``, from which follows an upper bound of the sum of abs(g), and the count in its lower half.
+``(size >> shift) + 1``, from which follows an upper bound of the sum of sizes, and the count in its lower half. A row's size is abs(g), or
+its distance from a centre. Few rows of a heavy-tailed target outweigh all others, and move its mean away from them. Nodes without them
+are summed anew in a scale of their own (:func:`sharpen`): in that of the root, sizes would rule out nothing.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge
-from dtrees.split.kernel import ZERO, inner_kernel
+from dtrees.split.criteria import SQUARED_ERROR
+from dtrees.split.kernel import ZERO, inner_kernel, kernel
 from dtrees.split.prefetch import AHEAD, prefetch_row
 
 #: Rows beyond which sizes and counts cannot be packed.
 MAX_PACKED_ROWS = 2**30
+#: Sizes are packed in so many bits, half of what there is room for: the other half is for the ones that are added.
+_SIZE_BITS = 30
+#: Sums are made anew where the size of a row is below so many units on average, or where the node's sum is more than this share of its size
+#: (its target is far from the centre), if that makes sizes so many times smaller at least, given as a power of two.
+_COARSE, _ASKEW, _SHARPER = 8, 0.75, 2
+
+#: How sizes are measured in a slot.
+SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float64)])
 
 
 class Sums(NamedTuple):
@@ -32,20 +43,88 @@ class Sums(NamedTuple):
     Attributes
     ----------
     slots : ndarray of int64, shape (n_slots, k, most zones + 1, 2 or 3)
-    size_shift : int
+    scales : ndarray of SCALE, shape (n_slots,)
+        The sizes in a slot are of ``g - centre * h``; no row's is more than ``slope * h``.
     """
 
     slots: NDArray[np.int64]
-    size_shift: int
+    scales: NDArray[Any]
+
+
+@kernel
+def size_shift(size):
+    """Return by how much sizes must be shifted that add up to ``size``, so that they can be packed."""
+    shift = ZERO()
+    while size >> shift >= 1 << _SIZE_BITS:
+        shift += 1
+    return shift
 
 
 @inner_kernel
-def sum_rows(zone_map, partition, start, mid, slot, size_shift):
+def slope_of(limits, scale):
+    """Return the largest size of a row, for its weight, in the scale of a slot."""
+    return scale.slope if scale.centre != 0 else min(scale.slope, limits.slope)
+
+
+@inner_kernel
+def _measure(partition, start, mid, centre):
+    """Return the sum of sizes of in-sample rows about a centre, and an upper bound of the largest for its weight."""
+    a, b = partition.a, partition.b
+    total, slope = ZERO(), 0.0
+    if b.shape[0] > 0:
+        for i in range(start, mid):
+            size = abs(a[i] - centre * b[i])
+            total += size
+            if size > 0:
+                slope = max(slope, float(size) / float(b[i]))
+    else:
+        largest = ZERO()
+        for i in range(start, mid):
+            size = abs(a[i] - centre)
+            total += size
+            largest = max(largest, size)
+        slope = float(largest)
+    return total, slope * (1.0 + 2.0**-44)
+
+
+@inner_kernel
+def set_scale(scale, partition, start, mid):
+    """Set the scale in which rows are summed whose sums nobody has."""
+    total, slope = _measure(partition, start, mid, ZERO())
+    scale.shift, scale.centre, scale.slope = size_shift(total), 0, slope
+
+
+@inner_kernel
+def sharpen(zone_map, partition, place, node_sums, limits, sums):
+    """Sum a node anew in a scale of its own, where sizes in that of its slot say little."""
+    start, mid, slot = place
+    scale = sums.scales[slot]
+    n, units = mid - start, ZERO()
+    for z in range(zone_map.n_zones[0] + 1):
+        units += sums.slots[slot, 0, z, 1] >> 32
+    size = (units - n) << scale.shift
+    moves = limits.criterion == SQUARED_ERROR and node_sums[1] > 0
+    askew = moves and abs(float(node_sums[0] - scale.centre * node_sums[1])) > _ASKEW * float(size)
+    if not askew and (scale.shift == 0 or units >= (_COARSE + 1) * n):
+        return
+    centre = ZERO()
+    if moves:  # towards zero, so that no multiple of it is out of range
+        centre = abs(node_sums[0]) // node_sums[1]
+        centre = centre if node_sums[0] >= 0 else -centre
+    total, slope = _measure(partition, start, mid, centre)
+    if total < units << scale.shift >> _SHARPER:
+        scale.shift, scale.centre, scale.slope = size_shift(total), centre, slope
+        sum_rows(zone_map, partition, start, mid, sums.slots[slot], scale)
+
+
+@inner_kernel
+def sum_rows(zone_map, partition, start, mid, slot, scale):
     """Sum in-sample rows by the zones of all columns, two rows at a time. Unsigned indices spare the test for negative ones."""
     zone, rows, a, b = zone_map.zone, partition.rows, partition.a, partition.b
     slot[:] = 0
     k = np.uint64(zone.shape[1])
     weighted = slot.shape[2] == 3
+    shift, centre = scale.shift, scale.centre
     i = start
     while i < mid:
         if i + AHEAD + 1 < mid:
@@ -55,10 +134,10 @@ def sum_rows(zone_map, partition, start, mid, slot, size_shift):
         other = i + 1 if i + 1 < mid else i
         zones_0, zones_1 = zone[np.uint64(rows[one])], zone[np.uint64(rows[other])]
         g_0, g_1 = a[one], a[other] if other > one else np.int64(0)
-        packed_0 = (((abs(g_0) >> size_shift) + 1) << 32) + 1
-        packed_1 = (((abs(g_1) >> size_shift) + 1) << 32) + 1 if other > one else np.int64(0)
         if weighted:
             h_0, h_1 = b[one], b[other] if other > one else np.int64(0)
+            packed_0 = (((abs(g_0 - centre * h_0) >> shift) + 1) << 32) + 1
+            packed_1 = (((abs(g_1 - centre * h_1) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
             for j in range(k):
                 element = slot[j, np.uint64(zones_0[j])]
                 element[0] += g_0
@@ -69,6 +148,8 @@ def sum_rows(zone_map, partition, start, mid, slot, size_shift):
                 element[1] += packed_1
                 element[2] += h_1
         else:
+            packed_0 = (((abs(g_0 - centre) >> shift) + 1) << 32) + 1
+            packed_1 = (((abs(g_1 - centre) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
             for j in range(k):
                 element = slot[j, np.uint64(zones_0[j])]
                 element[0] += g_0
@@ -136,15 +217,19 @@ def subtract(into, other):
 
 
 @inner_kernel
-def raise_bar(zone_map, sums, place, node_sums, limits, bars, i, scratch):
-    """Find the best score of a split of a node at an edge of a zone, in all columns; return the column, or the first, that has it."""
+def raise_bar(zone_map, partition, sums, place, node_sums, limits, bars, i, scratch):
+    """Find the best score of a split of a node at an edge of a zone, in all columns; return the column, or the first, that has it.
+
+    The node's sums are sharpened before, if need be.
+    """
     start, mid, slot = place
+    sharpen(zone_map, partition, place, node_sums, limits, sums)
     node = (node_sums[0], node_sums[1], mid - start)
     bar = bars[i]
     lead = ZERO()
     for j in range(zone_map.which.shape[0]):
         n_zones = zone_map.n_zones[j]
-        missing = outline(sums.slots[slot, j], n_zones, sums.size_shift, scratch.sums)
+        missing = outline(sums.slots[slot, j], n_zones, sums.scales[slot].shift, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
         if edge > bar:
             bar, lead = edge, j

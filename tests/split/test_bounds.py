@@ -20,7 +20,7 @@ from tests.split.nodes import package_limits
 Row = tuple[int, int]
 
 
-def outline(zones: list[list[Row]]) -> NDArray[np.int64]:
+def outline(zones: list[list[Row]], centre: int = 0) -> NDArray[np.int64]:
     """The sums of zones of rows (g, h), quantity by quantity."""
     sums = np.zeros((7, len(zones) + 1), np.int64)
     g = h = n = 0
@@ -28,7 +28,7 @@ def outline(zones: list[list[Row]]) -> NDArray[np.int64]:
         sums[:3, z] = g, h, n
         g, h, n = g + sum(row[0] for row in rows), h + sum(row[1] for row in rows), n + len(rows)
         sums[3:6, z] = g, h, n
-        sums[6, z] = sum(abs(row[0]) for row in rows)
+        sums[6, z] = sum(abs(row[0] - centre * row[1]) for row in rows)
     return sums
 
 
@@ -61,10 +61,19 @@ ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_siz
     st.sampled_from([0, 40]),
     st.sampled_from([0, 10, 40]),
     st.booleans(),
+    st.one_of(st.just(0), st.integers(-1000, 1000)),
 )
 @settings(deadline=None)
 def test_edges_and_flags(
-    zones: list[list[Row]], missing: list[Row], criterion: int, penalty: float, min_samples: int, min_weight: int, shift: int, slope: bool
+    zones: list[list[Row]],
+    missing: list[Row],
+    criterion: int,
+    penalty: float,
+    min_samples: int,
+    min_weight: int,
+    shift: int,
+    slope: bool,
+    centre: int,
 ) -> None:
     in_classes = criterion in (GINI, ENTROPY)  # g is the weight of a class there
     zones = [[((h if g > 0 else 0) if in_classes else g << shift, h) for g, h in rows] for rows in [*zones, missing]]
@@ -73,10 +82,11 @@ def test_edges_and_flags(
     every = [row for rows in [*zones, missing] for row in rows]
     if not every:
         return
-    steepest = max(abs(g) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
-    given_limits = package_limits(limits, steepest)
+    centre = centre << shift if criterion == SQUARED_ERROR else 0
+    steepest = max(abs(g - centre * h) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
+    given_limits = package_limits(limits)
     node, absent = totals(every), totals(missing)
-    sums, n_zones = outline(zones), len(zones)
+    sums, n_zones = outline(zones, centre), len(zones)
     starts = [int(n) for n in sums[2, :n_zones]]
     wanted = max((score(limits, *split) for n in starts for split in sides(zones, missing, n)), default=-1.0)
     edge = best_edge(given_limits, sums, n_zones, absent, node, -1.0, np.empty(n_zones + 1))
@@ -86,7 +96,7 @@ def test_edges_and_flags(
         assert best_edge(given_limits, sums, n_zones, absent, node, np.nextafter(edge, -1), np.empty(n_zones + 1)) == edge
     for bar in {np.nextafter(edge, -np.inf) if edge >= 0.0 else 0.0, edge / 2 if edge > 0.0 else 0.0}:
         flags = np.full(n_zones + 3, 7)
-        n_rows = flag_zones(given_limits, sums, n_zones, absent, node, bar, flags)
+        n_rows = flag_zones(given_limits, sums.copy(), n_zones, absent, node, bar, centre, steepest, flags)
         assert n_rows == sum(len(rows) for rows, flag in zip(zones, flags, strict=False) if flag)
         assert set(flags[:n_zones].tolist()) <= {0, 1}
         assert (flags[n_zones:] == 7).all()
@@ -112,7 +122,7 @@ def test_most_zones_are_left_out(criterion: int) -> None:
     sums, none = outline(zones), totals([])
     edge = best_edge(limits, sums, 100, none, totals(every), -1.0, np.empty(100))
     flags = np.empty(100, np.int64)
-    flag_zones(limits, sums, 100, none, totals(every), np.nextafter(edge, -1), flags)
+    flag_zones(limits, sums, 100, none, totals(every), np.nextafter(edge, -1), 0, limits.slope, flags)
     assert np.flatnonzero(flags).min() >= 48
     assert np.flatnonzero(flags).max() <= 51
     assert flags[49] == 1

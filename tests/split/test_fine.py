@@ -18,7 +18,7 @@ from dtrees.split.partition import RowPartition
 from dtrees.split.queue import make_queue
 from dtrees.split.search import MAX_PARTS, empty_candidates, make_scratch
 from dtrees.split.zone_map import ZoneMap, map_zones
-from dtrees.split.zone_sums import Sums
+from dtrees.split.zone_sums import SCALE, Sums, size_shift
 from tests import naive
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
 from tests.split.strategies import Task, as_lists
@@ -36,8 +36,8 @@ def search_by_parts(task: Task, together: int) -> tuple[Any, list[int]]:
     rows = np.flatnonzero(task.inside).astype(np.uint32)
     n = rows.shape[0]
     a, b = task.a[rows], task.b[rows] if task.b.shape[0] else task.b
-    shift = max(0, int(np.abs(a).sum()).bit_length() - 30)
-    sums = Sums(np.zeros((1, k, int(zone_map.n_zones.max()) + 1, 3 if b.shape[0] else 2), np.int64), shift)
+    slots = np.zeros((1, k, int(zone_map.n_zones.max()) + 1, 3 if b.shape[0] else 2), np.int64)
+    sums = Sums(slots, np.array([(size_shift(int(np.abs(a).sum())), 0, np.inf)], SCALE))
     node_sums = np.array([[a.sum(), b.sum() if b.shape[0] else n]])
     operations = [(SUM, 0, n, 0), (BAR, 0, 0, 0), *((SCAN, 0, j, min(j + together, k)) for j in range(0, k, together))]
     limits = package_limits(task.limits, slope_of(task))
@@ -120,7 +120,7 @@ def test_turns(criterion: int, weighted: bool) -> None:
 
 @given(
     st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=4),
-    st.sampled_from(["turns", "noise", "ties", "heavy tails"]),
+    st.sampled_from(["turns", "noise", "ties", "heavy tails", "far off", "outlier"]),
     st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]),
     st.booleans(),
     st.integers(1100, 2000),

@@ -46,14 +46,19 @@ TARGETS = {
     "heavy tails": lambda rng, x, n: rng.standard_cauchy(n),
     "one row": lambda rng, x, n: np.eye(1, n, n // 2)[0],
     "equal": lambda rng, x, n: np.zeros(n),
+    "far off": lambda rng, x, n: rng.choice([-1e3, 1e3]) + rng.normal(size=n) + (x > np.median(x)),
+    "outlier": lambda rng, x, n: rng.normal(size=n) + (x > np.median(x)) + 1e9 * (np.eye(1, n, n // 2)[0] - 1 / n),
     "turns": lambda rng, x, n: np.argsort(np.argsort(x)) % 2 * 2.0 - 1.0,
 }
 
 
 def search_in_levels(
     table: list[NDArray[Any]], a: NDArray[np.int64], b: NDArray[np.int64], limits: naive.Limits, seed: int, n_threads: int
-) -> None:
-    """Search the root, then the two halves of its rows by one column, as a tree would; compare each with the oracle."""
+) -> NDArray[Any]:
+    """Search the root, then the two halves of its rows by one column, as a tree would; compare each with the oracle.
+
+    Returns the scales of the halves' sums.
+    """
     rng = np.random.default_rng(seed)
     n = a.shape[0]
     columns = presort(table)
@@ -99,6 +104,7 @@ def search_in_levels(
                     expected = best_of(search_of(Task(table, a, b, inside, limits)))
                 # A level does not tell columns that are constant in a node from those without an allowed split.
                 assert same(best_of(found.take(scans)), expected if expected[1] else (naive.NO_SPLIT, None))
+        return work.sums.scales[work.nodes[:, 2]]
 
 
 def _search_level(arguments: tuple[Any, ...], found: Candidates, n: int, queue: NDArray[np.int64], _: int) -> None:
@@ -152,6 +158,19 @@ def test_flagged_zones_are_cut_finer(target: str) -> None:
     for seed in range(4):
         table, a, b = make_case(["continuous", "missing", "half of it one value"], target, NEWTON, seed % 2 == 1, 2047, seed)
         search_in_levels(table, a, b, naive.Limits(NEWTON, penalty=1.0), seed, n_threads=2)
+
+
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_are_made_anew(criterion: int, weighted: bool) -> None:
+    """In a scale of their own, where the root's tells nothing: without an outlier, and where all targets are far from the root's mean."""
+    penalty = 3.0 if criterion == NEWTON else 0.0
+    for seed, target in enumerate(["outlier", "far off", "noise"] * 2):
+        table, a, b = make_case(["continuous", "missing", "few values"], target, criterion, weighted, 600, seed)
+        scales = search_in_levels(table, a, b, naive.Limits(criterion, penalty=penalty), seed, n_threads=1 + seed % 2)
+        moved = criterion == SQUARED_ERROR and target != "noise"
+        assert (scales["centre"] != 0).any() == (moved and not weighted)
+        assert np.isfinite(scales["slope"]).any() == (moved and not weighted)
 
 
 def test_zones_are_narrow_at_both_ends() -> None:
