@@ -148,7 +148,7 @@ class NodeSearch:
         found = search.empty_candidates(nodes.shape[0], table.sums.shape[1])
         place = np.empty(nodes.shape[0], np.int64)
         search_on(
-            stock.columns, stock.ids, ground.keys[0], ground.pool, skip, stock.place_of, ground.partition,
+            stock.columns, stock.ids, ground.keys[0], ground.pool.copy(), skip, stock.place_of, ground.partition,
             table.start[nodes], table.mid[nodes], table.sums[nodes], ground.limits, ground.keys[1], table.path[nodes],
             self.scratch_for(0, workspace, ground.limits), found, place,
         )  # fmt: skip
@@ -229,7 +229,7 @@ class NodeSearch:
         """Return pairs of a node (index into ``nodes``) and one of this shard's columns (index), shape (n, 2)."""
         n_drawn = min(ground.stops.max_features, ground.pool.shape[0])
         if n_drawn < ground.pool.shape[0]:
-            return pair_drawn(ground.keys[0], self._nodes.path[nodes], ground.pool, n_drawn, self._stock.place_of)
+            return pair_drawn(ground.keys[0], self._nodes.path[nodes], ground.pool.copy(), n_drawn, self._stock.place_of)
         pairs = np.empty((nodes.shape[0], self._places.shape[0], 2), np.int64)
         pairs[:, :, 0], pairs[:, :, 1] = np.arange(nodes.shape[0])[:, None], self._places
         return pairs.reshape(-1, 2)

@@ -30,7 +30,7 @@ def pair_drawn(key, paths, pool, n_drawn, place_of):
         Of the tree's stream of node columns.
     paths : ndarray of uint64, shape (n_nodes,)
     pool : ndarray of int32
-        The tree's columns.
+        The tree's columns; in another order meanwhile, so no other thread may use the array.
     n_drawn : int
     place_of : ndarray of int64
         By column; -1 where unknown.

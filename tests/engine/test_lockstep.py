@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine import messages as m
-from dtrees.engine import recovery
+from dtrees.engine import node_search, recovery
 from dtrees.engine.forest import grow_forest
 from dtrees.engine.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.plans import Callback, Criterion, ForestPlan, ForestResult, Progress
@@ -259,6 +259,24 @@ def test_the_trees_under_way_are_limited_by_memory(changes: dict[str, Any]) -> N
     n_trees = trees_side_by_side(larger, times * n, weighted=False)
     assert 64 * times * n // used - 1 <= n_trees <= 64 * times * n / used + 0.1
     assert trees_side_by_side(plan, n, weighted=False) == 64
+
+
+def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads draw for several trees at once, and put the columns of a tree in another order to do so."""
+    pools: list[NDArray[np.int32]] = []
+    pair_drawn, search_on = node_search.pair_drawn, node_search.search_on
+    monkeypatch.setattr(
+        node_search, "pair_drawn", lambda key, paths, pool, *rest: pools.append(pool) or pair_drawn(key, paths, pool, *rest)
+    )
+    monkeypatch.setattr(node_search, "search_on", lambda *first, **_: pools.append(first[3]) or search_on(*first))
+    shard = Shard(presort(TABLE), np.arange(P, dtype=np.int32), P, TABLE[0], None)
+    plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_features=1), seed=0)
+    shard.handle(m.Begin("fit", 0, plan, n_slots=2))
+    root = np.zeros(1, np.int64)
+    shard.handle(m.Many("fit", 0, (0, 1), tuple(m.Start("fit", 0, tree, 0, True, True) for tree in (0, 1))))
+    shard.handle(m.Many("fit", 0, (0, 1), tuple(m.Search("fit", 0, root, 1) for _ in (0, 1))))
+    assert len(pools) == 4
+    assert not any(np.shares_memory(one, other) for i, one in enumerate(pools) for other in pools[:i])
 
 
 def test_threads_are_ended() -> None:
