@@ -5,14 +5,17 @@ pinned to workers it takes 17, and a task pinned to a worker that died waits for
 worker dies, falls silent or cannot be reached any more, it is lost.
 
 Dask would take every message to pieces, one for each array in it, for each of the actors it goes to. So messages are pickled here, once
-however many actors they go to, and travel as bytes: that halves the time of a round trip. And the loop that carries all messages is busy
-with them most of that time: the actor on the caller's own worker is called by that worker's own hand, without a connection.
+however many actors they go to, and travel as bytes. They do so by lines (:mod:`dtrees.cluster.lines`) where there are any, which spares
+both ends their event loops; the actor on the caller's own worker is called by the caller itself, while the others are at work.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
+import selectors
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from distributed.protocol import Serialize, to_serialize
 from distributed.protocol.pickle import dumps, loads
 
 from dtrees.cluster.errors import SchedulerLost
+from dtrees.cluster.lines import Line, framed, offer_lines, open_line
 from dtrees.cluster.tasks import task_keys
 from dtrees.cluster.watch import Lookout, give_up
 
@@ -33,6 +37,8 @@ _SECONDS_TO_CLOSE = 2.0
 _SLICE = 0.5
 #: Bytes that Dask copies into a message of its own; beyond, it sends them beside it.
 _COPIED = 1_000_000
+#: Not the fastest for many connections that are kept, but the fastest to make for a few.
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
 
 class ActorsLost(RuntimeError):
@@ -47,11 +53,26 @@ class Failed:
 
 
 class Callee:
-    """What an actor is; its methods return a :class:`Failed` where they would raise."""
+    """What an actor is; its methods return a :class:`Failed` where they would raise.
 
-    def receive(self, method: str, arguments: bytes) -> bytes:
-        """Call a method with pickled arguments, and return its result, pickled."""
-        return bytes(dumps(getattr(self, method)(*loads(arguments))))
+    Attributes
+    ----------
+    context : contextvars.Context
+        What calls are answered in, whichever thread does it: it knows which worker this is.
+    turn : threading.Lock
+        Held while a call is answered. A caller that gave up waiting may call again before that.
+    """
+
+    def __init__(self) -> None:
+        self.context = contextvars.copy_context()
+        self.turn = threading.Lock()
+        offer_lines(get_worker())
+
+    def answer(self, call: bytes | bytearray) -> bytes:
+        """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
+        with self.turn:
+            method, arguments = loads(call)
+            return bytes(dumps(getattr(self, method)(*arguments)))
 
     def close(self) -> None:
         """End what it has under way."""
@@ -87,6 +108,8 @@ class Actors:
         self._futures: list[Future] = []
         self._replaced: list[Future] = []
         self._actors: list[Any] = []
+        self._lines: dict[int, Line] = {}
+        self._have_lines = True
         self.workers: list[str] = []
         self.lost: set[int] = set()
         self.sent = 0
@@ -107,6 +130,7 @@ class Actors:
         self._replaced.append(self._futures[i])
         self._futures[i] = self._submit(worker, arguments)
         self._actors[i] = None
+        self._hang_up([i])
         self.workers[i] = worker
         self.lost.discard(i)
 
@@ -144,8 +168,11 @@ class Actors:
         Exception
             What the method raised.
         """
-        calls = _pickled(arguments)
-        answers = self._client.sync(self._call, method, calls)
+        calls = _pickled(method, arguments)
+        lacking = [i for i in calls if i not in self._lines and not self._is_here(i)]
+        if lacking and self._have_lines:
+            self._client.sync(self._open_lines, lacking)
+        answers = self._by_lines(calls) if self._have_lines else self._client.sync(self._call, calls)
         self.sent += sum(map(len, calls.values()))
         self.received += sum(map(len, answers.values()))
         replies = {i: loads(answer) for i, answer in answers.items()}
@@ -160,6 +187,7 @@ class Actors:
 
     def close(self) -> None:
         """Free the actors."""
+        self._hang_up(list(self._lines))
         actors, self._actors = self._actors, []
         futures, self._futures, self._replaced = [*self._futures, *self._replaced], [], []
         if not futures or self._client.status != "running":
@@ -181,18 +209,93 @@ class Actors:
         for i, actor in made.items():
             self._actors[i] = actor
 
-    async def _call(self, method: str, arguments: Mapping[int, bytes]) -> dict[int, Any]:
-        self._lookout.check()
-        return await self._finish({i: asyncio.ensure_future(self._reply_of(i, method, given)) for i, given in arguments.items()})
+    def _is_here(self, i: int) -> bool:
+        """Tell whether an actor is on the caller's own worker."""
+        return self._here is not None and self._here.address == self._actors[i]._address
 
-    async def _reply_of(self, i: int, method: str, arguments: bytes) -> Any:
-        """Call an actor as its own proxy would, which would wrap the arguments, however short they are, for each one anew."""
+    async def _open_lines(self, actors: list[int]) -> None:
+        self._lookout.check()
+        args = self._client.connection_args
+        opening = {i: asyncio.ensure_future(open_line(self._actors[i]._address, self._actors[i].key, args)) for i in actors}
+        try:
+            opened = await self._finish(opening)
+        except BaseException:
+            for task in opening.values():
+                if task.done() and not task.cancelled() and not task.exception() and (line := task.result()) is not None:
+                    line.close()
+            raise
+        self._have_lines = all(line is not None for line in opened.values())
+        self._lines.update((i, line) for i, line in opened.items() if line is not None)
+
+    def _hang_up(self, actors: Iterable[int]) -> None:
+        for i in actors:
+            if i in self._lines:
+                self._lines.pop(i).close()
+
+    def _by_lines(self, calls: Mapping[int, bytes]) -> dict[int, bytes | bytearray]:
+        """Call actors, those here last of all, and return their replies."""
+        self._lookout.check()
+        framed_calls = {id(call): framed(call) for call in calls.values()}
+        waiting = {i: self._lines[i] for i in calls if not self._is_here(i)}
+        replies: dict[int, bytes | bytearray] = {}
+        unsent = {}
+        try:
+            for i, line in waiting.items():
+                line.begin(framed_calls[id(calls[i])])
+                unsent[i] = line
+            self._go_on(unsent, selectors.EVENT_WRITE, lambda _, line: line.send())
+            for i in calls:
+                if self._here is not None and i not in waiting:
+                    actor = self._here.state.actors[self._actors[i].key]
+                    replies[i] = actor.context.copy().run(actor.answer, calls[i])
+
+            def has_replied(i: int, line: Line) -> bool:
+                reply = line.receive()
+                if reply is not None:
+                    replies[i] = reply
+                return reply is not None
+
+            self._go_on(dict(waiting), selectors.EVENT_READ, has_replied)
+        except BaseException:
+            # A reply that nobody waits for must not be taken for that to a later call.
+            self._hang_up(i for i in waiting if i not in replies)
+            raise
+        return replies
+
+    def _go_on(self, pending: dict[int, Line], event: int, step: Callable[[int, Line], bool]) -> None:
+        """Do a step on each line whenever it can be done, until it says that that was the last, and look after the actors meanwhile."""
+        between_looks = self._lookout.heartbeats.seconds_between_looks
+        next_look = time.monotonic() + between_looks
+        with _Selector() as selector:
+            for i, line in pending.items():
+                selector.register(line.socket, event, i)
+            while pending:
+                for key, _ in selector.select(_SLICE):
+                    try:
+                        done = step(key.data, pending[key.data])
+                    except OSError as error:
+                        self._client.sync(self._raise_failure, key.data, error)
+                    if done:
+                        selector.unregister(key.fileobj)
+                        del pending[key.data]
+                self._lookout.check()
+                if pending and time.monotonic() > next_look:
+                    self._client.sync(self._look)
+                    next_look = time.monotonic() + between_looks
+                    self._raise_if_lost(pending)
+
+    async def _call(self, calls: Mapping[int, bytes]) -> dict[int, Any]:
+        self._lookout.check()
+        return await self._finish({i: asyncio.ensure_future(self._reply_of(i, call)) for i, call in calls.items()})
+
+    async def _reply_of(self, i: int, call: bytes) -> Any:
+        """Call an actor as its own proxy would, which would wrap the call, however short it is, for each one anew."""
         actor = self._actors[i]
-        if self._here is not None and self._here.address == actor._address:
-            reply = await self._here.actor_execute(function="receive", actor=actor.key, args=[method, arguments], kwargs={})
+        if self._here is not None and self._is_here(i):
+            reply = await self._here.actor_execute(function="answer", actor=actor.key, args=[call], kwargs={})
         else:
-            sent = arguments if len(arguments) < _COPIED else to_serialize(arguments)
-            reply = await actor._worker_rpc.actor_execute(function="receive", actor=actor.key, args=[method, sent], kwargs={})
+            sent = call if len(call) < _COPIED else to_serialize(call)
+            reply = await actor._worker_rpc.actor_execute(function="answer", actor=actor.key, args=[sent], kwargs={})
         result = reply["exception" if reply["status"] != "OK" else "result"]
         result = result.data if isinstance(result, Serialize) else result
         if reply["status"] != "OK":
@@ -254,10 +357,10 @@ async def _result_of(future: Future) -> Any:
     return await future
 
 
-def _pickled(arguments: Mapping[int, Sequence[Any]]) -> dict[int, bytes]:
+def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, bytes]:
     """Pickle what each actor is given; what is given to several, once."""
     once = {tuple(map(id, given)): given for given in arguments.values()}
-    pickled = {which: dumps(tuple(given)) for which, given in once.items()}
+    pickled = {which: dumps((method, tuple(given))) for which, given in once.items()}
     return {i: pickled[tuple(map(id, given))] for i, given in arguments.items()}
 
 

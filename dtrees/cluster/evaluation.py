@@ -139,6 +139,7 @@ class ScorerActor(Callee):
     """A :class:`~dtrees.ensemble.evaluation.Scorer` on a worker, using as many threads as the worker has."""
 
     def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
+        super().__init__()
         self._scorer = Scorer(blocks, metrics, get_worker().state.nthreads)
 
     def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]] | Failed:

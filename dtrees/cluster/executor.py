@@ -55,6 +55,7 @@ class ShardActor(Callee):
         weight: NDArray[np.float64] | None,
         predecessor: str | None = None,
     ) -> None:
+        super().__init__()
         there = get_worker().state.actors
         self._shard = (
             there[predecessor]._shard.with_columns(columns, column_ids)
@@ -72,8 +73,9 @@ class ShardActor(Callee):
             return Failed(error)
 
     def close(self) -> None:
-        """End the shard's threads."""
-        self._shard.close()
+        """End the shard's threads, when it is done with what it does."""
+        with self.turn:
+            self._shard.close()
 
 
 class DaskExecutor:

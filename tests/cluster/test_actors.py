@@ -28,8 +28,14 @@ class Counted:
         return str, ("counted",)
 
 
-@pytest.fixture
-def echoes(client: Client) -> Iterator[Actors]:
+@pytest.fixture(params=["lines", "no lines"])
+def echoes(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
+    if request.param == "no lines":  # as where connections are encrypted
+
+        async def none(*_: Any) -> None:
+            return None
+
+        monkeypatch.setattr("dtrees.cluster.actors.open_line", none)
     actors = Actors(client, "echo", Echo)
     for worker in client.nthreads():
         actors.add(worker, ())
