@@ -148,4 +148,4 @@ def _break_connections(worker: Worker, how: str, broken: threading.Event) -> Non
         worker.batched_stream.abort()
     for comm in list(worker._comms):
         comm.abort()
-    broken.set()
+    worker.loop.add_callback(broken.set)  # after what is to be done when a connection is closed
