@@ -13,15 +13,17 @@ from dtrees.split.subtree import Stops
 from dtrees.split.sweep import Limits
 
 _NO_LIMIT = 2**31
+#: To look up a member of an enumeration takes longer than to compare with it.
+_NEWTON, _SQUARED_ERROR, _ABSOLUTE_ERROR = Criterion.NEWTON, Criterion.SQUARED_ERROR, Criterion.ABSOLUTE_ERROR
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
 def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
     """Return the power of two that gains are multiplied by, given those of the sums."""
     a, b = exponents
-    if criterion == Criterion.ABSOLUTE_ERROR:
-        return a + b
-    return 2 * a - b if criterion in (Criterion.SQUARED_ERROR, Criterion.NEWTON) else b
+    if criterion in (_NEWTON, _SQUARED_ERROR):
+        return 2 * a - b
+    return a + b if criterion == _ABSOLUTE_ERROR else b
 
 
 def scaled(x: Any, exponent: int) -> Any:

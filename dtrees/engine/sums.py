@@ -20,6 +20,8 @@ from dtrees.split.zones import MAX_ZONES
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
 _MIN_BYTES = 64 * 2**20
 _BYTES_PER_ROW = 32
+#: To map the zones of fewer cells takes less time than to start threads.
+_SERIAL_CELLS = 100_000
 #: Below this many rows, bounding zones costs more than it saves.
 _MIN_ROWS = 128
 #: A table of up to this many cells is grown whole in a block.
@@ -71,7 +73,7 @@ class ZoneSums:
     """
 
     def __init__(self, columns: Columns, threads: Threads) -> None:
-        self._all = map_zones(columns, threads.map)
+        self._all = map_zones(columns, threads.map if columns.n_rows * columns.n_columns > _SERIAL_CELLS else map)
         self._threads = threads
         self.zone_map = self._all
         self._most_zones = 0

@@ -290,8 +290,8 @@ def join(team, root):
 
 def grown(team: Team, root: int, copy: bool) -> Nodes:
     """Return the nodes of a subtree in preorder, when the team's work is done; unless copied, they lie in the team's own room."""
-    first, count = team.places[root, FIRST_PART], team.places[root, COUNT]
+    first, count = team.places[root, FIRST_PART : COUNT + 1].tolist()
     if count < 0:
         count = join(team, root)
-    parts = (array[first : first + count] for array in team.parts)
-    return Nodes(*(part.copy() if copy else part for part in parts))
+    part = Nodes(team.parts.records[first : first + count], team.parts.sums[first : first + count])
+    return Nodes(part.records.copy(), part.sums.copy()) if copy else part
