@@ -141,7 +141,7 @@ class Crew:
             run(self._columns, team, tasks[0])
         else:
             threads.together(n_threads, lambda thread: run(self._columns, team, tasks[thread]))
-            wait_for_team(team)
+            wait_for_team(team.control)
         room_is_kept = team.parts.records.shape[0] <= _MOST_KEPT
         if not room_is_kept:
             self._team, self._made_for = None, ()
@@ -199,7 +199,6 @@ class Crew:
 
 def _on(ground: Ground, task: Task, block_rows: int, heirs: Heirs | None) -> Task:
     """Return a thread's task for another tree."""
-    task.pool[:] = ground.pool
     own = task.heirs
     if heirs is not None and own is not None:
         own = Heirs(heirs.zone_map, heirs.sums, heirs.free, heirs.n_threads, own.slot_of, heirs.ids, own.bar)

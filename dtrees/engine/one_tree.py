@@ -70,6 +70,9 @@ class OneTree:
         self._labels = labels
         self._search = search
         self._n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
+        self._inherits = inherits_sums(plan.rules, self._n_classes)
+        self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
+        self._keys = (np.uint64(0), np.uint64(0))
         self._rows = partition.no_rows()
         self._nodes = NodeTable(max(2, self._n_classes))
 
@@ -145,10 +148,11 @@ class OneTree:
         n_columns, self._pool = self._stock.n_columns_total, self._stock.everything
         if rules.columns_per_tree < n_columns:
             self._pool = hashing.tree_columns(seed, tree, n_columns, rules.columns_per_tree)
-        node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
-        self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
+        if self._draws:
+            node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
+            self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
         self._nodes.open(n_in, n, hashing.ROOT, sums)
-        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherits_sums(rules, self._n_classes))
+        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, self._inherits)
         return n_in, n, sums, exponents
 
     def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:

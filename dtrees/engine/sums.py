@@ -93,7 +93,7 @@ class ZoneSums:
         shape = (places.shape[0], self._most_zones + 1, 3 if weighted else 2)
         if self._slots.shape[1:] != shape:
             self._slots = np.empty((0, *shape), np.int64)
-        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.zone.shape[0]) // max(1, math.prod(shape) * 8)
+            self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.zone.shape[0]) // max(1, math.prod(shape) * 8)
         self._free = list(range(self._slots.shape[0]))
         self._slot_of = {}
         self._scale = int(size_shift(size)), 0, math.inf
