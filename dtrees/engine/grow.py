@@ -10,6 +10,9 @@
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
     Finish                        leaf values, and the last splits
 
+A boosted tree that one shard grows all by itself is a single message instead, ``BoostTree``: on small tables the others would take longer
+than the tree.
+
 A level is an exchange or two (:class:`~dtrees.engine.messages.Way`). Where its nodes have few rows, every shard says with the best splits
 it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how good the best
 split of each column is at least, a shard that does not know what others know looks for splits that cannot be the best of all, for longer
