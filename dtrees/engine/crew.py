@@ -101,7 +101,15 @@ class Crew:
         return self._scratch[thread]
 
     def grow(
-        self, threads: Threads, n_threads: int, ground: Ground, roots: Roots, block_rows: int, share_rows: int, heirs: Heirs | None
+        self,
+        threads: Threads,
+        n_threads: int,
+        ground: Ground,
+        roots: Roots,
+        block_rows: int,
+        share_rows: int,
+        heirs: Heirs | None,
+        keep: bool = True,
     ) -> list[Nodes]:
         """Grow nodes to their ends, by ``n_threads`` threads which have scratch space already.
 
@@ -117,6 +125,8 @@ class Crew:
             Nodes of more rows are shared out.
         heirs : Heirs or None
             Given, larger nodes are searched by zone sums.
+        keep : bool, default=True
+            Whether the nodes are needed when others are grown; otherwise they may lie where those will.
         """
         self._make_room(ground, roots, block_rows, share_rows, heirs is not None)
         for thread in range(len(self._tasks), n_threads):
@@ -131,11 +141,11 @@ class Crew:
             run(self._columns, team, tasks[0])
         else:
             threads.together(n_threads, lambda thread: run(self._columns, team, tasks[thread]))
-            wait_for_team(team)
-        kept = team.parts.records.shape[0] <= _MOST_KEPT
-        if not kept:
+            wait_for_team(team.control)
+        room_is_kept = team.parts.records.shape[0] <= _MOST_KEPT
+        if not room_is_kept:
             self._team, self._made_for = None, ()
-        return [grown(team, i, copy=kept) for i in range(len(roots.places))]
+        return [grown(team, i, copy=keep and room_is_kept) for i in range(len(roots.places))]
 
     def _make_room(self, ground: Ground, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
         """See to it that there is room for all that is to be grown."""
@@ -189,9 +199,8 @@ class Crew:
 
 def _on(ground: Ground, task: Task, block_rows: int, heirs: Heirs | None) -> Task:
     """Return a thread's task for another tree."""
-    task.pool[:] = ground.pool
     own = task.heirs
     if heirs is not None and own is not None:
-        own = heirs._replace(slot_of=own.slot_of, bar=own.bar)
+        own = Heirs(heirs.zone_map, heirs.sums, heirs.free, heirs.n_threads, own.slot_of, heirs.ids, own.bar)
     _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _ = task
     return Task(*ground[:-1], pool, scratch, best, bits, block, block_rows, stack, own)

@@ -10,6 +10,9 @@
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
     Finish                        leaf values, and the last splits
 
+A boosted tree that one shard grows all by itself is a single message instead, ``BoostTree``: on small tables the others would take longer
+than the tree.
+
 A level is an exchange or two (:class:`~dtrees.engine.messages.Way`). Where its nodes have few rows, every shard says with the best splits
 it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how good the best
 split of each column is at least, a shard that does not know what others know looks for splits that cannot be the best of all, for longer
@@ -25,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -38,6 +42,7 @@ from dtrees.engine.limits import gain_exponent, scaled
 from dtrees.engine.offers import Offers
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
 from dtrees.engine.sums import inherits_sums, rows_to_grow
+from dtrees.engine.values import newton_values, take_apart
 from dtrees.split.kernel import kernel
 from dtrees.split.partition import count_left
 from dtrees.split.search import Candidates
@@ -81,6 +86,12 @@ class Session:
     def renewed(self) -> Session:
         """Return the session of the next epoch."""
         return replace(self, epoch=self.epoch + 1)
+
+    @cached_property
+    def boosts_at_once(self) -> bool:
+        """Whether the one shard that there is grows whole trees of a boosting by itself."""
+        executor, rules = self.executor, self.plan.rules
+        return bool(executor.whole_threads) and isinstance(self.plan, BoostingPlan) and _subtree_rows(executor, rules, 0) >= executor.n_rows
 
     def to_all(self, message: m.Message) -> Requests:
         """Return the requests of one message to every shard."""
@@ -169,6 +180,9 @@ def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float
     score : bool, default=False
         Whether to compute the mean loss afterwards.
     """
+    if session.boosts_at_once:
+        message = m.BoostTree(session.fit, session.epoch, tree, output, learning_rate, score)
+        return cast(m.Boosted, session.executor.broadcast(message)[0])
     grown, closing = session.run(tree_steps(session, tree, output, learning_rate, score))
     scores = m.Scores(math.nan, math.nan) if closing is None else cast(m.Scores, session.executor.broadcast(closing)[0])
     return grown, scores
@@ -267,7 +281,7 @@ def _complete(
     rules = plan.rules
     one = number % session.executor.n_shards
     records = nodes.records
-    left, right, feature, threshold, missing_left, n_samples, leaf, start, mid, stop = _take_apart(records)
+    left, right, feature, threshold, missing_left, n_samples, leaf, start, mid, stop = take_apart(records)
     a_exponent, b_exponent = root.exponents
     if rules.criterion == Criterion.SQUARED_ERROR:
         knows = loans.shard_of(start, one)
@@ -290,7 +304,7 @@ def _complete(
         weight = scaled(weight, -b_exponent)
         gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
     elif rules.criterion == Criterion.NEWTON:
-        value, weight, impurity, gain = _newton_values(
+        value, weight, impurity, gain = newton_values(
             records, nodes.sums, a_exponent, b_exponent, gain_exponent(rules.criterion, root.exponents), rules.reg_lambda, learning_rate
         )
     else:
@@ -339,45 +353,6 @@ def _class_values(
         with np.errstate(divide="ignore", invalid="ignore"):
             impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
     return value, scaled(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
-
-
-@kernel
-def _take_apart(records):  # type: ignore[no-untyped-def]
-    """Return arrays of a tree, which nodes are leaves, and where the rows of the leaves lie."""
-    n = records.shape[0]
-    left, right, feature = np.empty(n, np.int32), np.empty(n, np.int32), np.full(n, -2, np.int32)
-    threshold, missing_left, n_samples = np.full(n, -2.0), np.zeros(n, np.bool_), np.empty(n, np.int64)
-    leaf = np.zeros(n, np.bool_)
-    places = np.empty((3, n // 2 + 1), np.int64)
-    n_leaves = 0
-    for i in range(n):
-        record = records[i]
-        left[i], right[i] = record.left, record.right
-        n_samples[i] = np.int64(record.mid) - np.int64(record.start)
-        if record.column >= 0:
-            feature[i], threshold[i], missing_left[i] = record.column, record.threshold, record.missing_left
-        else:
-            leaf[i] = True
-            places[0, n_leaves], places[1, n_leaves], places[2, n_leaves] = record.start, record.mid, record.stop
-            n_leaves += 1
-    return left, right, feature, threshold, missing_left, n_samples, leaf, places[0], places[1], places[2]
-
-
-@kernel
-def _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate):  # type: ignore[no-untyped-def]
-    """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
-    n = records.shape[0]
-    value, weight, impurity, gain = np.zeros((n, 1)), np.empty(n), np.zeros(n), np.empty(n)
-    for i in range(n):
-        g = math.ldexp(float(sums[i, 0]), -a_exponent)
-        h = math.ldexp(float(sums[i, 1]), -b_exponent)
-        step = -g / (h + penalty) if h + penalty > 0.0 else 0.0
-        value[i, 0] = learning_rate * step
-        weight[i] = h
-        if h > 0.0:
-            impurity[i] = step * -g / h
-        gain[i] = math.ldexp(records[i].gain, -gain_exponent)
-    return value, weight, impurity, gain
 
 
 @kernel

@@ -13,15 +13,18 @@ from dtrees.split.subtree import Stops
 from dtrees.split.sweep import Limits
 
 _NO_LIMIT = 2**31
+_MOST_WEIGHT = 2**62
+#: To look up a member of an enumeration takes longer than to compare with it.
+_NEWTON, _SQUARED_ERROR, _ABSOLUTE_ERROR = Criterion.NEWTON, Criterion.SQUARED_ERROR, Criterion.ABSOLUTE_ERROR
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
 def gain_exponent(criterion: Criterion, exponents: tuple[int, int]) -> int:
     """Return the power of two that gains are multiplied by, given those of the sums."""
     a, b = exponents
-    if criterion == Criterion.ABSOLUTE_ERROR:
-        return a + b
-    return 2 * a - b if criterion in (Criterion.SQUARED_ERROR, Criterion.NEWTON) else b
+    if criterion in (_NEWTON, _SQUARED_ERROR):
+        return 2 * a - b
+    return a + b if criterion == _ABSOLUTE_ERROR else b
 
 
 def scaled(x: Any, exponent: int) -> Any:
@@ -50,25 +53,26 @@ def make_limits(
     in_classes = n_classes > 2
     root_weight = int(sums.sum()) if in_classes else int(sums[1])
     weight_exponent = exponents[1]
-    child_weight = math.ceil(math.ldexp(rules.min_child_weight, weight_exponent)) if rules.min_child_weight else 0
-    min_weight = max(child_weight, math.ceil(rules.min_weight_fraction_leaf * root_weight))
-    root = math.ldexp(root_weight, -weight_exponent)
+    min_weight = math.ceil(math.ldexp(rules.min_child_weight, weight_exponent)) if rules.min_child_weight else 0
+    if rules.min_weight_fraction_leaf:
+        min_weight = max(min_weight, math.ceil(rules.min_weight_fraction_leaf * root_weight))
+    min_weight = min(min_weight, _MOST_WEIGHT)
     # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
-    min_gain = (rules.min_impurity_decrease - _EPSILON) * root
+    min_gain = (rules.min_impurity_decrease - _EPSILON) * math.ldexp(root_weight, -weight_exponent)
     limits = Limits(
-        criterion=int(rules.criterion),
-        n_classes=n_classes if in_classes else 0,
-        random=rules.random_splits,
-        penalty=math.ldexp(rules.reg_lambda, weight_exponent),
-        slope=slope,
-        min_samples=rules.min_samples_leaf,
-        min_weight=min(min_weight, 2**62),
-        min_gain=_scaled_number(min_gain, gain_exponent(rules.criterion, exponents)),
+        int(rules.criterion),
+        n_classes if in_classes else 0,
+        rules.random_splits,
+        math.ldexp(rules.reg_lambda, weight_exponent),
+        slope,
+        rules.min_samples_leaf,
+        min_weight,
+        _scaled_number(min_gain, gain_exponent(rules.criterion, exponents)),
     )
     stops = Stops(
-        max_depth=_NO_LIMIT if rules.max_depth is None else rules.max_depth,
-        min_samples=max(rules.min_samples_split, 2 * rules.min_samples_leaf, 2),
-        min_weight=min(2 * limits.min_weight, 2**62),
-        max_features=rules.max_features,
+        _NO_LIMIT if rules.max_depth is None else rules.max_depth,
+        max(rules.min_samples_split, 2 * rules.min_samples_leaf, 2),
+        min(2 * min_weight, _MOST_WEIGHT),
+        rules.max_features,
     )
     return limits, stops

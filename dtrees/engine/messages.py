@@ -21,6 +21,7 @@ from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.split.columns import Columns
 from dtrees.split.search import Candidates
 from dtrees.split.subtree import Nodes
+from dtrees.tree.tree import Tree
 
 
 class StaleMessage(RuntimeError):
@@ -129,6 +130,19 @@ class Start(Message):
     search: bool
     check: bool
     way: Way = Way.FIND
+
+
+@dataclass(frozen=True)
+class BoostTree(Message):
+    """Grow a tree and add its values to the predictions, all at once; only to a shard that has all columns. Reply: :class:`Boosted`.
+
+    ``tree`` and ``output`` are as of :class:`Start`; ``score`` as of :class:`Finish`.
+    """
+
+    tree: int
+    output: int
+    learning_rate: float
+    score: bool
 
 
 @dataclass(frozen=True)
@@ -340,6 +354,29 @@ class Scores(NamedTuple):
     validation: float
 
 
+class Boosted(NamedTuple):
+    """A tree whose values have been added to the predictions, and the scores then; these are NaN if they were not asked for."""
+
+    tree: Tree
+    scores: Scores
+
+
 Subtrees = list[Nodes]
 #: That of :class:`Many` is a list of replies, which the type cannot say of itself.
-Reply = None | Begun | Standing | RowState | Root | Found | Bars | Marks | Divided | Borrowed | Measured | Scores | Subtrees | list[Any]
+Reply = (
+    None
+    | Begun
+    | Standing
+    | RowState
+    | Root
+    | Found
+    | Bars
+    | Marks
+    | Divided
+    | Borrowed
+    | Measured
+    | Scores
+    | Boosted
+    | Subtrees
+    | list[Any]
+)

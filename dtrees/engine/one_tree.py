@@ -23,6 +23,7 @@ from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.engine.stock import Stock, make_stock
 from dtrees.engine.sums import inherits_sums, rows_in_block
 from dtrees.engine.targets import BoostingTarget, ForestTarget
+from dtrees.engine.values import boosted_tree
 from dtrees.engine.workspace import Workspace
 from dtrees.split import hashing, partition, status, subtree
 from dtrees.split.block import block_rows
@@ -42,6 +43,7 @@ _HEIR_CELLS = 2**15
 _PARTS = 3
 #: Fewest rows of a node that threads share.
 _SHARE_ROWS = 2048
+_NO_SCORES = m.Scores(np.nan, np.nan)
 
 
 class OneTree:
@@ -68,12 +70,17 @@ class OneTree:
         self._labels = labels
         self._search = search
         self._n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
+        self._inherits = inherits_sums(plan.rules, self._n_classes)
+        self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
+        self._keys = (np.uint64(0), np.uint64(0))
         self._rows = partition.no_rows()
         self._nodes = NodeTable(max(2, self._n_classes))
 
     def carry_out(self, message: m.Message, workspace: Workspace) -> m.Reply:
         """Carry out a message and return the reply."""
         match message:
+            case m.BoostTree():
+                return self._boost(message, workspace)
             case m.Start():
                 return self._start(message, workspace)
             case m.Route():
@@ -107,50 +114,63 @@ class OneTree:
         self._stock, self._search = stock, search
 
     def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
-        prepared = self._target.start(message.tree, message.output)
-        n_rows = prepared.a.shape[0]
-        if prepared.in_sample is None:
-            rows = np.arange(n_rows, dtype=np.uint32)
-            n_in = n_rows
-        else:
-            inside = np.flatnonzero(prepared.in_sample).astype(np.uint32)
-            n_in = inside.shape[0]
-            if self._target.keeps_out_of_sample:
-                rows = np.concatenate([inside, np.flatnonzero(~prepared.in_sample).astype(np.uint32)])
-            else:
-                rows = inside
-        n = rows.shape[0]
+        n_in, n, sums, exponents = self._open(message.tree, message.output, workspace)
         nothing = np.empty(0, np.int64)
-        self._lay_out(rows, weighted=prepared.b.shape[0] > 0)
-        total_a, total_b, size, slope = partition.gather(self._rows, n_in, prepared.a, prepared.b)
-        prepared = prepared._replace(a=nothing, b=nothing)  # their memory may be needed
+        found = self._search_nodes(np.zeros(1, np.int64), nothing, nothing, message.way, workspace) if message.search else None
+        checksum = int(partition.checksum(self._rows)) if message.check else 0
+        return m.Root(n_in, n, sums, exponents, checksum, found)
+
+    def _open(self, tree: int, output: int, workspace: Workspace) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
+        """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these."""
+        in_sample, a, b, exponents, self._pure_by, self._levels = self._target.start(tree, output)
+        if in_sample is None:
+            n_in = a.shape[0]
+            rows = np.arange(n_in, dtype=np.uint32)
+        else:
+            rows = np.flatnonzero(in_sample).astype(np.uint32)
+            n_in = rows.shape[0]
+            if self._target.keeps_out_of_sample:
+                rows = np.concatenate([rows, np.flatnonzero(~in_sample).astype(np.uint32)])
+        n = rows.shape[0]
+        self._lay_out(rows, weighted=b.shape[0] > 0)
+        total_a, total_b, size, slope = partition.gather(self._rows, n_in, a, b)
+        del a, b  # their memory may be needed
         if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
             self._rows.a[n_in:] = 0
             self._rows.b[n_in:] = 0
-        self._pure_by, self._levels = prepared.pure_by, prepared.levels
         if self._levels.shape[0]:
             workspace.crew.forget()  # it holds the levels, which weights drawn anew change
         moments = self._n_classes <= 2
         sums = np.array([total_a, total_b], np.int64) if moments else self._sums_of_classes(n_in)
         rules = self._plan.rules
-        self._limits, self._stops = make_limits(rules, self._n_classes, sums, prepared.exponents, slope if moments else 0.0)
+        self._limits, self._stops = make_limits(rules, self._n_classes, sums, exponents, slope if moments else 0.0)
         seed = self._target.seed
         n_columns, self._pool = self._stock.n_columns_total, self._stock.everything
         if rules.columns_per_tree < n_columns:
-            self._pool = hashing.tree_columns(seed, message.tree, n_columns, rules.columns_per_tree)
-        node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, message.tree))
-        self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, message.tree)))
+            self._pool = hashing.tree_columns(seed, tree, n_columns, rules.columns_per_tree)
+        if self._draws:
+            node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
+            self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
         self._nodes.open(n_in, n, hashing.ROOT, sums)
-        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherits_sums(rules, self._n_classes))
-        found = self._search_nodes(np.zeros(1, np.int64), nothing, nothing, message.way, workspace) if message.search else None
-        checksum = int(partition.checksum(self._rows)) if message.check else 0
-        return m.Root(n_in, n, sums, prepared.exponents, checksum, found)
+        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, self._inherits)
+        return n_in, n, sums, exponents
+
+    def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:
+        """Grow a tree, and add its values to the predictions."""
+        target = self._target
+        assert isinstance(target, BoostingTarget)
+        n_in, n, _, exponents = self._open(message.tree, message.output, workspace)
+        roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1])
+        nodes = self._grow_roots(roots, workspace, keep=False)[0]
+        tree, leaves = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
+        target.add(message.output, self._rows.rows, *leaves)
+        return m.Boosted(tree, m.Scores(*target.scores()) if message.score else _NO_SCORES)
 
     def _lay_out(self, rows: NDArray[np.uint32], weighted: bool) -> None:
         """Make the row partition of a new tree."""
         n = rows.shape[0]
         if self._rows.a.shape[0] == n and self._rows.b.shape[0] == (n if weighted else 0):
-            self._rows = self._rows._replace(rows=rows)  # memory that is in use already costs no page faults
+            self._rows = partition.RowPartition(rows, self._rows.a, self._rows.b)  # memory that is in use already costs no page faults
         else:
             self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
 
@@ -250,14 +270,18 @@ class OneTree:
     def _grow(self, nodes: NDArray[np.int64], workspace: Workspace) -> m.Subtrees:
         table = self._nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.mid, table.stop, table.depth)), strict=True))
-        roots = Roots(places, table.path[nodes], table.sums[nodes])
+        return self._grow_roots(Roots(places, table.path[nodes], table.sums[nodes]), workspace, keep=True)
+
+    def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool) -> list[subtree.Nodes]:
+        """Grow nodes to their ends; see :meth:`~dtrees.engine.crew.Crew.grow`."""
+        places = roots.places
         n_columns, most_rows = self._pool.shape[0], max(mid - start for start, mid, _, _ in places)
         n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
         in_block = 0
         if self._search.by_sums:
             n_threads = min(workspace.threads.n_threads, 1 + n_cells // _HEIR_CELLS)
         else:
-            n_threads = min(workspace.threads.n_threads, nodes.shape[0], 1 + n_cells // _GROW_CELLS)
+            n_threads = min(workspace.threads.n_threads, len(places), 1 + n_cells // _GROW_CELLS)
         heirs = self._search.heirs(n_threads)
         if heirs is not None:
             in_block = rows_in_block(self._plan.rules, most_rows, n_columns)
@@ -267,7 +291,7 @@ class OneTree:
         for thread in range(n_threads):
             self._search.scratch_for(thread, workspace, self._limits)
         ground = self._ground(workspace)
-        return workspace.crew.grow(workspace.threads, n_threads, ground, roots, in_block, share_rows, heirs)
+        return workspace.crew.grow(workspace.threads, n_threads, ground, roots, in_block, share_rows, heirs, keep)
 
     def _ground(self, workspace: Workspace) -> Ground:
         """Return what all nodes of the tree have in common."""
@@ -355,4 +379,4 @@ class OneTree:
         self._target.finish(message.output, self._rows.rows, message)
         if message.score and isinstance(self._target, BoostingTarget):
             return m.Scores(*self._target.scores())
-        return m.Scores(np.nan, np.nan)
+        return _NO_SCORES

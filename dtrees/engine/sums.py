@@ -20,6 +20,8 @@ from dtrees.split.zones import MAX_ZONES
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
 _MIN_BYTES = 64 * 2**20
 _BYTES_PER_ROW = 32
+#: To map the zones of fewer cells takes less time than to start threads.
+_SERIAL_CELLS = 100_000
 #: Below this many rows, bounding zones costs more than it saves.
 _MIN_ROWS = 128
 #: A table of up to this many cells is grown whole in a block.
@@ -71,7 +73,7 @@ class ZoneSums:
     """
 
     def __init__(self, columns: Columns, threads: Threads) -> None:
-        self._all = map_zones(columns, threads.map)
+        self._all = map_zones(columns, threads.map if columns.n_rows * columns.n_columns > _SERIAL_CELLS else map)
         self._threads = threads
         self.zone_map = self._all
         self._most_zones = 0
@@ -91,7 +93,7 @@ class ZoneSums:
         shape = (places.shape[0], self._most_zones + 1, 3 if weighted else 2)
         if self._slots.shape[1:] != shape:
             self._slots = np.empty((0, *shape), np.int64)
-        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.zone.shape[0]) // max(1, math.prod(shape) * 8)
+            self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.zone.shape[0]) // max(1, math.prod(shape) * 8)
         self._free = list(range(self._slots.shape[0]))
         self._slot_of = {}
         self._scale = int(size_shift(size)), 0, math.inf

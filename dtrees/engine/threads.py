@@ -57,7 +57,7 @@ def effective_n_jobs(n_jobs: int | None) -> int:
 
 
 class Threads:
-    """The calling thread and some helpers; no helpers for a single one.
+    """The calling thread and some helpers, which start when they are first wanted: the work on a small table may never want one.
 
     A level of a tree takes well under a millisecond, so handing out work must be cheap: half the time of ``concurrent.futures``, which
     makes a future of each item, or less.
@@ -71,10 +71,8 @@ class Threads:
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = max(1, n_threads)
-        self._queues: list[SimpleQueue[Callable[[], None] | None]] = [SimpleQueue() for _ in range(self.n_threads - 1)]
-        self._helpers = [threading.Thread(target=_help, args=(queue,), name="dtrees", daemon=True) for queue in self._queues]
-        for helper in self._helpers:
-            helper.start()
+        self._queues: list[SimpleQueue[Callable[[], None] | None]] = []
+        self._helpers: list[threading.Thread] = []
 
     def map(self, function: Callable[[Any], T], items: Iterable[Any], most: int | None = None) -> list[T]:
         """Apply a function to every item, in ``most`` threads at most; results come in order.
@@ -82,7 +80,7 @@ class Threads:
         The first error ends the work and is raised.
         """
         items = list(items)
-        helpers = self._helpers_for(len(items), most)
+        helpers = self._helpers_for(min(len(items), most or len(items)))
         if not helpers:
             return [function(item) for item in items]
         work = _Work(function, items)
@@ -113,12 +111,18 @@ class Threads:
 
     def together(self, n_threads: int, function: Callable[[int], None]) -> None:
         """Have so many threads, if there are, call a kernel with their numbers; return when this thread, number 0, has done so."""
-        for thread, helper in enumerate(self._queues[: n_threads - 1], 1):
+        for thread, helper in enumerate(self._helpers_for(n_threads), 1):
             helper.put(partial(function, thread))
         function(0)
 
-    def _helpers_for(self, n_tasks: int, most: int | None) -> list[SimpleQueue[Callable[[], None] | None]]:
-        return self._queues[: max(0, min(n_tasks, most or n_tasks) - 1)]
+    def _helpers_for(self, n_threads: int) -> list[SimpleQueue[Callable[[], None] | None]]:
+        """Return the queues of the helpers of so many threads, or of all there may be."""
+        n = max(0, min(n_threads, self.n_threads) - 1)
+        while len(self._queues) < n:
+            self._queues.append(SimpleQueue())
+            self._helpers.append(threading.Thread(target=_help, args=(self._queues[-1],), name="dtrees", daemon=True))
+            self._helpers[-1].start()
+        return self._queues[:n]
 
     def close(self) -> None:
         """End the threads."""

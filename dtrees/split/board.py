@@ -118,8 +118,9 @@ def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int, n_k
 
 
 class Opening(NamedTuple):
-    """What a team begins with: ``places`` and ``pieces`` as of :class:`Team`, the latter of the roots only."""
+    """What a team begins with: ``control``, ``places`` and ``pieces`` as of :class:`Team`, the latter of the roots only."""
 
+    control: NDArray[np.int64]
     places: NDArray[np.int64]
     pieces: NDArray[np.int64]
 
@@ -136,7 +137,9 @@ def opening(team: Team, roots: Sequence[tuple[int, int, int, int]], most_nodes: 
     places[1:n, FIRST_PART] = np.cumsum(most_nodes)[:-1]
     pieces = np.zeros((n, 3), np.int64)
     pieces[:, 0], pieces[:, 1] = OPEN, np.arange(n)[::-1]
-    return Opening(places, pieces)
+    control = np.zeros(64, np.int64)
+    control[_COUNTS] = n
+    return Opening(control, places, pieces)
 
 
 def begin(team: Team, opening: Opening, paths: NDArray[np.uint64], sums: NDArray[np.int64], share_rows: int, n_threads: int) -> Team:
@@ -155,20 +158,18 @@ def begin(team: Team, opening: Opening, paths: NDArray[np.uint64], sums: NDArray
     n_threads : int
     """
     n = paths.shape[0]
-    control = np.zeros(64, np.int64)
-    control[_COUNTS] = n
     team.places[:] = opening.places
     team.pieces[:n] = opening.pieces
     team.paths[:n] = paths
     team.sums[:n] = sums
-    return Team(control, *team[1:-2], share_rows, n_threads)
+    return Team(opening.control.copy(), *team[1:-2], share_rows, n_threads)
 
 
 @kernel
-def wait_for_team(team):
-    """Wait until all subtrees are grown."""
+def wait_for_team(control):
+    """Wait until all subtrees of a team with this ``control`` are grown."""
     spins = ZERO()
-    while load(team.control, NODES_LEFT) + load(team.control, PIECES_LEFT) > 0:
+    while load(control, NODES_LEFT) + load(control, PIECES_LEFT) > 0:
         spins = rest(spins)
 
 
@@ -290,8 +291,8 @@ def join(team, root):
 
 def grown(team: Team, root: int, copy: bool) -> Nodes:
     """Return the nodes of a subtree in preorder, when the team's work is done; unless copied, they lie in the team's own room."""
-    first, count = team.places[root, FIRST_PART], team.places[root, COUNT]
+    first, count = team.places[root, FIRST_PART : COUNT + 1].tolist()
     if count < 0:
         count = join(team, root)
-    parts = (array[first : first + count] for array in team.parts)
-    return Nodes(*(part.copy() if copy else part for part in parts))
+    part = Nodes(team.parts.records[first : first + count], team.parts.sums[first : first + count])
+    return Nodes(part.records.copy(), part.sums.copy()) if copy else part

@@ -302,12 +302,15 @@ def add_by_leaf(queue, n_pieces, total, rows, starts, values):
             return
         first, last = n * k // n_pieces, n * (k + 1) // n_pieces
         leaf = np.searchsorted(starts, first, side="right") - 1
-        for i in range(first, last):
-            while leaf + 1 < starts.shape[0] and i >= starts[leaf + 1]:
-                leaf += 1
-            if i + AHEAD < last:
-                prefetch(total, np.int64(rows[i + AHEAD]))
-            total[rows[i]] += values[leaf]
+        while first < last:
+            end = min(starts[leaf + 1], last) if leaf + 1 < starts.shape[0] else last
+            value = values[leaf]
+            for i in range(first, end):
+                if i + AHEAD < last:
+                    prefetch(total, np.int64(rows[i + AHEAD]))
+                total[rows[i]] += value
+            first = end
+            leaf += 1
         finish(queue)
 
 

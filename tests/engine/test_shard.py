@@ -49,6 +49,7 @@ def opened() -> Shard:
     "make",
     [
         lambda fit, epoch: m.Start(fit, epoch, 0, 0, True, False),
+        lambda fit, epoch: m.BoostTree(fit, epoch, 0, 0, 0.1, False),
         lambda fit, epoch: m.Route(fit, epoch, 0),
         lambda fit, epoch: m.Search(fit, epoch, NODE, 0),
         lambda fit, epoch: m.Scan(fit, epoch, np.zeros(1)),

@@ -72,3 +72,15 @@ def test_threads_end() -> None:
     with Threads(4) as threads:
         threads.map(time.sleep, [0.01] * 8)
     assert threading.active_count() == before
+
+
+def test_helpers_start_when_they_are_wanted() -> None:
+    before = threading.active_count()
+    with Threads(4) as threads:
+        threads.map(abs, [1])
+        threads.share(1, lambda queue, _: None)
+        assert threading.active_count() == before
+        threads.map(abs, [1, 2])
+        assert threading.active_count() == before + 1
+        threads.together(3, lambda _: None)
+        assert threading.active_count() == before + 2

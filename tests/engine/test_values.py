@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.grow import _newton_values, _take_apart
-from dtrees.split.subtree import NODE
+from dtrees.engine.values import boosted_tree, newton_values, take_apart
+from dtrees.split.subtree import NODE, Nodes
+from dtrees.tree.tree import Tree
 
 
 @dataclass
@@ -69,7 +70,7 @@ def test_nodes_are_taken_apart(nodes: list[Grown]) -> None:
         "mid": [node.mid for node in leaves],
         "stop": [node.stop for node in leaves],
     }
-    found = _take_apart(as_records(nodes))
+    found = take_apart(as_records(nodes))
     for array, (name, values) in zip(found, wanted.items(), strict=True):
         np.testing.assert_array_equal(array, values, err_msg=name)
     assert [array.dtype.name for array in found[:7]] == ["int32", "int32", "int32", "float64", "bool", "int64", "bool"]
@@ -95,10 +96,28 @@ def test_newton_steps(
     gradients = data.draw(st.lists(st.integers(-(2**61), 2**61), min_size=len(nodes), max_size=len(nodes)))
     hessians = data.draw(st.lists(st.integers(0, 2**61) | st.just(0), min_size=len(nodes), max_size=len(nodes)))
     sums = np.array([gradients, hessians], np.int64).T.copy()
-    value, weight, impurity, gain = _newton_values(as_records(nodes), sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate)
+    value, weight, impurity, gain = newton_values(as_records(nodes), sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate)
     assert value.shape == (len(nodes), 1)
     for i, node in enumerate(nodes):
         G, H = gradients[i] * 2.0**-g_exponent, hessians[i] * 2.0**-h_exponent
         step = -G / (H + penalty) if H + penalty else 0.0
         assert (value[i, 0], weight[i], gain[i]) == (learning_rate * step, H, node.gain * 2.0**-gain_exponent)
         assert impurity[i] == (-step * G / H if H else 0.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(grown_trees(), st.data(), EXPONENTS, EXPONENTS, st.sampled_from([0.0, 0.3]), st.sampled_from([0.1, 1.0]))
+def test_boosted_trees(
+    nodes: list[Grown], data: st.DataObject, g_exponent: int, h_exponent: int, penalty: float, learning_rate: float
+) -> None:
+    """The arrays and the leaves are those that nodes are taken apart into, with Newton steps as values."""
+    sums = np.array(data.draw(st.lists(st.tuples(st.integers(-99, 99), st.integers(0, 99)), min_size=len(nodes), max_size=len(nodes))))
+    records = as_records(nodes)
+    tree, leaves = boosted_tree(Nodes(records, sums), (g_exponent, h_exponent), penalty, learning_rate)
+    left, right, feature, threshold, missing_left, n_samples, leaf, start, _, _ = take_apart(records)
+    steps = newton_values(records, sums, g_exponent, h_exponent, 2 * g_exponent - h_exponent, penalty, learning_rate)
+    value, weight, impurity, gain = steps
+    assert tree.equals(Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value))
+    assert all(getattr(tree, name).dtype == dtype for name, dtype in Tree.ARRAYS.items())
+    np.testing.assert_array_equal(leaves.start, start)
+    np.testing.assert_array_equal(leaves.value, value[leaf, 0])
