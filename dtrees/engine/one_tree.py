@@ -346,7 +346,9 @@ class OneTree:
                 nodes.records[name] = nodes.records[name].astype(np.int64) - by
             if self._target.keeps_out_of_sample:
                 leaves = nodes.records[nodes.records["column"] < 0]
-                outside.append(self._rows.rows[places_of(leaves["mid"].astype(np.int64), (leaves["stop"] - leaves["mid"]).astype(np.int64))])
+                outside.append(
+                    self._rows.rows[places_of(leaves["mid"].astype(np.int64), (leaves["stop"] - leaves["mid"]).astype(np.int64))]
+                )
             else:
                 outside.append(rows[:0])
         return m.Borrowed([PackedNodes.of(nodes) for nodes in grown], outside)

@@ -1,4 +1,4 @@
-"""Subtrees packed for the way: a third of the bytes, since most of what is known of a node follows from its leaves.
+"""Subtrees packed for the way: two fifths of the bytes, since most of what is known of a node follows from its leaves.
 
 Nodes are in preorder: a left child follows its parent, a right child follows the last node below its sibling. The rows and sums of an inner
 node are those of its leaves together.

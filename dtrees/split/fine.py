@@ -47,17 +47,16 @@ def is_searched_finely(j, zone_map, sums, place, node_sums, limits, bar, scratch
 
 
 @lean_kernel
-def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, scale, width, parts, other_parts):
+def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, size_shift, centre, width, parts, other_parts):
     """Sum in-sample rows by the parts of two columns, packed as zone sums are: ``width`` numbers a part.
 
-    A row of ``cuts`` is the place of a column in the zone map, its shift and its number of values.
+    A row of ``cuts`` is the place of a column in the zone map, its shift and its number of values. Sizes are about ``centre``, None for 0.
     """
     rows, a, b = partition.rows, partition.a, partition.b
     shift, other_shift, width = np.uint64(cuts[0, 1]), np.uint64(cuts[1, 1]), np.uint64(width)
     parts[:] = 0
     other_parts[:] = 0
     weighted = b.shape[0] > 0
-    size_shift, centre = scale.shift, scale.centre
     one, two = np.uint64(1), np.uint64(2)
     for i in range(start, mid):
         if i + AHEAD < mid:
@@ -66,8 +65,11 @@ def _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, star
             prefetch(other_codes, ahead)
         row = np.uint64(rows[i])
         g = a[i]
-        away = centre * b[i] if weighted else centre
-        packed = (((abs(g - away) >> size_shift) + 1) << 32) + 1
+        if centre is None:  # noqa: SIM108  (decided by type: to move sizes takes time that most nodes need not spend)
+            size = abs(g)
+        else:
+            size = abs(g - centre * (b[i] if weighted else 1))
+        packed = (((size >> size_shift) + 1) << 32) + 1
         k = np.uint64(part_of[np.uint64(codes[row]) >> shift]) * width
         parts[k] += g
         parts[k + one] += packed
@@ -213,9 +215,11 @@ def search_finely(columns, column_ids, zone_map, n, partition, sums, place, node
     codes, other_codes = columns.codes[zone_map.which[cuts[0, 0]]], columns.codes[zone_map.which[cuts[1, 0]]]
     part_of, other_part_of = zone_map.part_of[cuts[0, 0]], zone_map.part_of[cuts[1, 0]]
     width = sums.slots.shape[3]
-    _sum_parts(
-        codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, scale, width, scratch.fine[0], scratch.fine[1]
-    )
+    parts, other_parts, size_shift, centre = scratch.fine[0], scratch.fine[1], scale.shift, scale.centre
+    if centre == 0:
+        _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, size_shift, None, width, parts, other_parts)
+    else:
+        _sum_parts(codes, other_codes, part_of, other_part_of, cuts, partition, start, mid, size_shift, centre, width, parts, other_parts)
     n_rows = _bound(ZERO(), columns, column_ids, zone_map, sums, place, node_sums, limits, bars, i, scratch, out, t)
     n_other = ZERO()
     if n > 1:

@@ -48,8 +48,8 @@ class Stops(NamedTuple):
     max_features: int
 
 
-#: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``mid`` and ``stop`` are places. There are up to
-#: two nodes a row, so no byte is spent on alignment.
+#: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``mid`` and ``stop`` are places. There are up
+#: to two nodes a row, so no byte is spent on alignment.
 NODE = np.dtype(
     [
         ("threshold", np.float64),

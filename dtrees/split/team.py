@@ -252,9 +252,7 @@ def _scan(heirs, columns, team, task, i, piece):
         but = team.places[i, FIRST_COLUMN]
     best = task.best
     best.records[0].status = NO_SPLIT
-    search_columns(
-        heirs, first, last, but, columns, task.limits, task.partition, place, team.sums[i], team.bars, i, task.scratch, best
-    )
+    search_columns(heirs, first, last, but, columns, task.limits, task.partition, place, team.sums[i], team.bars, i, task.scratch, best)
     _offer(team, task, i)
 
 
