@@ -188,7 +188,5 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
         if limits.criterion == ENTROPY:
             _flag_entropy(sums[G0], sums[H0], sums[G1], sums[H1], g_add, h_add, g_all, h_all, bar, flags)
         else:
-            _flag_squares(
-                limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, slope, slack, flags
-            )
+            _flag_squares(limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, slope, slack, flags)
     return _keep_present(sums[N0], sums[N1], flags)
