@@ -13,8 +13,8 @@ from dtrees.split.block import BLOCK_ROWS
 from dtrees.split.columns import Columns
 from dtrees.split.heirs import Heirs, make_heirs
 from dtrees.split.level import ADD, BAR, SCAN, SUBTRACT, SUM
-from dtrees.split.zone_map import map_zones
-from dtrees.split.zone_sums import MAX_PACKED_ROWS, SCALE, Sums, size_shift
+from dtrees.split.zone_map import FINE_ROWS, map_zones
+from dtrees.split.zone_sums import MAX_PACKED_ROWS, SCALE, Sums, fold, size_shift, slot_size
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
@@ -22,14 +22,20 @@ _MIN_BYTES = 64 * 2**20
 _BYTES_PER_ROW = 32
 #: To map the zones of fewer cells takes less time than to start threads.
 _SERIAL_CELLS = 100_000
+#: Zones are cut into parts if more than one in so many rows of the last tree's large nodes were in flagged zones: to pick and scan these
+#: takes longer then than to sum by parts.
+_FLAGGED = 512
 #: Below this many rows, bounding zones costs more than it saves.
 _MIN_ROWS = 128
 #: A table of up to this many cells is grown whole in a block.
 _BLOCK_CELLS = 2**17
 #: Slots for each thread that grows subtrees: a waiting node without one is summed anew.
 _HEIRS = 16
-#: Fewest rows of a task of summing.
+#: The same where slots have room for the sums of all parts of zones, and the fewest for each thread for which that pays.
+_FINE_SLOTS = 8
+#: Fewest rows of a task of summing; the same by parts of zones, which takes longer to add up.
 _PIECE_ROWS = 4096
+_FINE_PIECE_ROWS = 2**15
 #: To bound the zones of a node costs as much as to look at so many rows.
 _BOUNDS_ROWS = 2000
 #: Cells of a level to be searched for each thread: to start one from Python takes as long as a part of these.
@@ -70,17 +76,25 @@ class ZoneSums:
     ----------
     columns : Columns
     threads : Threads
+    fine_rows : int, default=FINE_ROWS
+        Nodes of at least so many rows are summed by parts of zones.
     """
 
-    def __init__(self, columns: Columns, threads: Threads) -> None:
-        self._all = map_zones(columns, threads.map if columns.n_rows * columns.n_columns > _SERIAL_CELLS else map)
+    def __init__(self, columns: Columns, threads: Threads, fine_rows: int = FINE_ROWS) -> None:
+        in_turn = columns.n_rows * columns.n_columns <= _SERIAL_CELLS
+        self._all = map_zones(columns, map if in_turn else threads.map, fine_rows)
+        self._fine_rows = fine_rows
         self._threads = threads
         self.zone_map = self._all
         self._most_zones = 0
         self._heirs: Heirs | None = None
         self._places: NDArray[np.int64] | None = None
-        self._slots = np.empty((0, 0, 0, 2), np.int64)
+        self._shape = (0, 0, 0, 0)
+        self._slots = np.empty((0, 0), np.int64)
+        self._grains = np.empty(0, np.int64)
         self._scales = np.zeros(0, SCALE)
+        self._flagged = np.array([1, 1])
+        self._fine = False
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
@@ -90,14 +104,48 @@ class ZoneSums:
             self._places = places
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
             self._most_zones = int(self.zone_map.n_zones.max(initial=0))
-        shape = (places.shape[0], self._most_zones + 1, 3 if weighted else 2)
-        if self._slots.shape[1:] != shape:
-            self._slots = np.empty((0, *shape), np.int64)
-            self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.zone.shape[0]) // max(1, math.prod(shape) * 8)
-        self._free = list(range(self._slots.shape[0]))
+        shape = (places.shape[0], self._most_zones, 3 if weighted else 2)
         self._slot_of = {}
+        if self._flagged[1] > 0:
+            self._fine = bool(self._flagged[0] * _FLAGGED > self._flagged[1])
+        self._flagged[:] = 0
+        self._shape_slots(*shape, self.zone_map.fold if n_in >= self._fine_rows else 0)
+        if self._shape[3] and self._max_slots < _FINE_SLOTS * self._threads.n_threads:
+            self._shape_slots(*shape, 0)
         self._scale = int(size_shift(size)), 0, math.inf
         self._usable = n_in < MAX_PACKED_ROWS
+
+    def _shape_slots(self, n_columns: int, most_zones: int, width: int, grain: int) -> None:
+        """Have slots of so many columns, zones, numbers for each, and of that grain."""
+        shape = n_columns, most_zones, width, grain
+        size = slot_size(*shape)
+        if shape != self._shape:
+            self._shape = shape
+            self._slots = np.empty((0, size), np.int64)
+            self._allocate(0)
+        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
+        self._free = list(range(self._slots.shape[0]))
+
+    def _sums(self) -> Sums:
+        _, most_zones, width, grain = self._shape
+        return Sums(self._slots, self._grains, self._scales, most_zones, width, grain if self._fine else 0, self._fine_rows, self._flagged)
+
+    def _grain_for(self, n_rows: int) -> int:
+        return self._shape[3] if self._fine and n_rows >= self._fine_rows else 0
+
+    def _fold_all(self) -> None:
+        """Fold the sums of all nodes, for there to be more slots."""
+        sums = self._sums()
+        for slot in self._slot_of.values():
+            if self._grains[slot]:
+                fold(self.zone_map, sums, slot)
+        slots, scales, size = self._slots, self._scales, slot_size(*self._shape[:3], 0)
+        live = list(self._slot_of.values())
+        self._shape_slots(*self._shape[:3], 0)
+        self._allocate(max(4, 2 * len(live)))
+        self._slots[: len(live)], self._scales[: len(live)] = slots[live, :size], scales[live]
+        self._slot_of = dict(zip(self._slot_of, range(len(live)), strict=True))
+        self._free = list(range(len(live), self._slots.shape[0]))
 
     def _take(self) -> int:
         if not self._free:
@@ -109,10 +157,13 @@ class ZoneSums:
     def _enlarge(self, n_slots: int) -> None:
         n = self._slots.shape[0]
         if n < n_slots:
-            larger = np.empty((n_slots, *self._slots.shape[1:]), np.int64)
-            larger[:n] = self._slots
-            self._slots = larger
-            self._scales = np.resize(self._scales, n_slots)
+            slots, grains, scales = self._slots, self._grains, self._scales
+            self._allocate(n_slots)
+            self._slots[:n], self._grains[:n], self._scales[:n] = slots, grains, scales
+
+    def _allocate(self, n_slots: int) -> None:
+        self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
+        self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
 
     def heirs(self, n_threads: int, n_columns: int) -> Heirs | None:
         """Return slots for threads that grow subtrees of a table of ``n_columns`` columns; None if sums cannot be packed.
@@ -121,12 +172,15 @@ class ZoneSums:
         """
         if not self._usable:
             return None
-        n_slots = max(n_threads, min(_HEIRS * n_threads, self._max_slots))
-        self._enlarge(n_slots)
+        wanted = _FINE_SLOTS if self._shape[3] else _HEIRS
+        n_slots = max(n_threads, min(wanted * n_threads, self._max_slots))
+        if self._slots.shape[0] < n_slots:
+            self._allocate(n_slots)
         heirs = self._heirs
         if heirs is None or heirs.zone_map is not self.zone_map or heirs.sums.slots.base is not self._slots or heirs.n_threads != n_threads:
-            heirs = self._heirs = make_heirs(self.zone_map, Sums(self._slots[:n_slots], self._scales[:n_slots]), n_columns, n_threads)
-        return heirs._replace(free=heirs.free.copy())
+            sums = self._sums()
+            heirs = self._heirs = make_heirs(self.zone_map, sums._replace(slots=self._slots[:n_slots]), n_columns, n_threads)
+        return heirs._replace(sums=self._sums()._replace(slots=heirs.sums.slots), free=heirs.free.copy())
 
     def plan(
         self,
@@ -152,14 +206,17 @@ class ZoneSums:
         Level or None
             None if there is no room.
         """
+        n_columns = self.zone_map.which.shape[0]
+        costs = (mid[search] - start[search] + _BOUNDS_ROWS).tolist()
+        n_threads = min(self._threads.n_threads, 1 + sum(costs) * n_columns // _THREAD_CELLS)
+        n_slots = len(self._slot_of) - parents.shape[0] + 2 * search.shape[0] + 2 * n_threads
+        if self._shape[3] and n_slots > self._max_slots:
+            self._fold_all()
         inherited = {}
         for parent, child in zip(parents.tolist(), left.tolist(), strict=True):
             slot = self._slot_of.pop(parent, None)
             if slot is not None:
                 inherited[child] = slot
-        n_columns = self.zone_map.which.shape[0]
-        costs = (mid[search] - start[search] + _BOUNDS_ROWS).tolist()
-        n_threads = min(self._threads.n_threads, 1 + sum(costs) * n_columns // _THREAD_CELLS)
         if not self._usable or len(self._slot_of) + 2 * search.shape[0] + 2 * n_threads > self._max_slots:
             self._free.extend(inherited.values())
             return None
@@ -174,10 +231,12 @@ class ZoneSums:
                 other = self._take()
                 self._scales[other] = self._scales[slot]
                 summed.append((smaller, other))
+                self._grains[other] = min(self._grains[slot], self._grain_for(max(n_left, n_right)))
                 settle.append([(SUBTRACT, slot, other, 0), (BAR, wanted.pop(larger), 0, 0)])
                 self._slot_of[larger] = slot
             elif smaller in wanted:
                 other = slot
+                self._grains[slot] = self._grain_for(min(n_left, n_right))
                 summed.append((smaller, slot))
                 settle.append([])
             else:
@@ -190,17 +249,17 @@ class ZoneSums:
                 temporary.append(other)
         for node, i in wanted.items():
             self._slot_of[node] = slot = self._take()
-            self._scales[slot] = self._scale
+            self._grains[slot], self._scales[slot] = self._grain_for(int(mid[node] - start[node])), self._scale
             summed.append((node, slot))
             settle.append([(BAR, i, 0, 0)])
         sizes = [int(mid[node] - start[node]) for node, _ in summed]
-        piece = max(_PIECE_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.zone.shape[0]
+        piece = max(_PIECE_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.part.shape[0]
         sums: list[list[Operation]] = []
         for (node, slot), size, after in zip(summed, sizes, settle, strict=True):
-            n_pieces = -(-size // piece)
+            n_pieces = -(-size // (max(piece, _FINE_PIECE_ROWS) if self._grains[slot] else piece))
             bounds = [int(start[node]) + size * k // n_pieces for k in range(n_pieces + 1)]
             slots = [slot] + [self._take() for _ in range(n_pieces - 1)]
-            self._scales[slots] = self._scales[slot]
+            self._grains[slots], self._scales[slots] = self._grains[slot], self._scales[slot]
             sums.extend([(SUM, bounds[k], bounds[k + 1], slots[k])] for k in range(n_pieces))
             after[:0] = [(ADD, slot, other, 0) for other in slots[1:]]
             temporary.extend(slots[1:])
@@ -218,7 +277,7 @@ class ZoneSums:
                 filled += costs[i] / n_pieces
         places = [(int(start[node]), int(mid[node]), self._slot_of[node]) for node in search.tolist()]
         nodes = np.array(places, np.int64).reshape(-1, 3)
-        return Level(Sums(self._slots, self._scales), nodes, [sums, settle, scans], n_threads)
+        return Level(self._sums(), nodes, [sums, settle, scans], n_threads)
 
 
 class Level:

@@ -246,8 +246,9 @@ class BoostingTarget:
         self._in_sample = train
         # Kept from tree to tree: memory that is in use already costs no page faults.
         self._g = np.empty(n)
-        self._h = np.empty(n)
         self._a = np.empty(n, np.int64)
+        # Hessians that are all 1 are not looked at, and may lie where gradients will be in fixed point.
+        self._h = self._a.view(np.float64) if self._unit_hessian else np.empty(n)
         self._b = _NONE if self._unit_hessian else np.empty(n, np.int64)
 
     def _hold_out(self) -> NDArray[np.bool_]:

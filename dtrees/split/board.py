@@ -25,11 +25,11 @@ NODES = 512
 PIECE_ROWS = 4096
 
 #: Kinds of work.
-DONE, GROW, OPEN, SUM, LEAD, SCAN, MARK, SPREAD, COPY = (np.int64(kind) for kind in range(-1, 8))
+DONE, GROW, OPEN, SUM, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for kind in range(-1, 7))
 #: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are.
 LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES = (np.int64(8 * k) for k in range(6))
 #: What is in ``places``: see there.
-START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, UNDONE, FIRST_PART, COUNT, SUMMED, FIRST_COLUMN = range(11)
+START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, UNDONE, FIRST_PART, COUNT, SUMMED, FIRST_COLUMN, SIDE = range(12)
 #: What is as many as there are subtrees at the beginning.
 _COUNTS = np.array([WAITING_PIECES, PIECES_LEFT, N_NODES])
 
@@ -44,10 +44,10 @@ class Team(NamedTuple):
         Pieces that wait: kind, node, number.
     waiting : ndarray of int64
         Nodes that wait for one thread.
-    places : ndarray of int64, shape (n_nodes, 11)
+    places : ndarray of int64, shape (n_nodes, 12)
         Start, mid, stop and depth of each node, its slot, its left child (the right one has the next number), pieces of its step not
         finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which node is being
-        summed, and the column searched first.
+        summed, the column searched first, and 1 if the node's rows lie in the spare partition.
     paths : ndarray of uint64, shape (n_nodes,)
     bars : ndarray of float64, shape (n_nodes,)
         The best score known of each node.
@@ -104,7 +104,7 @@ def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int, n_k
         np.zeros(64, np.int64),
         np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
         np.empty(capacity, np.int64),
-        np.empty((capacity, 11), np.int64),
+        np.empty((capacity, 12), np.int64),
         np.empty(capacity, np.uint64),
         np.empty(capacity),
         empty_candidates(capacity, n_sums),

@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.fine import is_searched_finely
 from dtrees.split.kernel import NONE, ZERO, inner_kernel
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_map import ZoneMap
-from dtrees.split.zone_scan import scan
-from dtrees.split.zone_sums import Sums, raise_bar, set_scale, subtract, sum_rows
+from dtrees.split.zone_scan import scan, takes_long
+from dtrees.split.zone_sums import Sums, grain_for, raise_bar, set_scale, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -101,9 +100,10 @@ def give_back_of(heirs, n):
 def slot_for(heirs, n, partition, start, mid):
     """Return the slot of the n-th node of the stack, which is summed if it has none."""
     if heirs.slot_of[n] < 0:
-        heirs.slot_of[n] = slot = take(heirs, ZERO())
+        slot = heirs.slot_of[n] = take(heirs, ZERO())
+        heirs.sums.grains[slot] = grain_for(heirs.sums, mid - start)
         set_scale(heirs.sums.scales[slot], partition, start, mid)
-        sum_rows(heirs.zone_map, partition, start, mid, heirs.sums.slots[slot], heirs.sums.scales[slot])
+        sum_rows(heirs.zone_map, partition, start, mid, heirs.sums, slot)
     return heirs.slot_of[n]
 
 
@@ -113,16 +113,13 @@ def search_columns(heirs, first, last, lead, columns, limits, partition, place, 
 
     The split goes to ``best`` if it is better. Where ``first`` is -1, no column is searched.
     """
-    done = max(first, 0)
-    while done < last:
-        end = lead if done < lead < last else last
-        if done == lead:
-            done += 1
-        else:
-            done = scan(
-                columns, heirs.ids, heirs.zone_map, done, end, partition, heirs.sums, place, node_sums, limits, bars, i, scratch, best,
-                ZERO(),
-            )  # fmt: skip
+    if first < 0:
+        return
+    for turn in range(2):
+        one, end = (first, min(max(lead, first), last)) if turn == 0 else (max(lead + 1, first), last)
+        scan(
+            columns, heirs.ids, heirs.zone_map, one, end, partition, heirs.sums, place, node_sums, limits, bars, i, scratch, best, ZERO()
+        )  # fmt: skip
 
 
 @inner_kernel
@@ -135,7 +132,7 @@ def begin_search(heirs, partition, place, node_sums, limits, bars, i, scratch, b
     bars[i] = -1.0
     best.records[0].status = NO_SPLIT
     lead = raise_bar(heirs.zone_map, partition, heirs.sums, place, node_sums, limits, bars, i, scratch)
-    return NONE() if is_searched_finely(lead, heirs.zone_map, heirs.sums, place, node_sums, limits, bars[i], scratch) else lead
+    return NONE() if takes_long(lead, heirs.zone_map, heirs.sums, place, node_sums, limits, bars[i], scratch) else lead
 
 
 @inner_kernel
@@ -154,10 +151,10 @@ def inherit(heirs, n, partition, todo, left_wanted, right_wanted):
     if other < 0:
         give_back_of(heirs, n)
         return
-    slots, scales = heirs.sums.slots, heirs.sums.scales
-    scales[other] = scales[slot]
-    sum_rows(heirs.zone_map, partition, todo[smaller, 0], todo[smaller, 1], slots[other], scales[slot])
-    subtract(slots[slot].reshape(-1), slots[other].reshape(-1))
+    heirs.sums.scales[other] = heirs.sums.scales[slot]
+    heirs.sums.grains[other] = min(heirs.sums.grains[slot], grain_for(heirs.sums, todo[larger, 1] - todo[larger, 0]))
+    sum_rows(heirs.zone_map, partition, todo[smaller, 0], todo[smaller, 1], heirs.sums, other)
+    subtract(heirs.zone_map, heirs.sums, slot, other)
     heirs.slot_of[smaller] = other
     heirs.slot_of[larger] = slot
     if not smaller_wanted:

@@ -51,7 +51,6 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
     out : Candidates
         For each operation of kind SCAN, the best split that it found.
     """
-    slots = sums.slots
     while True:
         k = claim(queue)
         if k >= tasks.shape[0]:
@@ -60,16 +59,15 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
         for t in range(tasks[k, 0], tasks[k, 1]):
             kind, x, y, z = operations[t]
             if kind == SUM:
-                sum_rows(zone_map, partition, x, y, slots[z], sums.scales[z])
+                sum_rows(zone_map, partition, x, y, sums, z)
             elif kind == ADD:
-                add(slots[x].reshape(-1), slots[y].reshape(-1))
+                add(zone_map, sums, x, y)
             elif kind == SUBTRACT:
-                subtract(slots[x].reshape(-1), slots[y].reshape(-1))
+                subtract(zone_map, sums, x, y)
             elif kind == BAR:
                 raise_bar(zone_map, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch)
             else:
                 out.records[t].status = NO_SPLIT
                 out.records[t].column = column_ids[zone_map.which[y]]
-                while y < z:
-                    y = scan(columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t)
+                scan(columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t)
         finish(queue)

@@ -102,6 +102,12 @@ def release(array, i):
 
 
 @inner_kernel
+def increase(array, i, value):
+    """Add to an element that other threads may add to."""
+    _add(array, i, value)
+
+
+@inner_kernel
 def claim(queue):
     """Return the number of a task that no other thread has."""
     return _add(queue, 0, 1)

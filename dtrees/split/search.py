@@ -27,7 +27,6 @@ from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.stretch import Stretch, make_stretch, sums_squares, sweep_complete, sweep_squares
 from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
 from dtrees.split.zones import (
-    MAX_ZONES,
     UNKNOWN,
     ZONE,
     accumulate_zones,
@@ -41,10 +40,10 @@ from dtrees.split.zones import (
     zone_shift,
 )
 
-#: Columns whose rows are picked in one pass.
-PICKS = 32
-#: Parts that flagged zones are cut into.
+#: Most parts of a column: of all its zones, and those that flagged zones or parts are cut into.
 MAX_PARTS = 2048
+#: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache.
+MAX_CELLS = 2**17
 _NO_LEVELS = np.empty(0, np.int64)
 #: In place of the code after a cut: the threshold is in ``Scratch.threshold``.
 KNOWN = -3
@@ -98,7 +97,7 @@ class Scratch(NamedTuple):
     ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
     one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits and where KNOWN, the
     last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``passes`` are for :mod:`dtrees.split.bounds`,
-    ``fine``, ``cuts`` and ``part_flags`` for :mod:`dtrees.split.fine`.
+    ``marks``, ``numbers`` and ``cuts`` for :mod:`dtrees.split.zone_scan`.
     """
 
     groups: NDArray[Any]
@@ -109,13 +108,9 @@ class Scratch(NamedTuple):
     sums: NDArray[np.int64]
     scores: NDArray[np.float64]
     passes: NDArray[np.int64]
-    flags: NDArray[np.uint8]
-    picks: NDArray[np.int64]
-    fine: NDArray[np.int64]
+    marks: NDArray[np.uint64]
+    numbers: NDArray[np.int64]
     cuts: NDArray[np.int64]
-    part_flags: NDArray[np.uint8]
-    first_part: NDArray[np.int64]
-    shifts: NDArray[np.int64]
     best: NDArray[np.int64]
     threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
@@ -138,18 +133,14 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.empty(n_groups, GROUP),
         np.empty(n_keys, np.uint64),
         np.empty(n_keys, np.uint64),
-        np.empty(MAX_ZONES + 1, ZONE),
+        np.empty(MAX_PARTS + 1, ZONE),
         np.empty(MAX_PARTS, ZONE),
         np.empty((7, MAX_PARTS), np.int64),
         np.empty(MAX_PARTS),
         np.empty(MAX_PARTS, np.int64),
-        np.empty((PICKS + 2, MAX_ZONES + 1), np.uint8),
-        np.empty((PICKS, 3), np.int64),
-        np.empty((2, 3 * (MAX_PARTS + 1)), np.int64),
-        np.empty((2, 3), np.int64),
-        np.zeros((3, MAX_PARTS + 1), np.uint8),
-        np.empty(MAX_ZONES, np.int64),
-        np.empty(MAX_ZONES, np.int64),
+        np.zeros(MAX_CELLS // 64, np.uint64),
+        np.empty(MAX_PARTS, np.int64),
+        np.empty((2, MAX_PARTS), np.int64),
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),

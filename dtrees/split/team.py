@@ -5,7 +5,10 @@ there is nothing left to do. Two kinds of work wait: *pieces* of a step on a lar
 one thread (:mod:`dtrees.split.subtree`). Pieces go first, as more work follows from them; then the largest node. Nothing waits for a thread
 that has not come: whoever finishes the last piece of a step makes the pieces of the next::
 
-    SUM (of the root) -> OPEN -> LEAD -> SCAN -> MARK -> SPREAD -> COPY -> SUM (of the smaller child) -> OPEN both children
+    SUM (of the root) -> OPEN -> LEAD -> SCAN -> MARK -> SPREAD -> SUM (of the smaller child) -> OPEN both children
+
+A large node's rows are divided from the one partition into the other, the spare one, and those of its children back again. Where a node is
+not divided any more, or left to one thread, they are copied to the first.
 
 Which thread does what makes no difference to the tree. Large nodes are searched by zone sums (:mod:`dtrees.split.heirs`).
 """
@@ -15,7 +18,6 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.board import (
-    COPY,
     COUNT,
     DEPTH,
     DONE,
@@ -33,6 +35,7 @@ from dtrees.split.board import (
     PIECES,
     PIECES_LEFT,
     SCAN,
+    SIDE,
     SLOT,
     SPREAD,
     START,
@@ -56,7 +59,10 @@ from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import Nodes, grow_subtree, is_large, may_be_split, most_nodes, node_weight, note_split
-from dtrees.split.zone_sums import add, set_scale, subtract, sum_rows
+from dtrees.split.zone_sums import add, grain_for, set_scale, subtract, sum_rows
+
+#: Fewest rows of a piece of a sum by parts of zones.
+_FINE_PIECE_ROWS = 2**15
 
 
 @lean_entry
@@ -70,7 +76,8 @@ def grow_together(columns, team, task):
         if kind == DONE:
             return
         if kind == GROW:
-            start, mid, stop, depth, slot, _, _, first, _, _, _ = team.places[i]
+            _bring_back(team, task, i)
+            start, mid, stop, depth, slot, _, _, first, _, _, _, _ = team.places[i]
             last = first + most_nodes(task.stops, task.limits, mid - start, depth)
             _begin(task.heirs, slot)
             nodes = Nodes(team.parts.records[first:last], team.parts.sums[first:last])
@@ -80,6 +87,27 @@ def grow_together(columns, team, task):
         acquire(team.control, LOCK)
         team.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
         release(team.control, LOCK)
+
+
+@lean_kernel
+def _partition_of(team, task, i):
+    """Return the partition that a node's rows lie in."""
+    return task.partition if team.places[i, SIDE] == 0 else task.spare
+
+
+@lean_kernel
+def _bring_back(team, task, i):
+    """Copy a node's rows to the first partition, if they are not there."""
+    if team.places[i, SIDE] != 0:
+        partition, spare = task.partition, task.spare
+        start, stop = team.places[i, START], team.places[i, STOP]
+        for place in range(start, stop):
+            partition.rows[place] = spare.rows[place]
+        for place in range(start, stop):
+            partition.a[place] = spare.a[place]
+        if partition.b.shape[0] > 0:
+            for place in range(start, stop):
+                partition.b[place] = spare.b[place]
 
 
 @lean_kernel
@@ -116,18 +144,14 @@ def _work(heirs, columns, team, task, kind, i, piece):
         else:
             _scan(heirs, columns, team, task, i, piece)
             if is_last(team, i):
-                _decide(heirs, team, i)
+                _decide(heirs, team, task, i)
     elif kind == MARK:
         _mark(columns, team, task, i, piece)
         if is_last(team, i):
             _place_children(team, task, i)
             add_pieces(team, SPREAD, i, n_pieces(team, team.places[i, STOP] - team.places[i, START]))
-    elif kind == SPREAD:
-        _spread(team, task, i, piece)
-        if is_last(team, i):
-            add_pieces(team, COPY, i, n_pieces(team, team.places[i, STOP] - team.places[i, START]))
     else:
-        _copy(team, task, i, piece)
+        _spread(team, task, i, piece)
         if is_last(team, i):
             _hand_down(heirs, team, task, i)
 
@@ -138,7 +162,7 @@ def _open(heirs, team, task, i):
     control, places = team.control, team.places[i]
     start, mid, depth = places[START], places[MID], places[DEPTH]
     inner = may_be_split(task.stops, mid - start, depth, node_weight(task.limits, team.sums[i]))
-    shared = mid - start > team.share_rows and inner and not is_pure(task.target, task.partition.rows, start, mid)
+    shared = mid - start > team.share_rows and inner and not is_pure(task.target, _partition_of(team, task, i).rows, start, mid)
     if shared:
         acquire(control, LOCK)
         shared = control[N_NODES] + 2 <= team.places.shape[0]
@@ -166,18 +190,24 @@ def _open(heirs, team, task, i):
 @lean_kernel
 def _start_sum(heirs, team, task, i, node):
     """Take slots for the pieces of a step of node ``i``, the sum of ``node``; return whether there was one at least."""
+    grain = grain_for(heirs.sums, rows_of(team, i))
     wanted = n_pieces(team, rows_of(team, node))
+    if node != i:
+        grain = min(heirs.sums.grains[team.places[i, SLOT]], grain_for(heirs.sums, rows_of(team, i) - rows_of(team, node)))
+    if grain > 0:  # to add up pieces takes longer, and one thread only
+        wanted = max(1, min(team.n_threads, rows_of(team, node) // _FINE_PIECE_ROWS))
     n = ZERO()
     scales = heirs.sums.scales
     while n < wanted:
         slot = take(heirs, team.n_threads)
         if slot < 0:
             break
+        heirs.sums.grains[slot] = grain
         team.counts[i, n, 0] = slot
         if node != i:
             scales[slot] = scales[team.places[i, SLOT]]
         elif n == 0:
-            set_scale(scales[slot], task.partition, team.places[i, START], team.places[i, MID])
+            set_scale(scales[slot], _partition_of(team, task, i), team.places[i, START], team.places[i, MID])
         else:
             scales[slot] = scales[team.counts[i, 0, 0]]
         n += 1
@@ -190,17 +220,16 @@ def _start_sum(heirs, team, task, i, node):
 def _sum(heirs, team, task, i, piece):
     node = team.places[i, SUMMED]
     first, last = bounds_of(team.places[node, START], team.places[node, MID], piece, team.counts[i, 0, 1])
-    slot = team.counts[i, piece, 0]
-    sum_rows(heirs.zone_map, task.partition, first, last, heirs.sums.slots[slot], heirs.sums.scales[slot])
+    sum_rows(heirs.zone_map, _partition_of(team, task, node), first, last, heirs.sums, team.counts[i, piece, 0])
 
 
 @lean_kernel
 def _settle(heirs, team, task, i):
     """Add up the pieces of a sum; take them from the parent's for the larger child."""
-    slots, places = heirs.sums.slots, team.places
+    places = team.places
     summed = team.counts[i, 0, 0]
     for piece in range(1, team.counts[i, 0, 1]):
-        add(slots[summed].reshape(-1), slots[team.counts[i, piece, 0]].reshape(-1))
+        add(heirs.zone_map, heirs.sums, summed, team.counts[i, piece, 0])
         give_back(heirs, team.counts[i, piece, 0])
     node = places[i, SUMMED]
     if node == i:
@@ -209,7 +238,7 @@ def _settle(heirs, team, task, i):
         return
     left = places[i, LEFT_CHILD]
     other = left + 1 if node == left else left
-    subtract(slots[places[i, SLOT]].reshape(-1), slots[summed].reshape(-1))
+    subtract(heirs.zone_map, heirs.sums, places[i, SLOT], summed)
     places[other, SLOT] = places[i, SLOT]
     if _wants_slot(team, task, node):
         places[node, SLOT] = summed
@@ -236,7 +265,7 @@ def _lead(heirs, team, task, i):
     """Find out which column looks best; it is searched first, while other threads begin with the others."""
     place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
     team.places[i, FIRST_COLUMN] = begin_search(
-        heirs, task.partition, place, team.sums[i], task.limits, team.bars, i, task.scratch, task.best
+        heirs, _partition_of(team, task, i), place, team.sums[i], task.limits, team.bars, i, task.scratch, task.best
     )
     team.found.records[i].status = NO_SPLIT
     add_pieces(team, SCAN, i, _n_scans(heirs) + 1)
@@ -252,7 +281,8 @@ def _scan(heirs, columns, team, task, i, piece):
         but = team.places[i, FIRST_COLUMN]
     best = task.best
     best.records[0].status = NO_SPLIT
-    search_columns(heirs, first, last, but, columns, task.limits, task.partition, place, team.sums[i], team.bars, i, task.scratch, best)
+    partition = _partition_of(team, task, i)
+    search_columns(heirs, first, last, but, columns, task.limits, partition, place, team.sums[i], team.bars, i, task.scratch, best)
     _offer(team, task, i)
 
 
@@ -269,7 +299,7 @@ def _offer(team, task, i):
 
 
 @lean_kernel
-def _decide(heirs, team, i):
+def _decide(heirs, team, task, i):
     """Split a node, if a split was found."""
     places = team.places[i]
     if team.found.records[i].status == SPLIT:
@@ -277,6 +307,7 @@ def _decide(heirs, team, i):
         add_pieces(team, MARK, i, n_pieces(team, places[STOP] - places[START]))
     else:
         give_back(heirs, places[SLOT])
+        _bring_back(team, task, i)
 
 
 @lean_kernel
@@ -287,7 +318,7 @@ def _mark(columns, team, task, i, piece):
     values = columns.values[columns.offsets[split.column] : columns.offsets[split.column + 1]]
     missing = np.int64(values.shape[0])
     cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
-    codes, rows, missing_left = columns.codes[split.column], task.partition.rows, split.missing_left
+    codes, rows, missing_left = columns.codes[split.column], _partition_of(team, task, i).rows, split.missing_left
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
     inside = outside = ZERO()
     for place in range(first, last):
@@ -304,7 +335,7 @@ def _mark(columns, team, task, i, piece):
 @lean_kernel
 def _place_children(team, task, i):
     """Say where the children lie, and where each piece's rows going left do."""
-    start, mid, stop, depth, _, left, _, _, _, _, _ = team.places[i]
+    start, mid, stop, depth, _, left, _, _, _, _, _, side = team.places[i]
     inside = outside = ZERO()
     for piece in range(n_pieces(team, stop - start)):
         counts = team.counts[i, piece]
@@ -313,6 +344,7 @@ def _place_children(team, task, i):
     one, other = team.places[left], team.places[left + 1]
     one[START], one[MID], one[STOP], one[DEPTH] = start, start + inside, middle, depth + 1
     other[START], other[MID], other[STOP], other[DEPTH] = middle, middle + mid - start - inside, stop, depth + 1
+    one[SIDE] = other[SIDE] = 1 - side
     one[FIRST_PART] = team.places[i, FIRST_PART] + 1
     other[FIRST_PART] = one[FIRST_PART] + most_nodes(task.stops, task.limits, inside, depth + 1)
     team.paths[left], team.paths[left + 1] = child_path(team.paths[i], LEFT), child_path(team.paths[i], RIGHT)
@@ -324,13 +356,14 @@ def _place_children(team, task, i):
 
 @lean_kernel
 def _spread(team, task, i, piece):
-    """Copy the rows of a piece to where they belong, in the spare partition."""
+    """Copy the rows of a piece to where they belong, in the other partition."""
     start, mid, stop = team.places[i, START], team.places[i, MID], team.places[i, STOP]
     one, other = team.places[team.places[i, LEFT_CHILD]], team.places[team.places[i, LEFT_CHILD] + 1]
     inside, outside = team.counts[i, piece]
     goes_left = team.goes_left
-    rows, a, b = task.partition.rows, task.partition.a, task.partition.b
-    spare_rows, spare_a, spare_b = task.spare.rows, task.spare.a, task.spare.b
+    partition, spare = _partition_of(team, task, i), _partition_of(team, task, team.places[i, LEFT_CHILD])
+    rows, a, b = partition.rows, partition.a, partition.b
+    spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
     has_b = b.shape[0] > 0
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
     middle = min(max(first, mid), last)
@@ -350,21 +383,6 @@ def _spread(team, task, i, piece):
         spare_rows[left if side else right] = rows[k]
         left += side
         right += 1 - side
-
-
-@lean_kernel
-def _copy(team, task, i, piece):
-    """Copy a piece back."""
-    start, stop = team.places[i, START], team.places[i, STOP]
-    partition, spare = task.partition, task.spare
-    first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
-    for place in range(first, last):
-        partition.rows[place] = spare.rows[place]
-    for place in range(first, last):
-        partition.a[place] = spare.a[place]
-    if partition.b.shape[0] > 0:
-        for place in range(first, last):
-            partition.b[place] = spare.b[place]
 
 
 @lean_kernel

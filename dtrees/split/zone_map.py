@@ -1,14 +1,16 @@
 """The zones of every row, for all columns at once.
 
-Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.split.zones` says what for). To sum all columns of a node in
-one pass over its rows, the zones of a row's columns are stored side by side, a byte each.
+Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.split.zones` says what for), and in large tables each of them
+into eight *parts*, which nodes of many rows are summed by: a zone hides what the order of its rows may do to a sum, which grows with its
+rows, while noise in the sums of a node grows with the square root of the node's. Of a million rows of noise, as those of late boosting
+trees are, 255 zones rule out nothing, 2,040 parts all but a hundredth.
+
+To sum all columns of a node in one pass over its rows, the parts of a row's columns are stored side by side, two bytes each.
 
 Cuts
 ----
 A bound on what a zone may hide grows with the zone's rows m, and noise in the sum of k rows with sqrt(k). So zones are narrow where a cut
 has few rows on one side: the z-th of Z cuts is at the quantile sin(pi z / 2Z)**2, whose density makes m proportional to sqrt(k (n - k)).
-The *parts* of a column, for nodes to which zones are too wide (:mod:`dtrees.split.fine`), are cut in the same way, but are looked up by
-code: there is a table for each column.
 """
 
 from __future__ import annotations
@@ -20,20 +22,15 @@ from numpy.typing import NDArray
 
 from dtrees.split.columns import Columns
 from dtrees.split.kernel import ZERO, kernel
-from dtrees.split.search import MAX_PARTS
+from dtrees.split.search import MAX_CELLS
 from dtrees.split.zones import MAX_ZONES
 
+#: Zones are cut into ``2**FOLD`` parts in tables of at least so many rows, and nodes of at least so many are summed by them.
+FOLD = 3
+FINE_ROWS = 2**14
 #: Fewer zones for tables of few rows: to bound a zone costs about as much as to scan so many.
 _ROWS_PER_ZONE = 8
 _MIN_CUTS = 32
-#: The same for parts.
-_ROWS_PER_PART = 64
-_MIN_PARTS = 256
-#: Most elements of a table of parts: few enough to stay in the cache, and so many that parts are narrow at both ends of a column.
-_MAX_CELLS = 2**15
-_MIN_CELLS = 2**10
-#: Tables of fewer rows have fewer, not to take memory: a quarter of a byte a row and column.
-_ROWS_PER_CELL = 8
 #: Most rows listed at an end of a column.
 _LISTED = 128
 
@@ -43,94 +40,89 @@ class ZoneMap(NamedTuple):
 
     Attributes
     ----------
-    zone : ndarray of uint8, shape (n_rows, k)
-        Missing values have the number after the last zone.
+    part : ndarray of uint16, shape (n_rows, k)
+        The part of each value; shifted right by ``fold``, its zone. Missing values have the number after the last part.
     which : ndarray of int64, shape (k,)
         The columns, ascending.
     n_zones : ndarray of int64, shape (k,)
         At most 255.
     exact : ndarray of bool, shape (k,)
-        Whether each zone is a single value.
-    first_codes : ndarray of int64, shape (k, 257)
-        The first code of each zone, and the code of missing values.
-    part_of : ndarray of uint16, shape (k, cells)
-        The part of each code, shifted by ``part_shift``. Missing values may share the last part, or have the number after it.
-    part_shift, n_parts : ndarray of int64, shape (k,)
+        Whether each zone is a single value; then its first part has it, and the others are empty.
+    first_codes : ndarray of int64, shape (k, most parts + 1)
+        The first code of each part, and the code of missing values; not for exact columns.
+    shift : ndarray of int64, shape (k,)
+        Codes that are equal when shifted by so much are in the same part, unless one is that of missing values.
     listed : ndarray of uint32, shape (k, 2, 128)
         The rows of some parts at the lower and the upper end of each column, ascending.
     ends : ndarray of int64, shape (k, 4)
         The first part that is not at the lower end, the first at the upper end, and how many rows are listed of both.
+    fold : int
+        A zone has ``2**fold`` parts, of which the last zone's last ones may be empty.
     """
 
-    zone: NDArray[np.uint8]
+    part: NDArray[np.uint16]
     which: NDArray[np.int64]
     n_zones: NDArray[np.int64]
     exact: NDArray[np.bool_]
     first_codes: NDArray[np.int64]
-    part_of: NDArray[np.uint16]
-    part_shift: NDArray[np.int64]
-    n_parts: NDArray[np.int64]
+    shift: NDArray[np.int64]
     listed: NDArray[np.uint32]
     ends: NDArray[np.int64]
+    fold: int
 
     def take(self, places: NDArray[np.int64]) -> ZoneMap:
         """Return some of the columns."""
-        zone = np.ascontiguousarray(self.zone[:, places])
-        rest: list[Any] = [array[places] for array in self[1:]]
-        return ZoneMap(zone, *rest)
+        rest: dict[str, Any] = {name: getattr(self, name)[places] for name in self._fields[1:-1]}
+        return self._replace(part=np.ascontiguousarray(self.part[:, places]), **rest)
 
 
-def map_zones(columns: Columns, map: Any = map) -> ZoneMap:
-    """Cut every column into zones; ``map`` as in :func:`~dtrees.split.columns.presort`."""
+def map_zones(columns: Columns, map: Any = map, fine_rows: int = FINE_ROWS) -> ZoneMap:
+    """Cut every column into zones; ``map`` as in :func:`~dtrees.split.columns.presort`. Zones have parts from ``fine_rows`` rows on."""
     n_rows, n_columns = columns.n_rows, columns.n_columns
+    fold = FOLD if n_rows >= fine_rows else 0
     n_distinct = np.diff(columns.offsets)
-    zone_quantiles = _quantiles(n_rows, max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE)))
-    part_quantiles = _quantiles(n_rows, max(_MIN_PARTS, min(MAX_PARTS - 1, n_rows // _ROWS_PER_PART)))
-    n_cells = min(_MAX_CELLS, max(_MIN_CELLS, n_rows // _ROWS_PER_CELL))
-    shifts = np.array([max(0, int(d - 1).bit_length() - n_cells.bit_length() + 1) for d in n_distinct], np.int64)
+    n_parts = max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE)) << fold
+    quantiles = _quantiles(n_rows, n_parts)
+    shifts = np.array([max(0, int(d).bit_length() - MAX_CELLS.bit_length() + 1) for d in n_distinct], np.int64)
     part_of = np.zeros((n_columns, int(((n_distinct >> shifts) + 1).max(initial=1))), np.uint16)
+    first_codes = np.zeros((n_columns, n_parts + 1), np.int64)
     listed, ends = np.zeros((n_columns, 2, _LISTED), np.uint32), np.zeros((n_columns, 4), np.int64)
-    starts = np.concatenate([[0], np.cumsum(n_distinct + 1)]).astype(np.int64)
-    table = np.empty(starts[-1], np.uint8)  # the zones of all codes, put there column by column, so that they are not in memory twice
+    n_zones = np.zeros(n_columns, np.int64)
 
-    def put(j: int) -> None:
-        table[starts[j] : starts[j + 1]] = _cut_column(
-            columns.codes[j], int(n_distinct[j]), zone_quantiles, part_quantiles, shifts[j], part_of[j], listed[j], ends[j]
+    def cut(j: int) -> None:
+        n_zones[j] = _cut_column(
+            columns.codes[j], int(n_distinct[j]), quantiles, fold, shifts[j], part_of[j], first_codes[j], listed[j], ends[j]
         )
 
-    list(map(put, range(n_columns)))
-    zone = np.empty((n_rows, n_columns), np.uint8)
+    list(map(cut, range(n_columns)))
+    part = np.empty((n_rows, n_columns), np.uint16)
     step = max(4096, n_rows // 64)
-    list(map(lambda i: _write_zones(columns.codes, table, starts, i, min(i + step, n_rows), zone), range(0, n_rows, step)))
-    n_zones = table[starts[1:] - 1].astype(np.int64)
-    first_codes = np.zeros((n_columns, MAX_ZONES + 1), np.int64)
-    for j in range(n_columns):
-        first_codes[j, : n_zones[j] + 1] = np.searchsorted(table[starts[j] : starts[j + 1]], np.arange(n_zones[j] + 1))
-    n_parts = part_of[np.arange(n_columns), np.maximum(n_distinct - 1, 0) >> shifts].astype(np.int64) + 1
-    return ZoneMap(zone, np.arange(n_columns), n_zones, n_zones == n_distinct, first_codes, part_of, shifts, n_parts, listed, ends)
+    missing = n_zones << fold
+    list(
+        map(
+            lambda i: _write_parts(columns.codes, part_of, shifts, n_distinct, missing, i, min(i + step, n_rows), part),
+            range(0, n_rows, step),
+        )
+    )
+    return ZoneMap(part, np.arange(n_columns), n_zones, n_zones == n_distinct, first_codes, shifts, listed, ends, fold)
 
 
 def _quantiles(n_rows: int, n: int) -> NDArray[np.int64]:
-    """Return the numbers of rows after which each of n zones is to end, ascending; the last is the number of all rows."""
+    """Return the numbers of rows after which each of n parts is to end, ascending; the last is the number of all rows."""
     return np.rint(n_rows * np.sin(np.pi * np.arange(1, n + 1) / (2 * n)) ** 2).astype(np.int64)
 
 
 @kernel
-def _cut_column(codes, n_distinct, zone_quantiles, part_quantiles, shift, part_of, listed, ends):
-    """Return the zone of each code, uint8 of shape (n_distinct + 1,); that of missing values, the last, is the number of zones.
-
-    Parts are written to ``part_of``, and what :class:`ZoneMap` says to ``listed`` and ``ends``.
-    """
-    zone_of = np.empty(n_distinct + 1, np.uint8)
+def _cut_column(codes, n_distinct, quantiles, fold, shift, part_of, first_codes, listed, ends):
+    """Write the part of each code, shifted, and what :class:`ZoneMap` says to the rest; return the number of zones."""
     if n_distinct < MAX_ZONES:
-        for code in range(n_distinct + 1):
-            zone_of[code] = part_of[code] = code
-        return zone_of
+        for code in range(n_distinct):
+            part_of[code] = code << fold
+        return n_distinct
     counts = np.zeros(n_distinct + 1, np.uint32)
     for i in range(codes.shape[0]):
         counts[codes[i]] += np.uint32(1)
-    _cut(counts, zone_quantiles, ZERO(), zone_of)
-    _cut(counts, part_quantiles, shift, part_of)
+    n_parts = _cut(counts, quantiles, shift, part_of, first_codes)
     low, high = ZERO(), n_distinct
     n = ZERO()
     for code in range(n_distinct):
@@ -156,14 +148,14 @@ def _cut_column(codes, n_distinct, zone_quantiles, part_quantiles, shift, part_o
             listed[1, n_high] = row
             n_high += 1
     ends[0], ends[1], ends[2], ends[3] = part_of[low >> shift], part_of[(high - 1) >> shift] + 1, n_low, n_high
-    return zone_of
+    return (n_parts - 1 >> fold) + 1
 
 
 @kernel
-def _cut(counts, quantiles, shift, part_of):
-    """Write the part of each code, shifted, given how many rows have each; codes that are equal when shifted are in the same part.
+def _cut(counts, quantiles, shift, part_of, first_codes):
+    """Cut a column into parts, given how many rows have each code; return their number.
 
-    The part of the last code, that of missing values, is the number of parts, unless it shares one.
+    Codes that are equal when shifted are in the same part. The last of ``counts`` is that of missing values.
     """
     n_distinct = counts.shape[0] - 1
     n_rows = np.int64(0)
@@ -173,25 +165,28 @@ def _cut(counts, quantiles, shift, part_of):
     share = n_rows / quantiles[quantiles.shape[0] - 1]
     part = next_cut = n = before = ZERO()
     cell = ZERO()
+    first_codes[:] = n_distinct
+    first_codes[0] = 0
     for code in range(n_distinct):
         if code >> shift != cell:
             cell = code >> shift
             if n > before and n >= quantiles[next_cut] * share:
                 part += 1
+                first_codes[part] = code
                 before = n
                 while next_cut < quantiles.shape[0] - 1 and n >= quantiles[next_cut] * share:
                     next_cut += 1
         part_of[cell] = part
         n += np.int64(counts[code])
-    if n_distinct >> shift != cell:
-        part_of[n_distinct >> shift] = part + 1
+    return part + 1
 
 
 @kernel
-def _write_zones(codes, table, starts, first, last, zone):
+def _write_parts(codes, part_of, shifts, n_distinct, missing, first, last, part):
     for block in range(first, last, 512):
         end = min(block + 512, last)
         for j in range(codes.shape[0]):
-            zone_of = table[starts[j] : starts[j + 1]]
+            mine, shift, n, last_part = part_of[j], np.uint64(shifts[j]), np.uint64(n_distinct[j]), np.uint16(missing[j])
             for i in range(block, end):
-                zone[i, j] = zone_of[codes[j, i]]
+                code = np.uint64(codes[j, i])
+                part[i, j] = mine[code >> shift] if code < n else last_part

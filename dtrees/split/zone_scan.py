@@ -2,140 +2,149 @@
 
 First comes the best split at a zone's edge (the node's *bar*), then the exact scans of the zones that may hold a better one, best first in
 the column of that edge: the better the bar, the less there is to scan in the others. Flagged zones are cut finer before their rows are
-sorted; where they hold much of the node, all of the column is (:mod:`dtrees.split.fine`).
+sorted. Here, a zone is what the node is summed by: a zone or, in large nodes, a part of one.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.bounds import best_edge, flag_zones, lay_out
-from dtrees.split.fine import bar_of, keep, prefers_fine, search_finely
+from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones, lay_out
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.prefetch import AHEAD, prefetch, prefetch_row
-from dtrees.split.search import MAX_PARTS, PICKS, scan_picked
-from dtrees.split.sweep import sweep_moments
-from dtrees.split.zone_sums import outline, slope_of, unpack
-from dtrees.split.zones import last_present
+from dtrees.split.search import MAX_PARTS, complete, scan_picked
+from dtrees.split.status import SPLIT
+from dtrees.split.sweep import bar_for, sweep_moments
+from dtrees.split.zone_sums import elements, outline, slope_of, unpack
 
-#: Flagged zones of so many rows are cut finer before rows are sorted.
-_REFINED_ROWS = 256
+#: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
+_ROWS_OF_PART = 4
+#: To look for a listed row takes as long as to look at so many rows of the node.
+_ROWS_TO_FIND = 64
+#: A column with flagged zones of a larger share of a node's rows than one in so many takes long to search.
+_SHARE = 8
 _PLACE = np.uint64(0xFFFFFFFF)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @inner_kernel
-def scan(columns, column_ids, zone_map, done, last, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
-    """Search a node in columns ``done`` to ``last``; return how far that went.
+def bar_of(column, bar, record):
+    """Return what the score of a split of a column must exceed. Ties with the bar pass, as it may be of a higher column."""
+    if bar >= 0.0:
+        bar = np.nextafter(bar, -np.inf)
+    return max(bar, bar_for(column, record.column, record.score)) if record.status == SPLIT else bar
 
-    Flagged zones are scanned exactly; the rows to be scanned are picked for many columns in one pass, as many as there is room for.
-    """
+
+@inner_kernel
+def _keep(columns, column_ids, column, node, node_sums, limits, score, has_missing, scratch, bars, i, out, t):
+    """Make the split found, if one was, the candidate of operation ``t``."""
+    if score >= 0.0:
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        complete(values, np.int64(column_ids[column]), node[2], node_sums, limits, score, has_missing, scratch, out, t)
+        if out.records[t].status == SPLIT:
+            bars[i] = max(bars[i], score)
+
+
+@inner_kernel
+def takes_long(j, zone_map, sums, place, node_sums, limits, bar, scratch):
+    """Tell whether much of a column, at place ``j`` of the zone map, is to be scanned to search a node."""
+    start, mid, slot = place
+    n_zones = zone_map.n_zones[j] << sums.grains[slot]
+    if zone_map.exact[j]:
+        return False
+    scale, node = sums.scales[slot], (node_sums[0], node_sums[1], mid - start)
+    missing = outline(elements(zone_map, sums, slot)[j], n_zones, scale.shift, scratch.sums)
+    m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
+    return m > (mid - start) // _SHARE
+
+
+@inner_kernel
+def scan(columns, column_ids, zone_map, first, last, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
+    """Search a node in the columns ``first`` to ``last`` of the zone map; flagged zones are scanned exactly."""
     start, mid, slot = place
     scale = sums.scales[slot]
     node = (node_sums[0], node_sums[1], mid - start)
-    zones, flags, picks = scratch.zones, scratch.flags, scratch.picks
-    n_picked = 0
-    n_fine = ZERO()
-    room = scratch.keys.shape[0]
-    used = 0
-    while done < last and n_picked < PICKS:
-        n_zones = zone_map.n_zones[done]
-        bar = bar_of(column_ids[zone_map.which[done]], bars[i], out.records[t])
-        if zone_map.exact[done]:
-            missing = unpack(sums.slots[slot, done], n_zones, scale.shift, zones)
-            score = _sweep_values(limits, zones, n_zones, missing, node, bar, scratch)
-            keep(columns, column_ids, zone_map.which[done], node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
-        else:
-            missing = outline(sums.slots[slot, done], n_zones, scale.shift, scratch.sums)
-            m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
-            if prefers_fine(m, node[2], zone_map.n_parts[done]):
-                for z in range(n_zones):
-                    flags[PICKS + n_fine, z] = scratch.passes[z]
-                scratch.cuts[n_fine, 0] = done
-                n_fine += 1
-                if n_fine == 2:
-                    search_finely(
-                        columns, column_ids, zone_map, n_fine, partition, sums, place, node_sums, limits, bars, i, scratch, out, t
-                    )
-                    n_fine = ZERO()
-            elif m > 0:
-                if used + m + 1 > room:
-                    break
-                for z in range(n_zones):
-                    flags[n_picked, z] = scratch.passes[z]
-                flags[n_picked, n_zones] = 0
-                picks[n_picked, 0], picks[n_picked, 1], picks[n_picked, 2] = done, used, used
-                used += m + 1  # one more, for what is written and not kept
-                n_picked += 1
-        done += 1
-    if n_fine > 0:
-        search_finely(columns, column_ids, zone_map, n_fine, partition, sums, place, node_sums, limits, bars, i, scratch, out, t)
-    _pick(zone_map.zone, partition.rows, start, mid, n_picked, picks, flags, scratch.keys)
-    for q in range(n_picked):
-        j, low, high = picks[q]
+    slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
+    for j in range(first, last):
         column = zone_map.which[j]
-        codes = columns.codes[column]
-        n_zones = zone_map.n_zones[j]
-        missing = unpack(sums.slots[slot, j], n_zones, scale.shift, zones)
-        for z in range(n_zones):
-            zones[z].flag = flags[q, z]
-        last_zone = last_present(zones, n_zones)
-        keys = scratch.keys[low:high]
+        codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
+        n_zones = zone_map.n_zones[j] << grain
         bar = bar_of(column_ids[column], bars[i], out.records[t])
-        parts = zones
-        if keys.shape[0] >= _REFINED_ROWS:
-            parts = scratch.parts
-            n_zones, last_zone = _refine(codes, zone_map.first_codes[j], n_zones, last_zone, partition, start, keys, zones, parts, scratch)
-            lay_out(parts, n_zones, scratch.sums)
+        if zone_map.exact[j]:
+            missing = unpack(slot_elements[j], n_zones, scale.shift, scratch.zones)
+            score = _sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
+            _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
+            continue
+        missing = outline(slot_elements[j], n_zones, scale.shift, scratch.sums)
+        m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
+        if m == 0:
+            continue
+        _pick(codes, n_distinct, zone_map, j, grain, scratch.passes, partition.rows, start, mid, scratch.keys, scratch.marks)
+        keys, zones = scratch.keys[:m], scratch.zones
+        if scale.centre != 0:  # sums were moved to be bounded
+            missing = outline(slot_elements[j], n_zones, scale.shift, scratch.sums)
+        n_zones, last_zone = _flagged(scratch.sums, n_zones, scratch.passes, zones, scratch.numbers)
+        if min(MAX_PARTS, m // _ROWS_OF_PART) >= 2 * n_zones:
+            zones = scratch.parts
+            n_zones, last_zone = _refine(zone_map, j, zone_map.fold - grain, n_zones, last_zone, partition, start, keys, scratch)
+            lay_out(zones, n_zones, scratch.sums)
             edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
             if edge > bar:
                 bars[i] = max(bars[i], edge)
                 bar = bar_of(column_ids[column], bars[i], out.records[t])
             flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, scratch.passes)
             for part in range(n_zones):
-                parts[part].flag = scratch.passes[part]
-            keys = keys[: _keep_flagged(keys, parts, scratch.spare)]
-        else:
-            _set_codes(codes, partition.rows, start, keys)
+                zones[part].flag = scratch.passes[part]
+            keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
         if keys.shape[0] > 0:
-            n_distinct = columns.offsets[column + 1] - columns.offsets[column]
             score = scan_picked(
-                codes, n_distinct, parts, n_zones, last_zone, partition, start, mid, limits, missing, node, bar, keys, scratch
+                codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar, keys, scratch
             )
-            keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
-    return done
+            _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
 
 
 @lean_kernel
-def _set_codes(codes, rows, start, keys):
-    """Put codes in place of the zones of keys."""
-    for k in range(keys.shape[0]):
-        if k + AHEAD < keys.shape[0]:
-            prefetch(codes, np.int64(rows[start + np.int64(keys[k + AHEAD] & _PLACE)]))
-        place = keys[k] & _PLACE
-        keys[k] = np.uint64(codes[rows[start + np.int64(place)]]) << np.uint64(32) | place
+def _flagged(sums, n_zones, flags, zones, numbers):
+    """Write the flagged zones, one after the other, to ``zones``, and their numbers to ``numbers``.
 
-
-@lean_kernel
-def _refine(codes, first_codes, n_zones, last_zone, partition, start, keys, zones, parts, scratch):
-    """Cut the flagged zones into parts and sum the rows of ``keys`` by them.
-
-    Zones of keys become codes, and ``scratch.spare`` tells the part of each key. Returns the number of parts, and the number of that with
-    the column's highest values in the node, -1 if there is none.
+    Returns how many there are, and which of them has the column's highest values in the node, -1 if none has.
     """
-    n_flagged = 0
+    m = ZERO()
+    last = NONE()
     for z in range(n_zones):
-        n_flagged += zones[z].flag
-    wanted = max(1, min(MAX_PARTS, keys.shape[0] // 4) // n_flagged)
-    first_part, shifts = scratch.first_part, scratch.shifts
+        if flags[z]:
+            zone = zones[m]
+            zone.a_before, zone.b_before, zone.n_before = sums[G0, z], sums[H0, z], sums[N0, z]
+            zone.a, zone.b, zone.n = sums[G1, z] - sums[G0, z], sums[H1, z] - sums[H0, z], sums[N1, z] - sums[N0, z]
+            zone.size = sums[SIZE, z]
+            zone.flag = 1
+            numbers[m] = z
+            m += 1
+            last = m - 1
+        elif sums[N1, z] > sums[N0, z]:
+            last = NONE()
+    return m, last
+
+
+@lean_kernel
+def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch):
+    """Cut the flagged zones of a column into parts and sum the rows of ``keys`` by them.
+
+    ``scratch.spare`` tells the part of each key. Returns the number of parts, and the number of that with the column's highest values in
+    the node, -1 if there is none.
+    """
+    first_codes, zones = zone_map.first_codes[j], scratch.zones
+    wanted = max(1, min(MAX_PARTS, keys.shape[0] // _ROWS_OF_PART) // n_zones)
+    first_part, shifts, numbers, parts = scratch.cuts[0], scratch.cuts[1], scratch.numbers, scratch.parts
     n_parts = ZERO()
-    for z in range(n_zones):
-        if zones[z].flag:
-            width = first_codes[z + 1] - first_codes[z]
-            shift = 0
-            while ((width - 1) >> shift) + 1 > wanted:
-                shift += 1
-            first_part[z], shifts[z] = n_parts, shift
-            n_parts += ((width - 1) >> shift) + 1
+    for k in range(n_zones):
+        z = numbers[k]
+        width = first_codes[(z + 1) << zone_shift] - first_codes[z << zone_shift]
+        shift = 0
+        while ((width - 1) >> shift) + 1 > wanted:
+            shift += 1
+        first_part[z], shifts[z] = n_parts, shift
+        n_parts += ((width - 1) >> shift) + 1
     for part in range(n_parts):
         parts[part].a = 0
         parts[part].size = 0
@@ -145,12 +154,10 @@ def _refine(codes, first_codes, n_zones, last_zone, partition, start, keys, zone
     weighted = b.shape[0] > 0
     for k in range(keys.shape[0]):
         if k + AHEAD < keys.shape[0]:
-            prefetch(codes, np.int64(rows[start + np.int64(keys[k + AHEAD] & _PLACE)]))
-        z, place = keys[k] >> np.uint64(32), keys[k] & _PLACE
-        i = start + np.int64(place)
-        code = codes[rows[i]]
-        part_of_key = np.uint64(first_part[z] + ((np.int64(code) - first_codes[z]) >> shifts[z]))
-        keys[k] = np.uint64(code) << np.uint64(32) | place
+            prefetch_row(zone_map.part, np.int64(rows[start + np.int64(keys[k + AHEAD] & _PLACE)]))
+        i = start + np.int64(keys[k] & _PLACE)
+        z = np.int64(zone_map.part[rows[i], j] >> zone_shift)
+        part_of_key = np.uint64(first_part[z] + ((np.int64(keys[k] >> np.uint64(32)) - first_codes[z << zone_shift]) >> shifts[z]))
         scratch.spare[k] = part_of_key
         element = parts[part_of_key]
         element.a += a[i]
@@ -158,15 +165,16 @@ def _refine(codes, first_codes, n_zones, last_zone, partition, start, keys, zone
         element.b += b[i] if weighted else 1
         element.n += 1
     last_part = NONE()
-    for z in range(n_zones):
-        if zones[z].flag:
-            g, h, n = zones[z].a_before, zones[z].b_before, zones[z].n_before
-            for part in range(first_part[z], first_part[z] + ((first_codes[z + 1] - first_codes[z] - 1) >> shifts[z]) + 1):
-                element = parts[part]
-                element.a_before, element.b_before, element.n_before = g, h, n
-                g, h, n = g + element.a, h + element.b, n + element.n
-                if z == last_zone and element.n > 0:
-                    last_part = part
+    for k in range(n_zones):
+        z = numbers[k]
+        g, h, n = zones[k].a_before, zones[k].b_before, zones[k].n_before
+        width = first_codes[(z + 1) << zone_shift] - first_codes[z << zone_shift]
+        for part in range(first_part[z], first_part[z] + ((width - 1) >> shifts[z]) + 1):
+            element = parts[part]
+            element.a_before, element.b_before, element.n_before = g, h, n
+            g, h, n = g + element.a, h + element.b, n + element.n
+            if k == last_zone and element.n > 0:
+                last_part = part
     return n_parts, last_part
 
 
@@ -181,30 +189,84 @@ def _keep_flagged(keys, parts, part_of):
 
 
 @lean_kernel
-def _pick(zone, rows, start, mid, n_picked, picks, flags, keys):
-    """Write ``zone << 32 | place`` of the rows in flagged zones, places from 0, two columns at a time."""
-    q = 0
-    while q < n_picked:
-        r = q + 1 if q + 1 < n_picked else q
-        j, k = np.uint64(picks[q, 0]), np.uint64(picks[r, 0])
-        flags_j, flags_k = flags[q], flags[r]
-        at_j, at_k = np.uint64(picks[q, 2]), np.uint64(picks[r, 2])
-        for i in range(start, mid):
-            if i + AHEAD < mid:
-                prefetch_row(zone, np.int64(rows[i + AHEAD]))
-            zones = zone[np.uint64(rows[i])]
-            zone_j, zone_k = np.uint64(zones[j]), np.uint64(zones[k])
-            keys[at_j] = zone_j << np.uint64(32) | np.uint64(i - start)
-            at_j += np.uint64(flags_j[zone_j])
-            keys[at_k] = zone_k << np.uint64(32) | np.uint64(i - start)
-            at_k += np.uint64(flags_k[zone_k])
-        picks[q, 2], picks[r, 2] = at_j, at_k
-        q += 2
+def _pick(codes, n_distinct, zone_map, j, grain, flags, rows, start, mid, keys, marks):
+    """Write ``code << 32 | place`` of the rows in flagged zones of a column, places from 0.
+
+    Among rows of equal code, places ascend.
+    """
+    shift, n_zones = zone_map.fold - grain, zone_map.n_zones[j] << grain
+    if _are_listed(zone_map.ends[j], shift, n_zones, flags, mid - start):
+        _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, start, mid, flags, keys)
+        return
+    cell_shift = zone_map.shift[j]
+    used = marks[: (n_distinct - 1 >> cell_shift) // 64 + 1]
+    _mark(zone_map.first_codes[j], shift, n_zones, cell_shift, flags, used)
+    _pick_marked(codes, n_distinct, cell_shift, used, rows, start, mid, keys)
+
+
+@lean_kernel
+def _mark(first_codes, shift, n_zones, cell_shift, flags, marks):
+    """Set a bit for every shifted code of the flagged zones."""
+    marks[:] = np.uint64(0)
+    for z in range(n_zones):
+        if flags[z] and first_codes[z << shift] < first_codes[(z + 1) << shift]:
+            first, last = first_codes[z << shift] >> cell_shift, (first_codes[(z + 1) << shift] - 1) >> cell_shift
+            word = first >> 6
+            while word <= last >> 6:
+                low, high = max(first - 64 * word, 0), min(last - 64 * word, 63)
+                marks[word] |= (_ALL >> np.uint64(63 - (high - low))) << np.uint64(low)
+                word += 1
+
+
+@lean_kernel
+def _pick_marked(codes, n_distinct, shift, marks, rows, start, mid, keys):
+    n_distinct, shift, at = np.uint64(n_distinct), np.uint64(shift), np.uint64(0)
+    for i in range(start, mid):
+        if i + AHEAD < mid:
+            prefetch(codes, np.int64(rows[i + AHEAD]))
+        code = np.uint64(codes[np.uint64(rows[i])])
+        cell = code >> shift
+        keys[at] = code << np.uint64(32) | np.uint64(i - start)
+        marked = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
+        at += marked if code < n_distinct else np.uint64(0)
+
+
+@lean_kernel
+def _are_listed(ends, shift, n_zones, flags, n_rows):
+    """Tell whether the rows of all flagged zones are listed, and so few that to look for them is faster than to look at all."""
+    if n_rows < _ROWS_TO_FIND * (ends[2] + ends[3]):
+        return False
+    for z in range(ends[0] >> shift, min(-(-ends[1] >> shift), n_zones)):  # noqa: SIM110
+        if flags[z]:
+            return False
+    return True
+
+
+@lean_kernel
+def _pick_listed(codes, parts, listed, ends, j, shift, rows, start, mid, flags, keys):
+    """Pick rows of one column, none of whose others are in flagged zones than are listed."""
+    at = ZERO()
+    for side in range(2):
+        low = start
+        for k in range(ends[2 + side]):
+            row = listed[side, k]
+            if not flags[np.uint64(parts[row, j]) >> np.uint64(shift)]:
+                continue
+            high = mid
+            while low < high:  # a node's rows ascend, and so do those listed
+                middle = (low + high) // 2
+                if rows[middle] < row:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < mid and rows[low] == row:
+                keys[at] = np.uint64(codes[row]) << np.uint64(32) | np.uint64(low - start)
+                at += 1
 
 
 @inner_kernel
-def _sweep_values(limits, zones, n_zones, missing, node, bar, scratch):
-    """Sweep a column each of whose zones is one value."""
+def _sweep_values(limits, zones, n_zones, grain, missing, node, bar, scratch):
+    """Sweep a column each of whose zones, or the first part of each, is one value."""
     groups = scratch.groups
     m = ZERO()
     for z in range(n_zones):
@@ -212,6 +274,6 @@ def _sweep_values(limits, zones, n_zones, missing, node, bar, scratch):
             groups[m].a = zones[z].a
             groups[m].b = zones[z].b
             groups[m].n = zones[z].n
-            groups[m].code = z
+            groups[m].code = z >> grain
             m += 1
     return sweep_moments(limits, groups, m, missing, node, bar, scratch.best)

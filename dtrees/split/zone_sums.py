@@ -5,11 +5,13 @@ up. So they are kept, in *slots*, and only the smaller child of each split is su
 exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side.
 The best split at a zone's edge is a node's first *bar*; :mod:`dtrees.split.zone_scan` scans what may hold a better one.
 
+Nodes of many rows are summed by parts of zones. When a node has fewer, the sums of the parts of each zone are added up (*folded*).
+
 Packed sums
 -----------
-A zone's element of a slot is (sum of g, size and count packed, sum of h): the packed number holds, in its upper half, the sum of
-``(size >> shift) + 1``, from which follows an upper bound of the sum of sizes, and the count in its lower half. A row's size is abs(g), or
-its distance from a centre. Few rows of a heavy-tailed target outweigh all others, and move its mean away from them. Nodes without them
+A zone's, or part's, element of a slot is (sum of g, size and count packed, sum of h): the packed number holds, in its upper half, the sum
+of ``(size >> shift) + 1``, from which follows an upper bound of the sum of sizes, and the count in its lower half. A row's size is abs(g),
+or its distance from a centre. Few rows of a heavy-tailed target outweigh all others, and move its mean away from them. Nodes without them
 are summed anew in a scale of their own (:func:`sharpen`): in that of the root, sizes would rule out nothing.
 """
 
@@ -20,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge
+from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones
 from dtrees.split.criteria import SQUARED_ERROR
-from dtrees.split.kernel import ZERO, inner_kernel, kernel
+from dtrees.split.kernel import ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.prefetch import AHEAD, prefetch_row
+from dtrees.split.queue import increase
 
 #: Rows beyond which sizes and counts cannot be packed.
 MAX_PACKED_ROWS = 2**30
@@ -35,6 +38,8 @@ _COARSE, _ASKEW, _SHARPER = 8, 0.75, 2
 
 #: How sizes are measured in a slot.
 SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float64)])
+#: One column in so many tells how much is flagged.
+_SAMPLED = 4
 
 
 class Sums(NamedTuple):
@@ -42,13 +47,50 @@ class Sums(NamedTuple):
 
     Attributes
     ----------
-    slots : ndarray of int64, shape (n_slots, k, most zones + 1, 2 or 3)
+    slots : ndarray of int64, shape (n_slots, room)
+        Of each slot the beginning is used: see :func:`elements`.
+    grains : ndarray of int64, shape (n_slots,)
+        What a slot holds the sums of: zones cut into ``2**grain`` parts.
     scales : ndarray of SCALE, shape (n_slots,)
         The sizes in a slot are of ``g - centre * h``; no row's is more than ``slope * h``.
+    most_zones : int
+        Zones of the column that has most.
+    width : int
+        Numbers of an element, 2 or 3.
+    most_grain : int
+        The grain of nodes of at least ``fine_rows`` rows; that of others is 0.
+    fine_rows : int
+    flagged : ndarray of int64, shape (2,)
+        Of nodes of at least ``fine_rows`` rows, in some columns: how many rows are in zones, uncut, that might have to be scanned, and how
+        many there are. Added up while a tree is grown, by all threads.
     """
 
     slots: NDArray[np.int64]
+    grains: NDArray[np.int64]
     scales: NDArray[Any]
+    most_zones: int
+    width: int
+    most_grain: int
+    fine_rows: int
+    flagged: NDArray[np.int64]
+
+
+def slot_size(n_columns: int, most_zones: int, width: int, grain: int) -> int:
+    """Return how many numbers a slot of a grain has."""
+    return n_columns * ((most_zones << grain) + 1) * width
+
+
+@inner_kernel
+def elements(zone_map, sums, slot):
+    """Return the elements of a slot, shape (k, most zones or parts + 1, width); after a column's last comes that of missing values."""
+    k, n, width = zone_map.which.shape[0], (sums.most_zones << sums.grains[slot]) + 1, sums.width
+    return sums.slots[slot, : k * n * width].reshape(k, n, width)
+
+
+@inner_kernel
+def grain_for(sums, n_rows):
+    """Return the grain in which to search a node of so many rows."""
+    return sums.most_grain if n_rows >= sums.fine_rows else ZERO()
 
 
 @kernel
@@ -100,8 +142,11 @@ def sharpen(zone_map, partition, place, node_sums, limits, sums):
     start, mid, slot = place
     scale = sums.scales[slot]
     n, units = mid - start, ZERO()
-    for z in range(zone_map.n_zones[0] + 1):
-        units += sums.slots[slot, 0, z, 1] >> 32
+    if zone_map.which.shape[0] == 0:
+        return
+    first_column = elements(zone_map, sums, slot)[0]
+    for z in range((zone_map.n_zones[0] << sums.grains[slot]) + 1):
+        units += first_column[z, 1] >> 32
     size = (units - n) << scale.shift
     moves = limits.criterion == SQUARED_ERROR and node_sums[1] > 0
     askew = moves and abs(float(node_sums[0] - scale.centre * node_sums[1])) > _ASKEW * float(size)
@@ -114,36 +159,44 @@ def sharpen(zone_map, partition, place, node_sums, limits, sums):
     total, slope = _measure(partition, start, mid, centre)
     if total < units << scale.shift >> _SHARPER:
         scale.shift, scale.centre, scale.slope = size_shift(total), centre, slope
-        sum_rows(zone_map, partition, start, mid, sums.slots[slot], scale)
+        sum_rows(zone_map, partition, start, mid, sums, slot)
 
 
 @inner_kernel
-def sum_rows(zone_map, partition, start, mid, slot, scale):
-    """Sum in-sample rows by the zones of all columns, two rows at a time. Unsigned indices spare the test for negative ones."""
-    zone, rows, a, b = zone_map.zone, partition.rows, partition.a, partition.b
+def sum_rows(zone_map, partition, start, mid, sums, slot):
+    """Sum in-sample rows by the zones of all columns, in the grain and scale of the slot.
+
+    Two rows at a time; unsigned indices spare the test for negative ones.
+    """
+    shift, scale = zone_map.fold - sums.grains[slot], sums.scales[slot]
+    _sum_into(zone_map.part, partition, start, mid, shift, scale.shift, scale.centre, elements(zone_map, sums, slot))
+
+
+@lean_kernel
+def _sum_into(parts, partition, start, mid, part_shift, shift, centre, slot):
+    rows, a, b = partition.rows, partition.a, partition.b
     slot[:] = 0
-    k = np.uint64(zone.shape[1])
+    k, part_shift = np.uint64(parts.shape[1]), np.uint64(part_shift)
     weighted = slot.shape[2] == 3
-    shift, centre = scale.shift, scale.centre
     i = start
     while i < mid:
         if i + AHEAD + 1 < mid:
-            prefetch_row(zone, np.int64(rows[i + AHEAD]))
-            prefetch_row(zone, np.int64(rows[i + AHEAD + 1]))
+            prefetch_row(parts, np.int64(rows[i + AHEAD]))
+            prefetch_row(parts, np.int64(rows[i + AHEAD + 1]))
         one = i
         other = i + 1 if i + 1 < mid else i
-        zones_0, zones_1 = zone[np.uint64(rows[one])], zone[np.uint64(rows[other])]
+        parts_0, parts_1 = parts[np.uint64(rows[one])], parts[np.uint64(rows[other])]
         g_0, g_1 = a[one], a[other] if other > one else np.int64(0)
         if weighted:
             h_0, h_1 = b[one], b[other] if other > one else np.int64(0)
             packed_0 = (((abs(g_0 - centre * h_0) >> shift) + 1) << 32) + 1
             packed_1 = (((abs(g_1 - centre * h_1) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
             for j in range(k):
-                element = slot[j, np.uint64(zones_0[j])]
+                element = slot[j, np.uint64(parts_0[j]) >> part_shift]
                 element[0] += g_0
                 element[1] += packed_0
                 element[2] += h_0
-                element = slot[j, np.uint64(zones_1[j])]
+                element = slot[j, np.uint64(parts_1[j]) >> part_shift]
                 element[0] += g_1
                 element[1] += packed_1
                 element[2] += h_1
@@ -151,10 +204,10 @@ def sum_rows(zone_map, partition, start, mid, slot, scale):
             packed_0 = (((abs(g_0 - centre) >> shift) + 1) << 32) + 1
             packed_1 = (((abs(g_1 - centre) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
             for j in range(k):
-                element = slot[j, np.uint64(zones_0[j])]
+                element = slot[j, np.uint64(parts_0[j]) >> part_shift]
                 element[0] += g_0
                 element[1] += packed_0
-                element = slot[j, np.uint64(zones_1[j])]
+                element = slot[j, np.uint64(parts_1[j]) >> part_shift]
                 element[0] += g_1
                 element[1] += packed_1
         i += 2
@@ -203,35 +256,94 @@ def outline(element, n_zones, size_shift, sums):
 
 
 @inner_kernel
-def add(into, other):
-    """Add one slot to another."""
+def add(zone_map, sums, slot, other):
+    """Add one slot to another of the same grain."""
+    _add(elements(zone_map, sums, slot).reshape(-1), elements(zone_map, sums, other).reshape(-1))
+
+
+@lean_kernel
+def _add(into, other):
     for i in range(into.shape[0]):
         into[i] += other[i]
 
 
 @inner_kernel
-def subtract(into, other):
-    """Take one slot from another."""
+def subtract(zone_map, sums, slot, other):
+    """Take one slot from another, which is folded to the grain of it."""
+    if sums.grains[slot] > sums.grains[other]:
+        fold(zone_map, sums, slot)
+    _subtract(elements(zone_map, sums, slot).reshape(-1), elements(zone_map, sums, other).reshape(-1))
+
+
+@lean_kernel
+def _subtract(into, other):
     for i in range(into.shape[0]):
         into[i] -= other[i]
+
+
+@kernel
+def fold(zone_map, sums, slot):
+    """Add up the sums of each zone's parts, in place: what is written lies before all that is still to be read."""
+    fine = elements(zone_map, sums, slot)
+    grain = sums.grains[slot]
+    sums.grains[slot] = 0
+    coarse = elements(zone_map, sums, slot)
+    for j in range(fine.shape[0]):
+        for z in range(zone_map.n_zones[j] + 1):
+            last = (z + 1) << grain if z < zone_map.n_zones[j] else (z << grain) + 1
+            for k in range(fine.shape[2]):
+                total = ZERO()
+                for part in range(z << grain, last):
+                    total += fine[j, part, k]
+                coarse[j, z, k] = total
 
 
 @inner_kernel
 def raise_bar(zone_map, partition, sums, place, node_sums, limits, bars, i, scratch):
     """Find the best score of a split of a node at an edge of a zone, in all columns; return the column, or the first, that has it.
 
-    The node's sums are sharpened before, if need be.
+    The node's sums are folded before, if it has few rows, and sharpened, if need be.
     """
     start, mid, slot = place
+    if sums.grains[slot] > grain_for(sums, mid - start):
+        fold(zone_map, sums, slot)
     sharpen(zone_map, partition, place, node_sums, limits, sums)
     node = (node_sums[0], node_sums[1], mid - start)
+    slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
     bar = bars[i]
     lead = ZERO()
     for j in range(zone_map.which.shape[0]):
-        n_zones = zone_map.n_zones[j]
-        missing = outline(sums.slots[slot, j], n_zones, sums.scales[slot].shift, scratch.sums)
+        n_zones = zone_map.n_zones[j] << grain
+        missing = outline(slot_elements[j], n_zones, sums.scales[slot].shift, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
         if edge > bar:
             bar, lead = edge, j
     bars[i] = bar
+    if mid - start >= sums.fine_rows:
+        _count_flagged(zone_map, sums, slot, node, limits, bar, scratch)
     return lead
+
+
+@inner_kernel
+def _count_flagged(zone_map, sums, slot, node, limits, bar, scratch):
+    """Count what would be flagged in some columns, were zones not cut into parts."""
+    slot_elements, grain, scale = elements(zone_map, sums, slot), sums.grains[slot], sums.scales[slot]
+    n_rows = n_columns = ZERO()
+    fine = scratch.sums
+    for j in range(0, zone_map.which.shape[0], _SAMPLED):
+        n_zones = zone_map.n_zones[j]
+        if zone_map.exact[j]:
+            continue
+        missing = outline(slot_elements[j], n_zones << grain, scale.shift, fine)
+        for z in range(n_zones):
+            first, last = z << grain, ((z + 1) << grain) - 1
+            size = ZERO()
+            for part in range(first, last + 1):
+                size += fine[SIZE, part]
+            fine[G0, z], fine[H0, z], fine[N0, z] = fine[G0, first], fine[H0, first], fine[N0, first]
+            fine[G1, z], fine[H1, z], fine[N1, z] = fine[G1, last], fine[H1, last], fine[N1, last]
+            fine[SIZE, z] = size
+        n_rows += flag_zones(limits, fine, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
+        n_columns += 1
+    increase(sums.flagged, ZERO(), n_rows)
+    increase(sums.flagged, ZERO() + 1, n_columns * node[2])

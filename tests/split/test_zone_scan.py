@@ -1,0 +1,231 @@
+"""Zones and their parts against the scan of every row, and proof that each way to pick rows is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtrees.engine import sums as engine_sums
+from dtrees.engine.sums import ZoneSums
+from dtrees.engine.threads import Threads
+from dtrees.split.columns import presort
+from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from dtrees.split.level import BAR, SCAN, SUM, search_level
+from dtrees.split.partition import RowPartition
+from dtrees.split.queue import make_queue
+from dtrees.split.search import MAX_PARTS, empty_candidates, make_scratch
+from dtrees.split.zone_map import FOLD, map_zones
+from dtrees.split.zone_sums import SCALE, Sums, fold, size_shift, slot_size
+from tests import naive
+from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
+from tests.split.strategies import Task, as_lists
+from tests.split.test_level import COLUMNS, make_case, search_in_levels
+
+#: What was done with a column: nothing was flagged, only zones whose rows are listed, others as well; and whether flagged zones were cut.
+NONE, LISTED, PICKED = range(3)
+_SENTINEL = 7
+
+
+def search_by_zones(task: Task, together: int, fine: bool) -> tuple[Any, set[tuple[int, bool]]]:
+    """Search the node, so many columns in one scan; return the best split and, of scans of one column, what was done."""
+    columns = presort(task.table)
+    zone_map, k = map_zones(columns, fine_rows=0 if fine else 2**30), columns.n_columns
+    rows = np.flatnonzero(task.inside).astype(np.uint32)
+    n = rows.shape[0]
+    a, b = task.a[rows], task.b[rows] if task.b.shape[0] else task.b
+    scales = np.array([(size_shift(int(np.abs(a).sum())), 0, np.inf)], SCALE)
+    size = slot_size(k, int(zone_map.n_zones.max()), 3 if b.shape[0] else 2, zone_map.fold)
+    grain = zone_map.fold
+    flagged = np.zeros(2, np.int64)
+    sums = Sums(
+        np.zeros((1, size), np.int64), np.full(1, grain), scales, int(zone_map.n_zones.max()), 3 if b.shape[0] else 2, grain, 0, flagged
+    )
+    node_sums = np.array([[a.sum(), b.sum() if b.shape[0] else n]])
+    operations = [(SUM, 0, n, 0), (BAR, 0, 0, 0), *((SCAN, 0, j, min(j + together, k)) for j in range(0, k, together))]
+    limits = package_limits(task.limits, slope_of(task))
+    scratch, bars = make_scratch(n, int(np.diff(columns.offsets).max()), 0), np.full(1, -1.0)
+    found = empty_candidates(len(operations), 2)
+    done = set()
+    for t, operation in enumerate(operations):
+        for array in (scratch.numbers, scratch.marks, scratch.cuts):
+            array[:] = _SENTINEL
+        out = empty_candidates(1, 2)
+        search_level(
+            make_queue(), np.array([[0, 1, 0]]), np.array([operation]), columns, np.arange(k, dtype=np.int32), zone_map,
+            RowPartition(rows, a, b), sums, np.array([[0, n, 0]]), node_sums, limits, bars, scratch, out,
+        )  # fmt: skip
+        found.records[t], found.left[t] = out.records[0], out.left[0]
+        if operation[0] == SCAN:
+            changed = [bool((array != _SENTINEL).any()) for array in (scratch.numbers, scratch.marks, scratch.cuts)]
+            done.add((NONE if not changed[0] else PICKED if changed[1] else LISTED, changed[2]))
+    assert 0 <= flagged[0] <= flagged[1]
+    return best_of(found.take(slice(2, None))), done
+
+
+def noise(n: int, seed: int, criterion: int, weighted: bool) -> Task:
+    """A large node that tells nothing, but for a little in the first column."""
+    rng = np.random.default_rng(seed)
+    x = [rng.normal(size=n) for _ in range(5)]
+    x[1][rng.random(n) < 0.1] = np.nan
+    x[2] = np.round(x[2], 2)
+    signal = rng.normal(size=n) + 0.02 * (x[0] > 0.1)
+    b = rng.integers(1, 2**10, n) if weighted else np.empty(0, np.int64)
+    in_classes = criterion in (GINI, ENTROPY)
+    a = (signal > 0).astype(np.int64) * (b if weighted else 1) if in_classes else np.rint(signal * 2.0**35).astype(np.int64)
+    penalty = 1.0 if criterion == NEWTON else 0.0
+    return Task(list(x), a, b, rng.random(n) < 0.9, naive.Limits(criterion, penalty=penalty, min_samples=1 + 30 * (seed % 2)))
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+def test_every_way_is_taken(criterion: int, weighted: bool, fine: bool) -> None:
+    seen: set[tuple[int, bool]] = set()
+    for seed in range(3):
+        task = noise(200_000, seed, criterion, weighted)
+        expected = best_of(search_of(task))
+        found, done = search_by_zones(task, 1, fine)
+        assert same(found, expected)
+        seen |= done
+        assert same(search_by_zones(task, 5, fine)[0], expected)
+    ways = {way for way, _ in seen}
+    assert PICKED in ways
+    if fine and criterion in (SQUARED_ERROR, GINI):
+        assert LISTED in ways
+        assert {cut for way, cut in seen if way != NONE} == {False, True}
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_turns(criterion: int, weighted: bool, fine: bool) -> None:
+    """Values that take turns: every zone and every part hides more than there is to find, so that all rows are picked."""
+    table, a, b = make_case(["continuous"], "turns", criterion, weighted, 1500, 1)
+    x = table[0]
+    rng = np.random.default_rng(0)
+    table = [x, -x, np.round(x, 2), np.where(rng.random(1500) < 0.3, np.nan, x), np.where(x > 0, 0.5, x)]
+    for min_samples in (1, 40):
+        limits = naive.Limits(criterion, penalty=3.0 if criterion == NEWTON else 0.0, min_samples=min_samples)
+        task = Task(table, a, b, np.ones(1500, np.bool_), limits)
+        expected = comparable(
+            naive.best_split(as_lists(table), range(5), list(range(1500)), a.tolist(), b.tolist() or None, limits, [0.0] * 5)
+        )
+        found, done = search_by_zones(task, 1, fine)
+        assert same(found, expected)
+        assert PICKED in {way for way, _ in done}
+        for together in (2, 5):
+            assert same(search_by_zones(task, together, fine)[0], expected)
+
+
+@given(
+    st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=4),
+    st.sampled_from(["turns", "noise", "ties", "heavy tails", "far off", "outlier"]),
+    st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]),
+    st.booleans(),
+    st.integers(1100, 2000),
+    st.integers(0, 2**20),
+    st.sampled_from([0.0, 1.0, 1e9]),
+    st.sampled_from([1, 60]),
+    st.sampled_from([1, 3]),
+    st.sampled_from([0.0, 0.4, 0.9, 2.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_levels_of_large_nodes(
+    kinds: list[str],
+    target: str,
+    criterion: int,
+    weighted: bool,
+    n: int,
+    seed: int,
+    penalty: float,
+    min_samples: int,
+    n_threads: int,
+    fine: float,
+) -> None:
+    """Nodes from a share of all rows on are summed by parts: both children, one of them, or only the root."""
+    table, a, b = make_case(["continuous", *kinds], target, criterion, weighted, n, seed)
+    limits = naive.Limits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples)
+    search_in_levels(table, a, b, limits, seed, n_threads, int(fine * n))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_children_whose_sums_are_folded(weighted: bool) -> None:
+    """Both children of a root summed by parts, or the larger, or none: their sums are equal to those of their rows."""
+    for seed in range(8):
+        table, a, b = make_case(["continuous", "missing", "few values"], "noise", NEWTON, weighted, 1500, seed)
+        for fine_rows in (0, 600, 1400, 1500):
+            search_in_levels(table, a, b, naive.Limits(NEWTON, penalty=1.0), seed, 1 + seed % 2, fine_rows)
+
+
+def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, a, b = make_case(["continuous", "missing"], "noise", NEWTON, False, 1500, 3)
+    columns = presort(table)
+    size = 8 * slot_size(2, int(map_zones(columns, fine_rows=0).n_zones.max()), 2, FOLD)
+    monkeypatch.setattr(engine_sums, "_MIN_BYTES", 5 * size)
+    monkeypatch.setattr(engine_sums, "_FINE_SLOTS", 4)
+    folded = []
+    monkeypatch.setattr(engine_sums, "fold", lambda *arguments: folded.append(fold(*arguments)))
+    search_in_levels(table, a, b, naive.Limits(NEWTON, penalty=1.0), 0, 1, 0)
+    assert len(folded) == 1
+
+
+def test_zones_are_cut_where_much_was_flagged() -> None:
+    """The first tree is summed by parts, the next by what the one before has shown."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    columns = presort([rng.normal(size=n) for _ in range(5)])
+    with Threads(1) as threads:
+        sums = ZoneSums(columns, threads, fine_rows=1000)
+        nothing, places = np.empty(0, np.int64), np.arange(5)
+
+        def grain_after(flagged: tuple[int, int]) -> int:
+            sums.start(places, n, 1, False)
+            work = sums.plan(nothing, nothing, np.array([0]), np.array([0]), np.array([n]))
+            assert work is not None
+            work.sums.flagged[:] = flagged
+            return int(work.sums.grains[work.nodes[0, 2]])
+
+        assert grain_after((900, 1000)) == FOLD
+        assert grain_after((1, 1000)) == FOLD
+        assert grain_after((900, 1000)) == 0
+        assert grain_after((0, 0)) == FOLD
+        assert grain_after((0, 1)) == FOLD  # no node was large enough to tell
+        assert grain_after((0, 0)) == 0
+
+
+@pytest.mark.parametrize("n", [1, 700, 40_000, 300_000])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_parts_of_a_column(kind: str, n: int) -> None:
+    columns = presort([COLUMNS[kind](np.random.default_rng(0), n)])
+    codes, n_distinct = columns.codes[0].astype(np.int64), int(columns.offsets[1])
+    for fold_to, fine_rows in ((0, 2**30), (FOLD, 0)):
+        zones = map_zones(columns, fine_rows=fine_rows)
+        n_parts = int(zones.n_zones[0]) << fold_to
+        assert zones.fold == fold_to
+        assert n_parts < MAX_PARTS
+        part = zones.part[:, 0].astype(np.int64)
+        present = codes < n_distinct
+        assert (part[~present] == n_parts).all()
+        if zones.exact[0]:
+            assert n_distinct < 256
+            assert (part == codes << fold_to).all()
+            continue
+        # The parts are what their first codes say.
+        first_codes = zones.first_codes[0]
+        assert (first_codes[0], first_codes[n_parts]) == (0, n_distinct)
+        assert (part[present] == np.searchsorted(first_codes[: n_parts + 1], codes[present], side="right") - 1).all()
+        inner = first_codes[: n_parts + 1]
+        inner = inner[(inner > 0) & (inner < n_distinct)]
+        assert (inner % (1 << zones.shift[0]) == 0).all()
+        low, high, n_low, n_high = zones.ends[0]
+        assert zones.listed[0, 0, :n_low].tolist() == np.flatnonzero(present & (part < low)).tolist()
+        assert zones.listed[0, 1, :n_high].tolist() == np.flatnonzero(present & (part >= high)).tolist()
+        assert 0 <= low <= high <= n_parts
+        if kind == "continuous" and n > 700 and fold_to:
+            assert 0 < low < 100
+            assert 0 < n_parts - high < 100
+            assert min(n_low, n_high) > 50
