@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import warnings
 
 from distributed import Client, Future
@@ -24,6 +25,7 @@ from dtrees.tree.tree import Tree
 #: Before whatever waits for a thread: they are over in no time.
 _PRIORITY = 100
 _ASKED_AT_ONCE = 1000
+_SECONDS_UNTIL_HELD = 0.01
 
 
 def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
@@ -50,15 +52,18 @@ class ClusterTreeLog:
         self._client = client
         self._fit = fit
         self._n_kept = 0
+        self._is_over = False
+        self._turn = threading.Lock()
 
     def __enter__(self) -> ClusterTreeLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None and issubclass(kind, FitCancelled):
-            let_go_if_cancelled(self._client, self._fit.name)
-        else:
-            let_go(self._client, trees(self._fit.name))
+        with self._turn:
+            self._is_over = True
+            if kind is None or not issubclass(kind, FitCancelled):
+                return let_go(self._client, trees(self._fit.name))
+        let_go_if_cancelled(self._client, self._fit.name)
 
     def _key(self, number: int) -> str:
         return f"dtrees-tree-0{self._fit.name.rpartition('-')[2]}-{number}"  # the digit keeps Dask from taking the token for a word
@@ -91,7 +96,18 @@ class ClusterTreeLog:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             future = self._client.submit(_kept, (tree, scores), key=key, priority=_PRIORITY)
-        hold(self._client, trees(self._fit.name), [key])
+        loop = self._client.loop
+        loop.add_callback(lambda: loop.call_later(_SECONDS_UNTIL_HELD, self._hold, future))
+
+    def _hold(self, future: Future) -> None:
+        """Have the scheduler keep a tree, which until then is kept by this process.
+
+        Dask gathers messages that follow each other closely. If this process stood still between, they would be sent when it wakes up, and
+        the tree be kept when the fit is long over. So this is a message of its own, sent at once or not at all.
+        """
+        with self._turn:
+            if not self._is_over and not self._fit.may_be_given_up:
+                hold(self._client, trees(self._fit.name), [future.key])
         future.release()
 
 

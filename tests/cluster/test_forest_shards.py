@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 import dtrees
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.relay import here
-from dtrees.engine.shard import Shard
+from dtrees.engine.one_tree import OneTree
 from tests.cluster.faults import Fault, install, stopped, uninstall
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
 
@@ -138,15 +138,15 @@ def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_w
 
 
 def _have_no_memory() -> None:
-    def grow(self: Shard, message: Any) -> Any:
+    def grow(self: OneTree, message: Any, workspace: Any) -> Any:
         return np.empty(2**50)
 
-    grow.whole = Shard._borrow  # type: ignore[attr-defined]
-    Shard._borrow = grow  # type: ignore[method-assign]
+    grow.whole = OneTree._borrow  # type: ignore[attr-defined]
+    OneTree._borrow = grow  # type: ignore[method-assign]
 
 
 def _have_memory() -> None:
-    Shard._borrow = Shard._borrow.whole  # type: ignore[attr-defined,method-assign]
+    OneTree._borrow = OneTree._borrow.whole  # type: ignore[attr-defined,method-assign]
 
 
 def test_cancelling_frees_everything(client: Client, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_small_tables_stay_on_one_worker() -> None:
 
 def test_who_was_given_up_keeps_no_more_trees(client: Client) -> None:
     """A coordinator that stood still, and wakes up when its fit has been run elsewhere and is over."""
-    fit = Fit("dtrees-fit-awake", Settings(patience=1e-6), submitted=True)
+    fit = Fit("dtrees-fit-awake", Settings(), submitted=True)
     known = next(iter(client.nthreads()))
     running = SimpleNamespace(tasks={"dtrees-fit-awake": SimpleNamespace(state="executing")})
     fit._worker = worker = SimpleNamespace(address=known, state=running, status=Status.running)  # type: ignore[assignment]
@@ -155,6 +155,7 @@ def test_who_was_given_up_keeps_no_more_trees(client: Client) -> None:
     with contextlib.suppress(FitCancelled), ClusterTreeLog(client, fit) as log:
         log.keep(tree, Scores(0.0, np.nan))
         wait_until(lambda: len(client.run_on_scheduler(_tasks)) == 1)
+        fit._known_at -= 20.0  # it stood still for so long
         worker.address = "tcp://127.0.0.1:1"
         with pytest.raises(FitCancelled, match="given up"):
             log.keep(tree, Scores(0.0, np.nan))
