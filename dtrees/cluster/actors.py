@@ -27,8 +27,9 @@ from distributed.protocol.pickle import dumps, loads
 
 from dtrees.cluster.errors import SchedulerLost
 from dtrees.cluster.lines import Line, framed, offer_lines, open_line
+from dtrees.cluster.questions import give_up
 from dtrees.cluster.tasks import task_keys
-from dtrees.cluster.watch import Lookout, give_up
+from dtrees.cluster.watch import Lookout
 
 #: After a connection broke, the scheduler is given so long to say what it knows of the worker.
 _SECONDS_TO_EXPLAIN = 5.0

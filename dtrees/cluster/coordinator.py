@@ -38,9 +38,10 @@ from dtrees.cluster.guard import start_guard
 from dtrees.cluster.holding import HeldFuture, guards, hold, let_go, let_go_if_cancelled, let_go_of_fit, needs
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.placement import check_placement
+from dtrees.cluster.questions import give_up
 from dtrees.cluster.relay import here
 from dtrees.cluster.scattered import lost_data_named
-from dtrees.cluster.watch import Watch, confirm, give_up
+from dtrees.cluster.watch import Watch, confirm
 from dtrees.ensemble import parameters
 from dtrees.ensemble.base import progress_callback
 from dtrees.ensemble.checkpoint import absolute_path

@@ -20,7 +20,8 @@ from distributed import Client, get_client, get_worker, secede
 from dtrees.cluster.errors import ClusterError
 from dtrees.cluster.fits import Fit, Settings, coordinating
 from dtrees.cluster.holding import guards, hold, let_go, let_go_of_fit
-from dtrees.cluster.watch import Watch, states, threads_of_workers
+from dtrees.cluster.questions import states, threads_of_workers
+from dtrees.cluster.watch import Watch
 
 #: Before whatever waits for a thread: it does not keep it.
 _PRIORITY = 100

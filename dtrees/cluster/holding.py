@@ -13,7 +13,7 @@ from typing import Any
 
 from distributed import Client, Future
 
-from dtrees.cluster.watch import states
+from dtrees.cluster.questions import states
 
 
 def hold(client: Client, holder: str, keys: Sequence[str]) -> None:

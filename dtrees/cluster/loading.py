@@ -27,8 +27,8 @@ from dtrees.cluster.memory import Room, Sizes, block_bytes, rooms
 from dtrees.cluster.partitions import Partitions, align, is_lazy, lengths_by_target
 from dtrees.cluster.placement import Plan, check_placement, place
 from dtrees.cluster.presorting import presort_blocks, side_by_side
+from dtrees.cluster.questions import holders
 from dtrees.cluster.tasks import Tasks, release
-from dtrees.cluster.watch import holders
 from dtrees.ensemble.backend import Placement, Purpose, Table
 from dtrees.ensemble.schema import Schema
 from dtrees.ensemble.target import TargetSummary, check_target, check_weights, encode_classes

@@ -23,7 +23,7 @@ from distributed import Client
 
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.memory import BATCHES_PER_THREAD_OUT_OF_BAG, Room, Sizes
-from dtrees.cluster.watch import threads_of_workers
+from dtrees.cluster.questions import threads_of_workers
 from dtrees.ensemble.backend import Placement
 
 logger = logging.getLogger("dtrees.cluster")

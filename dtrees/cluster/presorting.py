@@ -20,8 +20,8 @@ import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
 
+from dtrees.cluster.questions import threads_of_workers
 from dtrees.cluster.tasks import Tasks, release
-from dtrees.cluster.watch import threads_of_workers
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.schema import Schema
 from dtrees.split.columns import Assembly, Columns

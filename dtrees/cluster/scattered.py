@@ -12,7 +12,7 @@ from typing import Any
 from distributed import Client, futures_of
 
 from dtrees.cluster.errors import ClusterError, FitCancelled, SchedulerLost, WorkerLost
-from dtrees.cluster.watch import states
+from dtrees.cluster.questions import states
 
 
 @contextlib.contextmanager

@@ -24,8 +24,8 @@ from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.memory import STATE_BYTES, Room
 from dtrees.cluster.presorting import cut
+from dtrees.cluster.questions import holders
 from dtrees.cluster.tasks import Tasks, release
-from dtrees.cluster.watch import holders
 from dtrees.split.columns import Assembly, Columns
 
 #: Newcomers are waited for until none has come for so long, but no longer than that.

@@ -16,8 +16,9 @@ from distributed import Client, Future
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit
 from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, trees
+from dtrees.cluster.questions import states
 from dtrees.cluster.tasks import release
-from dtrees.cluster.watch import Watch, confirm, states
+from dtrees.cluster.watch import Watch, confirm
 from dtrees.engine.messages import Scores
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.tree.tree import Tree

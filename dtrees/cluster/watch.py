@@ -20,11 +20,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import queue
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
 
@@ -32,6 +31,7 @@ from distributed import Client, Future, KilledWorker, get_worker, worker_client
 
 from dtrees.cluster.errors import ClusterError, SchedulerLost, WorkerLost
 from dtrees.cluster.fits import Fit, current_fit
+from dtrees.cluster.questions import RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -39,8 +39,6 @@ T = TypeVar("T")
 
 _SLICE = 0.5
 _SECONDS_BETWEEN_LOOKS = 2.0
-#: A scheduler has much to do where workers come and go; it is given at least so many seconds to answer.
-_SCHEDULER_PATIENCE = 20.0
 #: Silence is established by several looks at least.
 _LOOKS = 5
 #: Patience is at least so many times the longest silence that a worker broke.
@@ -48,7 +46,6 @@ _TIMES_THE_LONGEST = 4.0
 #: After a worker was struck off, patience grows by this factor, up to so many times what it was to begin with: if it was a false alarm,
 #: the next one takes longer.
 _GROWTH, _MOST_GROWTH = 1.5, 3.0
-_RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
 
 
 @contextlib.contextmanager
@@ -185,7 +182,7 @@ class Lookout:
         """Raise if the connection to the scheduler is lost, or nobody wants the fit any more."""
         self._fit.check()
         if self._client.status != "running":
-            raise SchedulerLost(f"The connection to the Dask scheduler was lost during the fit. {_RUN_AGAIN} once the scheduler is back.")
+            raise SchedulerLost(f"The connection to the Dask scheduler was lost during the fit. {RUN_AGAIN} once the scheduler is back.")
 
     async def look(self) -> dict[str, dict[str, Any]]:
         """Return what the scheduler knows of its workers, after striking off the silent ones.
@@ -197,57 +194,20 @@ class Lookout:
         """
         self.check()
         asked = time.monotonic()
-        with _explained():
-            known = await _answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, _SCHEDULER_PATIENCE))
+        with explained():
+            known = await answer(self._client.scheduler.identity(n_workers=-1), max(self.heartbeats.patience, SCHEDULER_PATIENCE))
         workers: dict[str, dict[str, Any]] = known["workers"]
         self._fit.note(workers, asked)
         self.heartbeats.note(workers)
         silent = self.heartbeats.silent()
         for worker, seconds in silent.items():
             logger.warning("striking off worker %s, which has been silent for %.0f s", worker, seconds)
-            with _explained():
+            with explained():
                 await self._client.scheduler.unregister(address=worker, stimulus_id=f"dtrees-silent-{uuid4().hex[:8]}")
             del workers[worker]
         if silent:
             self.heartbeats.struck_off()
         return workers
-
-
-def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:
-    """Return the scheduler's answer to a question, a coroutine function of its client's; a scheduler that stands still has a deadline.
-
-    Raises
-    ------
-    SchedulerLost
-        If there is no answer.
-    """
-
-    async def answer() -> T:
-        with _explained():
-            return await _answer(question(), _SCHEDULER_PATIENCE)
-
-    answered: T = client.sync(answer)
-    return answered
-
-
-def states(client: Client, keys: Sequence[str]) -> dict[str, str | None]:
-    """Return the state of each task on the scheduler; None for those that it does not know. Raises as :func:`ask` does."""
-    return ask(client, lambda: client.scheduler.get_task_status(keys=list(keys)))
-
-
-def holders(client: Client, keys: Sequence[str]) -> dict[str, list[str]]:
-    """Return the workers that have the result of each task. Raises as :func:`ask` does."""
-    return ask(client, lambda: client.scheduler.who_has(keys=list(keys)))
-
-
-def threads_of_workers(client: Client) -> dict[str, int]:
-    """Return the threads of each worker. Raises as :func:`ask` does."""
-    return ask(client, client.scheduler.ncores)
-
-
-def give_up(client: Client, futures: Sequence[Future]) -> None:
-    """Cancel futures, whoever else wants them. Raises as :func:`ask` does."""
-    ask(client, lambda: client.cancel(list(futures), asynchronous=True, force=True))
 
 
 def confirm(client: Client, fit: Fit) -> None:
@@ -333,7 +293,7 @@ class Watch:
                     if self._lookout.heartbeats.n_departed != n_departed:
                         break
                 else:
-                    with _explained():
+                    with explained():
                         return list(fetching.result())
             finally:
                 fetching.cancel()
@@ -371,19 +331,7 @@ class Watch:
         self._client.sync(self._lookout.look)
         self._next_look = time.monotonic() + self._lookout.heartbeats.seconds_between_looks
         if self._lookout.heartbeats.all_lost:
-            raise WorkerLost(f"The Dask cluster has no workers left. {_RUN_AGAIN} when it has.")
-
-
-async def _answer(question: Awaitable[T], patience: float) -> T:
-    """Wait for an answer, and count the seconds waited only while this process runs: it may have been stopped itself."""
-    asking = asyncio.ensure_future(question)
-    try:
-        for _ in range(math.ceil(patience / _SLICE)):
-            if (await asyncio.wait({asking}, timeout=_SLICE))[0]:
-                return asking.result()
-        raise TimeoutError(f"waited {patience:.0f} s")
-    finally:
-        asking.cancel()
+            raise WorkerLost(f"The Dask cluster has no workers left. {RUN_AGAIN} when it has.")
 
 
 def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:
@@ -399,7 +347,7 @@ def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:
 def _raise_failure(future: Future) -> NoReturn:
     """Raise what a task raised, or what became of it."""
     if future.status != "error":
-        raise SchedulerLost(f"The task {future.key} of this fit was cancelled on the Dask cluster. {_RUN_AGAIN}.")
+        raise SchedulerLost(f"The task {future.key} of this fit was cancelled on the Dask cluster. {RUN_AGAIN}.")
     error = future.exception()
     if isinstance(error, KilledWorker):
         raise WorkerLost(
@@ -407,14 +355,3 @@ def _raise_failure(future: Future) -> NoReturn:
             "Give the workers more memory, or have fewer and larger ones; the workers' logs say more."
         ) from error
     raise error.with_traceback(future.traceback())
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Put Dask's errors about its connections into words that say what to do."""
-    try:
-        yield
-    except CancelledError as error:
-        raise SchedulerLost(f"The fit's tasks on the Dask cluster were cancelled ({error}). {_RUN_AGAIN}.") from error
-    except OSError as error:
-        raise SchedulerLost(f"The Dask scheduler does not answer ({error}). {_RUN_AGAIN} once it is back.") from error

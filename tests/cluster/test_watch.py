@@ -15,9 +15,10 @@ from dtrees import DecisionTreeRegressor
 from dtrees.cluster.errors import FitCancelled, SchedulerLost
 from dtrees.cluster.fits import Fit, Settings
 from dtrees.cluster.placement import spread, worker_for_all
+from dtrees.cluster.questions import ask
 from dtrees.cluster.tasks import Tasks, task_keys
 from dtrees.cluster.tree_log import ClusterTreeLog
-from dtrees.cluster.watch import Heartbeats, Watch, ask
+from dtrees.cluster.watch import Heartbeats, Watch
 from dtrees.engine.messages import Scores
 from tests.cluster.samples import assert_clean, wait_until
 
@@ -111,7 +112,7 @@ def _wait_for(name: str) -> None:
 
 
 def test_a_scheduler_that_does_not_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtrees.cluster.watch._SCHEDULER_PATIENCE", 0.5)
+    monkeypatch.setattr("dtrees.cluster.questions.SCHEDULER_PATIENCE", 0.5)
     assert sorted(ask(client, client.scheduler.ncores).values()) == [1, 1, 1]
     with pytest.raises(SchedulerLost, match=r"does not answer \(waited 0 s\)"):
         ask(client, asyncio.Event().wait)

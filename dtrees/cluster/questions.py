@@ -1,0 +1,82 @@
+"""Questions to the scheduler, each with a deadline: Dask itself waits for an answer for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from typing import TypeVar
+
+from distributed import Client, Future
+
+from dtrees.cluster.errors import SchedulerLost
+
+T = TypeVar("T")
+
+#: A scheduler has much to do where workers come and go; it is given at least so many seconds to answer.
+SCHEDULER_PATIENCE = 20.0
+#: What users are told to do.
+RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
+_SLICE = 0.5
+
+
+def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:
+    """Return the scheduler's answer to a question, a coroutine function of its client's; a scheduler that stands still has a deadline.
+
+    Raises
+    ------
+    SchedulerLost
+        If there is no answer.
+    """
+
+    async def within_time() -> T:
+        with explained():
+            return await answer(question(), SCHEDULER_PATIENCE)
+
+    answered: T = client.sync(within_time)
+    return answered
+
+
+def states(client: Client, keys: Sequence[str]) -> dict[str, str | None]:
+    """Return the state of each task on the scheduler; None for those that it does not know. Raises as :func:`ask` does."""
+    return ask(client, lambda: client.scheduler.get_task_status(keys=list(keys)))
+
+
+def holders(client: Client, keys: Sequence[str]) -> dict[str, list[str]]:
+    """Return the workers that have the result of each task. Raises as :func:`ask` does."""
+    return ask(client, lambda: client.scheduler.who_has(keys=list(keys)))
+
+
+def threads_of_workers(client: Client) -> dict[str, int]:
+    """Return the threads of each worker. Raises as :func:`ask` does."""
+    return ask(client, client.scheduler.ncores)
+
+
+def give_up(client: Client, futures: Sequence[Future]) -> None:
+    """Cancel futures, whoever else wants them. Raises as :func:`ask` does."""
+    ask(client, lambda: client.cancel(list(futures), asynchronous=True, force=True))
+
+
+async def answer(question: Awaitable[T], patience: float) -> T:
+    """Wait for an answer, and count the seconds waited only while this process runs: it may have been stopped itself."""
+    asking = asyncio.ensure_future(question)
+    try:
+        for _ in range(math.ceil(patience / _SLICE)):
+            if (await asyncio.wait({asking}, timeout=_SLICE))[0]:
+                return asking.result()
+        raise TimeoutError(f"waited {patience:.0f} s")
+    finally:
+        asking.cancel()
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Put Dask's errors about its connections into words that say what to do."""
+    try:
+        yield
+    except CancelledError as error:
+        raise SchedulerLost(f"The fit's tasks on the Dask cluster were cancelled ({error}). {RUN_AGAIN}.") from error
+    except OSError as error:
+        raise SchedulerLost(f"The Dask scheduler does not answer ({error}). {RUN_AGAIN} once it is back.") from error
