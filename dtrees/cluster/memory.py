@@ -2,7 +2,7 @@
 
 A worker that has columns holds, while trees grow::
 
-    its columns         4 bytes a cell for codes, 1 for zones, and the distinct values (4 bytes each where float32 holds all, else 8)
+    its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8)
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
     target, weight      8 bytes a row each
     a row partition     of those that the columns are made of
@@ -41,7 +41,7 @@ _VOTES_IN_THE_END = 3
 #: Vectors for each output of an evaluation set: the sums of trees, the predictions, and what a metric makes of them.
 _PREDICTIONS = 3
 _LOAN_BYTES = 20
-_CODE_AND_ZONE_BYTES = 5
+_CODE_AND_ZONE_BYTES = 6
 _VECTOR_BYTES = 8
 
 
@@ -89,7 +89,7 @@ class Sizes:
         --------
         >>> schema = Schema.infer(np.empty((0, 2), np.float32))
         >>> Sizes.of(schema, 1000, weighted=False, partition=800)
-        Sizes(n_rows=1000, columns=(9000, 9000), vectors=8000, partition=800, evaluation=(), votes=0)
+        Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), votes=0)
         """
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
         columns = tuple(n_rows * _CODE_AND_ZONE_BYTES + min(n_rows, _most_distinct(column)) * width for column in schema.columns)

@@ -68,7 +68,7 @@ class Running:
         self._end, self._hold, self._held = folder / "end", folder / "hold", folder / "held"
         self._task, self._make = MODELS[name]
         client.run(hasten)
-        with dask.config.set({"dtrees.placement": "sharded", "dtrees.patience": 3.0}):
+        with dask.config.set({"dtrees.placement": "sharded", "dtrees.patience": 8.0}):
             self.future = dtrees.submit(self._make(n_trees), *training_set(self._task), callbacks=[self._callback()])
         self.goes_on()
 

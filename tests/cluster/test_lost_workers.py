@@ -217,7 +217,7 @@ def test_no_memory_left_for_what_was_lost() -> None:
         client.wait_for_workers(2, timeout=60)
         processes = client.run(os.getpid)
         with (
-            dask.config.set({"dtrees.patience": 3.0}),
+            dask.config.set({"dtrees.patience": 8.0}),
             pytest.raises(WorkerLost, match=r"Lost tcp.*, which held \d of 6 columns, 0 MB, and none of the 1 workers left has the memory"),
         ):
             dtrees.GradientBoostingRegressor(n_estimators=400).fit(
