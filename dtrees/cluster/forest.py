@@ -5,7 +5,7 @@ Or, where columns are spread over workers, over shards: many trees side by side 
 A tree is a function of its number, the plan and the table. Which worker grows it, in which batch, and how often (a lost worker's tasks
 are simply run again) leaves no trace in the result.
 
-Batches are spread over the workers' threads from the start, since Dask would send all of them to the one worker that holds the table
+Each batch is sent to a certain worker (:mod:`dtrees.cluster.batches`), since Dask would send all of them to the one that holds the table
 at first; any other worker may take them over when one is lost or slow.
 """
 
@@ -14,19 +14,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from distributed import Future
 from numpy.typing import NDArray
 
+from dtrees.cluster.batches import Batch, Batches, Hands
 from dtrees.cluster.executor import DaskExecutor
 from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
-from dtrees.cluster.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE
-from dtrees.cluster.placement import nthreads
+from dtrees.cluster.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, rooms, running
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.tree_log import log_of
 from dtrees.engine.lockstep import grow_forest_on_shards, trees_side_by_side
@@ -39,19 +39,6 @@ logger = logging.getLogger("dtrees.cluster")
 
 #: Grows the trees from the first number to before the second one.
 Grow = Callable[[int, int, Callback | None], ForestResult]
-
-#: Batches for each thread: more share out the work better, fewer prepare targets less often.
-_BATCHES_PER_THREAD = 8
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The trees ``first`` to ``last - 1``, where they had best be grown, and with how many threads."""
-
-    first: int
-    last: int
-    worker: str
-    n_threads: int
 
 
 @contextlib.contextmanager
@@ -96,19 +83,21 @@ def grow_forest(
     client = columns.client
     (table,) = columns.blocks
     began = time.perf_counter()
+    hands = Hands(columns, last - first)
+    batches = Batches(first, last, BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else None)
     with Tasks(client) as tasks:
-        per_thread = BATCHES_PER_THREAD_OUT_OF_BAG if plan.out_of_bag else _BATCHES_PER_THREAD
-        threads = nthreads(client)
-        if columns.placement.kind == "one-worker":  # or on all, where that one is lost
-            threads = {worker: n for worker, n in threads.items() if worker in columns.workers} or threads
-        batches = plan_batches(first, last, threads, per_thread)
-        logger.info("growing %d trees in %d batches", last - first, len(batches))
         grow = _Grow(tasks, table, target, weight, plan)
-        results = grow.start(batches)
-        trees = tasks.map("unpack", _without_sums, results) if plan.out_of_bag else results
+        grow.start(batches.give(hands.threads(rooms(client))))
+
+        def finished() -> Iterator[tuple[int, ForestResult]]:
+            for i, result in tasks.watch.as_completed(grow.trees):
+                batches.done(i)
+                grow.start(batches.give(hands.threads(running(tasks.watch.workers))))
+                yield i, result
+
         grown: list[Tree] = []
         stopped = False
-        for batch in _in_order(tasks.watch.as_completed(trees)):
+        for batch in _in_order(finished()):
             for tree in batch.trees:
                 grown.append(tree)
                 progress = Progress(len(grown), last - first, time.perf_counter() - began)
@@ -119,61 +108,52 @@ def grow_forest(
                 break
         if not plan.out_of_bag:
             return ForestResult(grown)
-        return ForestResult(grown, *grow.out_of_bag(batches, results, first + len(grown)))
+        return ForestResult(grown, *grow.out_of_bag(first + len(grown)))
 
 
-def plan_batches(first: int, last: int, threads: dict[str, int], per_thread: int) -> list[Batch]:
-    """Share out trees over the threads of workers, in about ``per_thread`` batches for each.
-
-    Where there are fewer trees than threads, a tree gets several threads.
-
-    Examples
-    --------
-    >>> plan_batches(0, 3, {"a": 1, "b": 1}, per_thread=8)[2]
-    Batch(first=2, last=3, worker='a', n_threads=1)
-    >>> plan_batches(0, 1, {"a": 4}, per_thread=8)
-    [Batch(first=0, last=1, worker='a', n_threads=4)]
-    """
-    n_trees = last - first
-    # Thread by thread, round the workers: consecutive trees lie on different ones, and finish at about the same time.
-    slots = sorted((place, worker) for worker, n in threads.items() for place in range(n))
-    size = max(1, n_trees // (per_thread * len(slots)))
-    starts = range(first, last, size)
-    spread = [slots[i % len(slots)][1] for i in range(len(starts))]
-    n_threads = {worker: max(1, n // max(1, spread.count(worker))) for worker, n in threads.items()}
-    return [Batch(start, min(start + size, last), worker, n_threads[worker]) for start, worker in zip(starts, spread, strict=True)]
-
-
-@dataclass(frozen=True)
 class _Grow:
-    """Makes the tasks of one forest."""
+    """Makes the tasks of one forest.
 
-    tasks: Tasks
-    table: Future
-    target: Future
-    weight: Future | None
-    plan: ForestPlan
+    Attributes
+    ----------
+    batches : list of Batch
+        What was started, in order.
+    results : list of Future
+        Of each batch: its trees and its out-of-bag sums.
+    trees : list of Future
+        Of each batch: its trees alone.
+    """
 
-    def start(self, batches: list[Batch]) -> list[Future]:
-        """Return futures of the batches' results."""
-        return [
-            self.tasks.submit(
-                "trees", _grow_batch, self.table, self.target, self.weight, self.plan, batch.first, batch.last, batch.n_threads,
-                workers=[batch.worker], allow_other_workers=True, priority=-i,
-            )
-            for i, batch in enumerate(batches)
-        ]  # fmt: skip
+    def __init__(self, tasks: Tasks, table: Future, target: Future, weight: Future | None, plan: ForestPlan) -> None:
+        self._tasks = tasks
+        self._data = table, target, weight
+        self._plan = plan
+        self.batches: list[Batch] = []
+        self.results: list[Future] = []
+        self.trees: list[Future] = []
 
-    def out_of_bag(
-        self, batches: list[Batch], results: list[Future], last: int
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, int]:
+    def start(self, batches: Iterable[Batch]) -> None:
+        """Have batches grown."""
+        for batch in batches:
+            result = self._submit(batch)
+            self.batches.append(batch)
+            self.results.append(result)
+            self.trees.append(self._tasks.submit("unpack", _without_sums, result) if self._plan.out_of_bag else result)
+
+    def _submit(self, batch: Batch) -> Future:
+        return self._tasks.submit(
+            "trees", _grow_batch, *self._data, self._plan, batch.first, batch.last, batch.n_threads,
+            workers=[batch.worker], allow_other_workers=True, priority=-batch.first,
+        )  # fmt: skip
+
+    def out_of_bag(self, last: int) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, int]:
         """Return the sums for rows out of bag over the trees up to ``last - 1``."""
-        used = [result for batch, result in zip(batches, results, strict=True) if batch.last <= last]
-        used += self.start([Batch(b.first, last, b.worker, b.n_threads) for b in batches if b.first < last < b.last])
+        used = [result for batch, result in zip(self.batches, self.results, strict=True) if batch.last <= last]
+        used += [self._submit(replace(batch, last=last)) for batch in self.batches if batch.first < last < batch.last]
         while len(used) > 1:
             groups = [used[i : i + SUMMED_AT_ONCE] for i in range(0, len(used), SUMMED_AT_ONCE)]
-            used = [self.tasks.submit("oob", _sum_out_of_bag, group) for group in groups]
-        (result,) = self.tasks.watch.gather(self.tasks.map("oob", _without_trees, used))
+            used = [self._tasks.submit("oob", _sum_out_of_bag, group) for group in groups]
+        (result,) = self._tasks.watch.gather(self._tasks.map("oob", _without_trees, used))
         return result.oob_sum, result.oob_count, result.oob_exponent
 
 

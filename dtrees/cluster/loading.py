@@ -53,6 +53,8 @@ class ClusterColumns:
         Where each block was made.
     n_rows : int
     schema : Schema
+    sizes : Sizes
+        What the table takes.
     spare : dict from str to float
         Bytes that workers have left beside columns and what goes with them, but for evaluation sets.
     partitions : list of str
@@ -66,6 +68,7 @@ class ClusterColumns:
     workers: list[str]
     n_rows: int
     schema: Schema
+    sizes: Sizes
     spare: dict[str, float]
     partitions: list[str]
 
@@ -141,8 +144,9 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
         made = [future for future in (*blocks, target, weight) if future is not None]
         tasks.watch.wait(made)
         tasks.keep(*made)
-    partitions = [future.key for future in parts.X]
-    columns = ClusterColumns(client, plan.placement, blocks, ids, workers, summary.n_rows, schema, plan.spare, partitions)
+    columns = ClusterColumns(
+        client, plan.placement, blocks, ids, workers, summary.n_rows, schema, plan.sizes, plan.spare, [future.key for future in parts.X]
+    )
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement)
 
 

@@ -189,16 +189,20 @@ class Room:
         return cls(facts["nthreads"], limit, facts["metrics"].get("memory", 0))
 
 
+def running(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Room]:
+    """Return what each worker has that takes on work; ``known`` is what the scheduler knows of all (:meth:`Lookout.look`)."""
+    return {worker: Room.of(facts) for worker, facts in sorted(known.items()) if facts["nthreads"] and facts["status"] == "running"}
+
+
 def rooms(client: Client) -> dict[str, Room]:
-    """Return what each worker has that takes on work.
+    """Return what each worker has that takes on work, by asking the scheduler.
 
     Raises
     ------
     WorkerLost
         If there are none.
     """
-    known = client.sync(Lookout(client).look)
-    found = {worker: Room.of(facts) for worker, facts in sorted(known.items()) if facts["nthreads"] and facts["status"] == "running"}
+    found = running(client.sync(Lookout(client).look))
     if not found:
         raise WorkerLost(
             "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."

@@ -39,6 +39,8 @@ class Plan:
 
     Attributes
     ----------
+    sizes : Sizes
+        What was planned for.
     placement : Placement
     columns : dict from str to list of int
         The columns that each worker loads and sorts, ascending. All of them together are the table's, each once.
@@ -48,6 +50,7 @@ class Plan:
         Bytes that each worker has left beside all but evaluation sets; of one that has no columns, all that it has.
     """
 
+    sizes: Sizes
     placement: Placement
     columns: dict[str, list[int]]
     needs: dict[str, int]
@@ -101,7 +104,7 @@ def place(sizes: Sizes, rooms: Mapping[str, Room], placement: str = "auto", n_tr
     {'a': 232971520, 'b': 232971520}
     """
     everything = range(len(sizes.columns))
-    whole = {worker: _needed_for_all(sizes, room.threads, n_trees) for worker, room in rooms.items()}
+    whole = {worker: needed_for_all(sizes, room.threads, n_trees) for worker, room in rooms.items()}
     able = [worker for worker in rooms if whole[worker] + sum(sizes.evaluation) <= rooms[worker].free]
     kind, reason = (placement, _AS_ASKED) if placement != "auto" else _choose(sizes, rooms, able, n_trees)
     if kind == "one-worker":
@@ -123,11 +126,11 @@ def place(sizes: Sizes, rooms: Mapping[str, Room], placement: str = "auto", n_tr
     for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement_, threads, spare), strict=True):
         needs[worker] = needs.get(worker, 0) + size
     _refuse_impossible(kind, sizes, needs, rooms)
-    return Plan(placement_, columns, needs, spare)
+    return Plan(sizes, placement_, columns, needs, spare)
 
 
-def _needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
-    """Return what a worker needs that has all columns."""
+def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
+    """Return the bytes that a worker needs that has all columns, and grows trees of a forest of ``n_trees`` (None: boosting)."""
     under_way = min(threads, n_trees or 1)
     batches = min(n_trees or 1, BATCHES_PER_THREAD_OUT_OF_BAG * threads)
     return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.votes_in_all(batches)

@@ -171,11 +171,17 @@ class Lookout:
         By default that of the fit.
     fit : Fit, optional
         By default the current one.
+
+    Attributes
+    ----------
+    workers : dict from str to dict
+        What the last look showed.
     """
 
     def __init__(self, client: Client, patience: float | None = None, fit: Fit | None = None) -> None:
         self._client = client
         self._fit = fit or current_fit()
+        self.workers: dict[str, dict[str, Any]] = {}
         self.heartbeats = Heartbeats(self._fit.settings.patience if patience is None else patience)
 
     def check(self) -> None:
@@ -207,6 +213,7 @@ class Lookout:
             del workers[worker]
         if silent:
             self.heartbeats.struck_off()
+        self.workers = workers
         return workers
 
 
@@ -239,6 +246,11 @@ class Watch:
         self._client = client
         self._lookout = Lookout(client, patience)
         self._next_look = 0.0
+
+    @property
+    def workers(self) -> dict[str, dict[str, Any]]:
+        """What the scheduler knew of its workers when it was last asked, if it was."""
+        return self._lookout.workers
 
     def gather(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results of all futures, in order.
@@ -274,7 +286,10 @@ class Watch:
         return all(heartbeats.n_departed == n_departed and time.monotonic() < deadline for _ in self._finished(futures))
 
     def as_completed(self, futures: Sequence[Future]) -> Iterator[tuple[int, Any]]:
-        """Yield the position and the result of each future, in the order in which they finish; raises as :meth:`gather` does."""
+        """Yield the position and the result of each future, in the order in which they finish; raises as :meth:`gather` does.
+
+        More futures may be put to the end of ``futures`` meanwhile.
+        """
         for ready in filter(None, self._finished(futures)):
             yield from zip(ready, self._fetch([futures[i] for i in ready]), strict=True)
 
@@ -305,10 +320,11 @@ class Watch:
         def await_result(i: int) -> None:
             futures[i].add_done_callback(lambda _: done.put(i))
 
-        for i in range(len(futures)):
-            await_result(i)
-        n_left = len(futures)
-        while n_left:
+        n_awaited = n_ready = 0
+        while n_ready < len(futures):
+            for i in range(n_awaited, len(futures)):
+                await_result(i)
+            n_awaited = len(futures)
             ready = []
             for i in _take_all(done, _SLICE):
                 status = futures[i].status
@@ -321,7 +337,7 @@ class Watch:
                     _raise_failure(futures[i])
             self.look()
             yield ready
-            n_left -= len(ready)
+            n_ready += len(ready)
 
     def look(self) -> None:
         """Raise if there is no scheduler any more, if there have been no workers for too long, or if nobody wants the fit."""

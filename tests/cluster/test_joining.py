@@ -302,7 +302,7 @@ def planned(n_left: int, seconds_a_tree: float, free: tuple[float, float, float]
         worker: {"nthreads": 1, "memory_limit": 10 * GIGABYTES / 0.8, "metrics": {"memory": (10 - space) * GIGABYTES}}
         for worker, space in zip("abc", free, strict=True)
     }
-    columns = ClusterColumns(None, None, [], [[0, 1, 2], [3, 4, 5]], ["a", "b"], 10**6, None, {}, [])  # type: ignore[arg-type]
+    columns = ClusterColumns(None, None, [], [[0, 1, 2], [3, 4, 5]], ["a", "b"], 10**6, None, None, {}, [])  # type: ignore[arg-type]
     newcomers = Newcomers([GIGABYTES] * 6, 10**6)
     newcomers.have_settled("c", n_left + 10, {})
     return newcomers.plan(columns, workers, n_left, {"a": 10 * seconds_a_tree, "b": seconds_a_tree})
