@@ -22,9 +22,10 @@ from dtrees.split.columns import Columns
 from dtrees.split.criteria import ABSOLUTE_ERROR, SQUARED_ERROR
 from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.kernel import bind
+from dtrees.split.nodes import Nodes
 from dtrees.split.partition import RowPartition
 from dtrees.split.stack import make_stack
-from dtrees.split.subtree import Nodes, Stops, Task
+from dtrees.split.subtree import Stops, Task
 from dtrees.split.sweep import Limits
 from dtrees.split.team import grow_together
 

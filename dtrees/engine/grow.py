@@ -44,10 +44,10 @@ from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
 from dtrees.engine.sums import inherits_sums, rows_to_grow
 from dtrees.engine.values import newton_values, take_apart
 from dtrees.split.kernel import kernel
+from dtrees.split.nodes import Nodes
 from dtrees.split.partition import count_left
 from dtrees.split.search import Candidates
 from dtrees.split.status import SPLIT
-from dtrees.split.subtree import Nodes
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")

@@ -19,9 +19,10 @@ from dtrees.engine.limits import make_limits
 from dtrees.engine.messages import Divided, Root, Splits, Subtrees
 from dtrees.engine.plans import Rules
 from dtrees.split.kernel import kernel
+from dtrees.split.nodes import Nodes, empty_nodes
 from dtrees.split.search import Candidates, best_by_node, empty_candidates
 from dtrees.split.status import CONSTANT, SPLIT
-from dtrees.split.subtree import Nodes, empty_nodes, may_be_split, node_weight
+from dtrees.split.subtree import may_be_split, node_weight
 
 
 class Grower:

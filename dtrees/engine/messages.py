@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from dtrees.engine.packing import PackedNodes
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.split.columns import Columns
+from dtrees.split.nodes import Nodes
 from dtrees.split.search import Candidates
-from dtrees.split.subtree import Nodes
 from dtrees.tree.tree import Tree
 
 
@@ -189,7 +189,7 @@ class Advance(Message):
 
 @dataclass(frozen=True)
 class Grow(Message):
-    """Grow nodes to their ends; only to a shard that has all columns. Reply: list of :class:`~dtrees.split.subtree.Nodes`.
+    """Grow nodes to their ends; only to a shard that has all columns. Reply: list of :class:`~dtrees.split.nodes.Nodes`.
 
     ``last``: no node is searched after these, of any tree, and the shard gives up its columns.
     """

@@ -25,11 +25,12 @@ from dtrees.engine.sums import inherits_sums, rows_in_block
 from dtrees.engine.targets import BoostingTarget, ForestTarget
 from dtrees.engine.values import boosted_tree
 from dtrees.engine.workspace import Workspace
-from dtrees.split import hashing, partition, status, subtree
+from dtrees.split import hashing, partition, status
 from dtrees.split.block import block_rows
 from dtrees.split.columns import Assembly
 from dtrees.split.deviation import node_medians
 from dtrees.split.excerpt import excerpt
+from dtrees.split.nodes import Nodes, leaf_means
 
 #: Fewest bytes of marks that are made in one piece.
 _MARKS = 1024
@@ -272,7 +273,7 @@ class OneTree:
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.mid, table.stop, table.depth)), strict=True))
         return self._grow_roots(Roots(places, table.path[nodes], table.sums[nodes]), workspace, keep=True)
 
-    def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool) -> list[subtree.Nodes]:
+    def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.crew.Crew.grow`."""
         places = roots.places
         n_columns, most_rows = self._pool.shape[0], max(mid - start for start, mid, _, _ in places)
@@ -361,7 +362,7 @@ class OneTree:
 
         def measure(i: int) -> None:
             s = slice(bounds[i], bounds[i + 1])
-            subtree.leaf_means(self._rows.rows, self._rows.b, target, message.start[s], message.mid[s], mean[s], spread[s])
+            leaf_means(self._rows.rows, self._rows.b, target, message.start[s], message.mid[s], mean[s], spread[s])
 
         workspace.threads.map(measure, range(bounds.shape[0] - 1))
         return m.Measured(mean, spread)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.kernel import kernel
-from dtrees.split.subtree import Nodes, empty_nodes
+from dtrees.split.nodes import Nodes, empty_nodes
 
 
 class PackedNodes(NamedTuple):

@@ -14,7 +14,7 @@ from dtrees.split.columns import Columns
 from dtrees.split.heirs import Heirs, make_heirs
 from dtrees.split.level import ADD, BAR, SCAN, SUBTRACT, SUM
 from dtrees.split.zone_map import FINE_ROWS, map_zones
-from dtrees.split.zone_sums import MAX_PACKED_ROWS, SCALE, Sums, fold, size_shift, slot_size
+from dtrees.split.zone_sums import FINE_PIECE_ROWS, MAX_PACKED_ROWS, SCALE, Sums, begin_slot, fold, follow_slot, size_shift, slot_size
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
@@ -33,9 +33,8 @@ _BLOCK_CELLS = 2**17
 _HEIRS = 16
 #: The same where slots have room for the sums of all parts of zones, and the fewest for each thread for which that pays.
 _FINE_SLOTS = 8
-#: Fewest rows of a task of summing; the same by parts of zones, which takes longer to add up.
+#: Fewest rows of a task of summing by zones.
 _PIECE_ROWS = 4096
-_FINE_PIECE_ROWS = 2**15
 #: To bound the zones of a node costs as much as to look at so many rows.
 _BOUNDS_ROWS = 2000
 #: Cells of a level to be searched for each thread: to start one from Python takes as long as a part of these.
@@ -93,6 +92,7 @@ class ZoneSums:
         self._slots = np.empty((0, 0), np.int64)
         self._grains = np.empty(0, np.int64)
         self._scales = np.zeros(0, SCALE)
+        self._first_scale = np.zeros(1, SCALE)
         self._flagged = np.array([1, 1])
         self._fine = False
         self._slot_of: dict[int, int] = {}
@@ -112,7 +112,7 @@ class ZoneSums:
         self._shape_slots(*shape, self.zone_map.fold if n_in >= self._fine_rows else 0)
         if self._shape[3] and self._max_slots < _FINE_SLOTS * self._threads.n_threads:
             self._shape_slots(*shape, 0)
-        self._scale = int(size_shift(size)), 0, math.inf
+        self._first_scale[0] = int(size_shift(size)), 0, math.inf
         self._usable = n_in < MAX_PACKED_ROWS
 
     def _shape_slots(self, n_columns: int, most_zones: int, width: int, grain: int) -> None:
@@ -128,10 +128,10 @@ class ZoneSums:
 
     def _sums(self) -> Sums:
         _, most_zones, width, grain = self._shape
-        return Sums(self._slots, self._grains, self._scales, most_zones, width, grain if self._fine else 0, self._fine_rows, self._flagged)
-
-    def _grain_for(self, n_rows: int) -> int:
-        return self._shape[3] if self._fine and n_rows >= self._fine_rows else 0
+        most_grain = grain if self._fine else 0
+        return Sums(
+            self._slots, self._grains, self._scales, self._first_scale, most_zones, width, most_grain, self._fine_rows, self._flagged
+        )
 
     def _fold_all(self) -> None:
         """Fold the sums of all nodes, for there to be more slots."""
@@ -229,14 +229,13 @@ class ZoneSums:
             smaller, larger = (child, child + 1) if n_left <= n_right else (child + 1, child)
             if larger in wanted:
                 other = self._take()
-                self._scales[other] = self._scales[slot]
+                follow_slot.py_func(self._sums(), other, slot, max(n_left, n_right))
                 summed.append((smaller, other))
-                self._grains[other] = min(self._grains[slot], self._grain_for(max(n_left, n_right)))
                 settle.append([(SUBTRACT, slot, other, 0), (BAR, wanted.pop(larger), 0, 0)])
                 self._slot_of[larger] = slot
             elif smaller in wanted:
                 other = slot
-                self._grains[slot] = self._grain_for(min(n_left, n_right))
+                follow_slot.py_func(self._sums(), slot, slot, min(n_left, n_right))
                 summed.append((smaller, slot))
                 settle.append([])
             else:
@@ -249,14 +248,14 @@ class ZoneSums:
                 temporary.append(other)
         for node, i in wanted.items():
             self._slot_of[node] = slot = self._take()
-            self._grains[slot], self._scales[slot] = self._grain_for(int(mid[node] - start[node])), self._scale
+            begin_slot.py_func(self._sums(), slot, int(mid[node] - start[node]))
             summed.append((node, slot))
             settle.append([(BAR, i, 0, 0)])
         sizes = [int(mid[node] - start[node]) for node, _ in summed]
         piece = max(_PIECE_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.part.shape[0]
         sums: list[list[Operation]] = []
         for (node, slot), size, after in zip(summed, sizes, settle, strict=True):
-            n_pieces = -(-size // (max(piece, _FINE_PIECE_ROWS) if self._grains[slot] else piece))
+            n_pieces = -(-size // (max(piece, FINE_PIECE_ROWS) if self._grains[slot] else piece))
             bounds = [int(start[node]) + size * k // n_pieces for k in range(n_pieces + 1)]
             slots = [slot] + [self._take() for _ in range(n_pieces - 1)]
             self._grains[slots], self._scales[slots] = self._grains[slot], self._scales[slot]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dtrees.engine.limits import gain_exponent
 from dtrees.engine.plans import Criterion
 from dtrees.split.kernel import bind, kernel
-from dtrees.split.subtree import Nodes, empty_nodes
+from dtrees.split.nodes import Nodes, empty_nodes
 from dtrees.tree.tree import Tree
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.kernel import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.nodes import Nodes, empty_nodes
 from dtrees.split.queue import acquire, load, release, rest
 from dtrees.split.search import Candidates, empty_candidates
-from dtrees.split.subtree import Nodes, empty_nodes
 
 #: Most pieces of a step.
 PIECES = 32

@@ -16,7 +16,7 @@ from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_map import ZoneMap
 from dtrees.split.zone_scan import scan, takes_long
-from dtrees.split.zone_sums import Sums, grain_for, raise_bar, set_scale, subtract, sum_rows
+from dtrees.split.zone_sums import Sums, begin_slot, follow_slot, raise_bar, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -101,8 +101,7 @@ def slot_for(heirs, n, partition, start, mid):
     """Return the slot of the n-th node of the stack, which is summed if it has none."""
     if heirs.slot_of[n] < 0:
         slot = heirs.slot_of[n] = take(heirs, ZERO())
-        heirs.sums.grains[slot] = grain_for(heirs.sums, mid - start)
-        set_scale(heirs.sums.scales[slot], partition, start, mid)
+        begin_slot(heirs.sums, slot, mid - start)
         sum_rows(heirs.zone_map, partition, start, mid, heirs.sums, slot)
     return heirs.slot_of[n]
 
@@ -151,8 +150,7 @@ def inherit(heirs, n, partition, todo, left_wanted, right_wanted):
     if other < 0:
         give_back_of(heirs, n)
         return
-    heirs.sums.scales[other] = heirs.sums.scales[slot]
-    heirs.sums.grains[other] = min(heirs.sums.grains[slot], grain_for(heirs.sums, todo[larger, 1] - todo[larger, 0]))
+    follow_slot(heirs.sums, other, slot, todo[larger, 1] - todo[larger, 0])
     sum_rows(heirs.zone_map, partition, todo[smaller, 0], todo[smaller, 1], heirs.sums, other)
     subtract(heirs.zone_map, heirs.sums, slot, other)
     heirs.slot_of[smaller] = other

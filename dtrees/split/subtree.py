@@ -20,6 +20,7 @@ from dtrees.split.few import search_few
 from dtrees.split.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.heirs import Heirs, begin_search, give_back_of, inherit, search_columns, slot_for
 from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_kernel, merged_kernel
+from dtrees.split.nodes import link, make_leaf, note_split
 from dtrees.split.partition import RowPartition, divide_within, is_pure, mark_left
 from dtrees.split.random_split import search_random_block
 from dtrees.split.search import Candidates, Scratch, complete, search_column, search_sorted
@@ -46,42 +47,6 @@ class Stops(NamedTuple):
     min_samples: int
     min_weight: int
     max_features: int
-
-
-#: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``mid`` and ``stop`` are places. There are up
-#: to two nodes a row, so no byte is spent on alignment.
-NODE = np.dtype(
-    [
-        ("threshold", np.float64),
-        ("gain", np.float64),
-        ("left", np.int32),
-        ("right", np.int32),
-        ("column", np.int32),
-        ("start", np.uint32),
-        ("mid", np.uint32),
-        ("stop", np.uint32),
-        ("missing_left", np.bool_),
-    ]
-)
-
-
-class Nodes(NamedTuple):
-    """Nodes of a tree under way.
-
-    Attributes
-    ----------
-    records : ndarray of NODE, shape (n,)
-    sums : ndarray of int64, shape (n, n_sums)
-        Or (n, 0), where no value of the finished tree is computed from them.
-    """
-
-    records: NDArray[Any]
-    sums: NDArray[np.int64]
-
-
-def empty_nodes(n: int, n_sums: int) -> Nodes:
-    """Return room for ``n`` nodes, uninitialized."""
-    return Nodes(np.empty(n, NODE), np.empty((n, n_sums), np.int64))
 
 
 @kernel
@@ -205,40 +170,13 @@ def _conclude(columns, task, n, sums, status, score, has_missing, column):
 
 
 @inlined_kernel
-def _link(records, parent, side, node):
-    if parent >= 0:
-        if side == 0:
-            records[parent].left = node
-        else:
-            records[parent].right = node
-
-
-@inlined_kernel
 def _open_node(stack, n, nodes, node):
     """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
     start, mid, stop, _, parent, side, _ = stack.todo[n]
     for k in range(nodes.sums.shape[1]):
         nodes.sums[node, k] = stack.sums[n, k]
-    record = nodes.records[node]
-    record.start = start
-    record.mid = mid
-    record.stop = stop
-    record.column = -1
-    record.left = -1
-    record.right = -1
-    record.threshold = 0.0
-    record.gain = 0.0
-    record.missing_left = False
-    _link(nodes.records, parent, side, node)
-
-
-@inlined_kernel
-def note_split(record, split):
-    """Make a leaf an inner node by its split."""
-    record.column = split.column
-    record.threshold = split.threshold
-    record.missing_left = split.missing_left
-    record.gain = split.gain
+    make_leaf(nodes.records[node], start, mid, stop)
+    link(nodes.records, parent, side, node)
 
 
 @lean_kernel
@@ -402,28 +340,3 @@ def _grow_block(columns, task, stack, bottom, nodes, n_nodes):
         n_todo += 2
     empty_block(task.partition, block, nodes, first_node, n_nodes)
     return n_nodes
-
-
-@kernel
-def leaf_means(rows, b, target, starts, mids, means, spreads):
-    """Compute the weighted mean of the target in each leaf, and the weighted sum of squares about it.
-
-    In float64, over each leaf's rows in ascending order: leaves keep the full precision of the target whatever the range of the table.
-    Where all targets are equal the mean is that target exactly.
-    """
-    for i in range(starts.shape[0]):
-        first = target[rows[starts[i]]]
-        total = 0.0
-        weight = 0.0
-        for place in range(starts[i], mids[i]):
-            w = float(b[place]) if b.shape[0] > 0 else 1.0
-            total += w * (target[rows[place]] - first)
-            weight += w
-        mean = first + total / weight if weight > 0.0 else first
-        spread = 0.0
-        for place in range(starts[i], mids[i]):
-            w = float(b[place]) if b.shape[0] > 0 else 1.0
-            d = target[rows[place]] - mean
-            spread += w * d * d
-        means[i] = mean
-        spreads[i] = spread

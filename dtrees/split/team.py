@@ -54,15 +54,13 @@ from dtrees.split.columns import highest_code_below
 from dtrees.split.hashing import LEFT, RIGHT, child_path
 from dtrees.split.heirs import begin_search, give_back, search_columns, take
 from dtrees.split.kernel import NONE, ZERO, lean_entry, lean_kernel
+from dtrees.split.nodes import Nodes, make_leaf, note_split
 from dtrees.split.partition import is_pure
 from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
-from dtrees.split.subtree import Nodes, grow_subtree, is_large, may_be_split, most_nodes, node_weight, note_split
-from dtrees.split.zone_sums import add, grain_for, set_scale, subtract, sum_rows
-
-#: Fewest rows of a piece of a sum by parts of zones.
-_FINE_PIECE_ROWS = 2**15
+from dtrees.split.subtree import grow_subtree, is_large, may_be_split, most_nodes, node_weight
+from dtrees.split.zone_sums import FINE_PIECE_ROWS, add, begin_slot, follow_slot, subtract, sum_rows
 
 
 @lean_entry
@@ -172,15 +170,12 @@ def _open(heirs, team, task, i):
         release(control, LOCK)
     known = places[SLOT] >= 0
     if shared and not known:
-        shared = _start_sum(heirs, team, task, i, i)
+        shared = _start_sum(heirs, team, i, i)
     if not shared:
         _leave_to_one(team, task, i)
         return
     places[COUNT] = -1
-    record = team.parts.records[places[FIRST_PART]]
-    record.start, record.mid, record.stop = start, mid, places[STOP]
-    record.column, record.left, record.right = -1, -1, -1
-    record.threshold, record.gain, record.missing_left = 0.0, 0.0, False
+    make_leaf(team.parts.records[places[FIRST_PART]], start, mid, places[STOP])
     if known:
         add_pieces(team, LEAD, i, ZERO() + 1)
     else:
@@ -188,28 +183,21 @@ def _open(heirs, team, task, i):
 
 
 @lean_kernel
-def _start_sum(heirs, team, task, i, node):
+def _start_sum(heirs, team, i, node):
     """Take slots for the pieces of a step of node ``i``, the sum of ``node``; return whether there was one at least."""
-    grain = grain_for(heirs.sums, rows_of(team, i))
-    wanted = n_pieces(team, rows_of(team, node))
-    if node != i:
-        grain = min(heirs.sums.grains[team.places[i, SLOT]], grain_for(heirs.sums, rows_of(team, i) - rows_of(team, node)))
-    if grain > 0:  # to add up pieces takes longer, and one thread only
-        wanted = max(1, min(team.n_threads, rows_of(team, node) // _FINE_PIECE_ROWS))
+    n_rows, wanted = rows_of(team, i), n_pieces(team, rows_of(team, node))
     n = ZERO()
-    scales = heirs.sums.scales
     while n < wanted:
         slot = take(heirs, team.n_threads)
         if slot < 0:
             break
-        heirs.sums.grains[slot] = grain
         team.counts[i, n, 0] = slot
-        if node != i:
-            scales[slot] = scales[team.places[i, SLOT]]
-        elif n == 0:
-            set_scale(scales[slot], _partition_of(team, task, i), team.places[i, START], team.places[i, MID])
+        if node == i:
+            begin_slot(heirs.sums, slot, n_rows)
         else:
-            scales[slot] = scales[team.counts[i, 0, 0]]
+            follow_slot(heirs.sums, slot, team.places[i, SLOT], n_rows - rows_of(team, node))
+        if heirs.sums.grains[slot] > 0:  # to add up pieces takes longer, and one thread only
+            wanted = max(1, min(team.n_threads, rows_of(team, node) // FINE_PIECE_ROWS))
         n += 1
     team.counts[i, 0, 1] = n
     team.places[i, SUMMED] = node
@@ -393,7 +381,7 @@ def _hand_down(heirs, team, task, i):
     record = team.parts.records[team.places[i, FIRST_PART]]
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if rows_of(team, left) <= rows_of(team, left + 1) else (left + 1, left)
-    if _wants_slot(team, task, larger) and _start_sum(heirs, team, task, i, smaller):
+    if _wants_slot(team, task, larger) and _start_sum(heirs, team, i, smaller):
         add_pieces(team, SUM, i, team.counts[i, 0, 1])
         return
     give_back(heirs, places[i, SLOT])

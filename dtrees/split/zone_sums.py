@@ -12,7 +12,7 @@ Packed sums
 A zone's, or part's, element of a slot is (sum of g, size and count packed, sum of h): the packed number holds, in its upper half, the sum
 of ``(size >> shift) + 1``, from which follows an upper bound of the sum of sizes, and the count in its lower half. A row's size is abs(g),
 or its distance from a centre. Few rows of a heavy-tailed target outweigh all others, and move its mean away from them. Nodes without them
-are summed anew in a scale of their own (:func:`sharpen`): in that of the root, sizes would rule out nothing.
+are summed anew in a scale of their own (:func:`sharpen`): in that of the tree, sizes would rule out nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _COARSE, _ASKEW, _SHARPER = 8, 0.75, 2
 SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float64)])
 #: One column in so many tells how much is flagged.
 _SAMPLED = 4
+#: Fewest rows of a piece of a sum by parts of zones, which takes longer to add up than one by zones.
+FINE_PIECE_ROWS = 2**15
 
 
 class Sums(NamedTuple):
@@ -53,6 +55,8 @@ class Sums(NamedTuple):
         What a slot holds the sums of: zones cut into ``2**grain`` parts.
     scales : ndarray of SCALE, shape (n_slots,)
         The sizes in a slot are of ``g - centre * h``; no row's is more than ``slope * h``.
+    first_scale : ndarray of SCALE, shape (1,)
+        That of nodes without a parent's slot.
     most_zones : int
         Zones of the column that has most.
     width : int
@@ -68,6 +72,7 @@ class Sums(NamedTuple):
     slots: NDArray[np.int64]
     grains: NDArray[np.int64]
     scales: NDArray[Any]
+    first_scale: NDArray[Any]
     most_zones: int
     width: int
     most_grain: int
@@ -87,10 +92,24 @@ def elements(zone_map, sums, slot):
     return sums.slots[slot, : k * n * width].reshape(k, n, width)
 
 
-@inner_kernel
-def grain_for(sums, n_rows):
+@kernel
+def grain_for(most_grain, fine_rows, n_rows):
     """Return the grain in which to search a node of so many rows."""
-    return sums.most_grain if n_rows >= sums.fine_rows else ZERO()
+    return most_grain if n_rows >= fine_rows else ZERO()
+
+
+@kernel
+def begin_slot(sums, slot, n_rows):
+    """Say what a slot is to hold: the sums of a node of so many rows, without a parent's to inherit from."""
+    sums.grains[slot] = grain_for(sums.most_grain, sums.fine_rows, n_rows)
+    sums.scales[slot] = sums.first_scale[0]
+
+
+@kernel
+def follow_slot(sums, slot, other, n_rows):
+    """Say what a slot is to hold: sums to be added to, or taken from, those of another one, of which ``n_rows`` rows are searched then."""
+    sums.grains[slot] = min(sums.grains[other], grain_for(sums.most_grain, sums.fine_rows, n_rows))
+    sums.scales[slot] = sums.scales[other]
 
 
 @kernel
@@ -127,13 +146,6 @@ def _measure(partition, start, mid, centre):
             largest = max(largest, size)
         slope = float(largest)
     return total, slope * (1.0 + 2.0**-44)
-
-
-@inner_kernel
-def set_scale(scale, partition, start, mid):
-    """Set the scale in which rows are summed whose sums nobody has."""
-    total, slope = _measure(partition, start, mid, ZERO())
-    scale.shift, scale.centre, scale.slope = size_shift(total), 0, slope
 
 
 @inner_kernel
@@ -305,7 +317,7 @@ def raise_bar(zone_map, partition, sums, place, node_sums, limits, bars, i, scra
     The node's sums are folded before, if it has few rows, and sharpened, if need be.
     """
     start, mid, slot = place
-    if sums.grains[slot] > grain_for(sums, mid - start):
+    if sums.grains[slot] > grain_for(sums.most_grain, sums.fine_rows, mid - start):
         fold(zone_map, sums, slot)
     sharpen(zone_map, partition, place, node_sums, limits, sums)
     node = (node_sums[0], node_sums[1], mid - start)

@@ -10,8 +10,8 @@ import pytest
 from dtrees.engine.grower import Grower, merge
 from dtrees.engine.messages import Divided, Root, Splits
 from dtrees.engine.plans import Criterion
+from dtrees.split.nodes import Nodes, empty_nodes
 from dtrees.split.search import CONSTANT, NO_SPLIT, SPLIT, Candidates, empty_candidates
-from dtrees.split.subtree import Nodes, empty_nodes
 from tests.engine.shards import rules
 
 N = 1000

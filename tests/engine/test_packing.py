@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dtrees.engine.packing import PackedNodes
-from dtrees.split.subtree import Nodes, empty_nodes
+from dtrees.split.nodes import Nodes, empty_nodes
 
 
 def random_subtree(rng: np.random.Generator, n_sums: int, start: int, outside: bool) -> Nodes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.values import boosted_tree, newton_values, take_apart
-from dtrees.split.subtree import NODE, Nodes
+from dtrees.split.nodes import NODE, Nodes
 from dtrees.tree.tree import Tree
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dtrees.split.criteria import GINI, SQUARED_ERROR
-from dtrees.split.subtree import Stops, leaf_means, may_be_split, node_weight
+from dtrees.split.nodes import leaf_means
+from dtrees.split.subtree import Stops, may_be_split, node_weight
 from tests import naive
 from tests.split.nodes import package_limits
 

@@ -42,7 +42,15 @@ def search_by_zones(task: Task, together: int, fine: bool) -> tuple[Any, set[tup
     grain = zone_map.fold
     flagged = np.zeros(2, np.int64)
     sums = Sums(
-        np.zeros((1, size), np.int64), np.full(1, grain), scales, int(zone_map.n_zones.max()), 3 if b.shape[0] else 2, grain, 0, flagged
+        np.zeros((1, size), np.int64),
+        np.full(1, grain),
+        scales,
+        scales,
+        int(zone_map.n_zones.max()),
+        3 if b.shape[0] else 2,
+        grain,
+        0,
+        flagged,
     )
     node_sums = np.array([[a.sum(), b.sum() if b.shape[0] else n]])
     operations = [(SUM, 0, n, 0), (BAR, 0, 0, 0), *((SCAN, 0, j, min(j + together, k)) for j in range(0, k, together))]
