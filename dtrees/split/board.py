@@ -25,11 +25,11 @@ NODES = 512
 PIECE_ROWS = 4096
 
 #: Kinds of work.
-DONE, GROW, OPEN, SUM, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for kind in range(-1, 7))
+DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for kind in range(-1, 8))
 #: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are.
 LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES = (np.int64(8 * k) for k in range(6))
 #: What is in ``places``: see there.
-START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, UNDONE, FIRST_PART, COUNT, SUMMED, FIRST_COLUMN, SIDE = range(12)
+START, MID, STOP, DEPTH, SLOT, LEFT_CHILD, ALL, UNDONE, FIRST_PART, COUNT, SUMMED, N_SLOTS, IDLE_SLOTS, FIRST_COLUMN, SIDE = range(15)
 #: What is as many as there are subtrees at the beginning.
 _COUNTS = np.array([WAITING_PIECES, PIECES_LEFT, N_NODES])
 
@@ -44,17 +44,18 @@ class Team(NamedTuple):
         Pieces that wait: kind, node, number.
     waiting : ndarray of int64
         Nodes that wait for one thread.
-    places : ndarray of int64, shape (n_nodes, 12)
-        Start, mid, stop and depth of each node, its slot, its left child (the right one has the next number), pieces of its step not
-        finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which node is being
-        summed, the column searched first, and 1 if the node's rows lie in the spare partition.
+    places : ndarray of int64, shape (n_nodes, 15)
+        Start, mid, stop and depth of each node, its slot, its left child (the right one has the next number), the pieces of its step, and
+        those not finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which node
+        is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
+        in the spare partition.
     paths : ndarray of uint64, shape (n_nodes,)
     bars : ndarray of float64, shape (n_nodes,)
         The best score known of each node.
     found : Candidates
         The best split of each node.
     counts : ndarray of int64, shape (n_nodes, PIECES, 2)
-        Of each piece of a division the rows going left, in and out of sample; of each piece of a sum the slot.
+        Of each piece of a division the rows going left, in and out of sample; of a sum its slots, and whether they hold something.
     goes_left : ndarray of uint8, shape (n_rows,)
         By place.
     sums : ndarray of int64, shape (n_nodes, n_sums)
@@ -104,7 +105,7 @@ def make_team(n: int, most_shared: int, n_rows: int, room: int, n_sums: int, n_k
         np.zeros(64, np.int64),
         np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
         np.empty(capacity, np.int64),
-        np.empty((capacity, 12), np.int64),
+        np.empty((capacity, SIDE + 1), np.int64),
         np.empty(capacity, np.uint64),
         np.empty(capacity),
         empty_candidates(capacity, n_sums),
@@ -202,6 +203,12 @@ def claim_work(team):
 
 
 @lean_kernel
+def partition_of(team, task, i):
+    """Return the partition that a node's rows lie in."""
+    return task.partition if team.places[i, SIDE] == 0 else task.spare
+
+
+@lean_kernel
 def rows_of(team, i):
     """Return how many in-sample rows a node has."""
     return team.places[i, MID] - team.places[i, START]
@@ -212,7 +219,7 @@ def add_pieces(team, kind, i, n):
     """Make the pieces of a step on a node."""
     control = team.control
     acquire(control, LOCK)
-    team.places[i, UNDONE] = n
+    team.places[i, ALL] = team.places[i, UNDONE] = n
     waiting = control[WAITING_PIECES]
     for piece in range(n):
         team.pieces[waiting + piece] = kind, i, piece

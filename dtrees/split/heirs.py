@@ -16,7 +16,7 @@ from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_map import ZoneMap
 from dtrees.split.zone_scan import scan, takes_long
-from dtrees.split.zone_sums import Sums, begin_slot, follow_slot, raise_bar, subtract, sum_rows
+from dtrees.split.zone_sums import Sums, are_few, begin_slot, best_edges, fold_like, follow_slot, get_ready, include, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
 _LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
@@ -128,10 +128,19 @@ def begin_search(heirs, partition, place, node_sums, limits, bars, i, scratch, b
     The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first, or
     -1 where that would take long: others might as well be searched at the same time.
     """
-    bars[i] = -1.0
     best.records[0].status = NO_SPLIT
-    lead = raise_bar(heirs.zone_map, partition, heirs.sums, place, node_sums, limits, bars, i, scratch)
-    return NONE() if takes_long(lead, heirs.zone_map, heirs.sums, place, node_sums, limits, bars[i], scratch) else lead
+    zone_map, sums = heirs.zone_map, heirs.sums
+    get_ready(zone_map, partition, sums, place, node_sums, limits)
+    bars[i], lead = best_edges(zone_map, sums, place, node_sums, limits, ZERO(), zone_map.which.shape[0], -1.0, scratch)
+    return first_to_search(heirs, lead, place, node_sums, limits, bars[i], scratch)
+
+
+@inner_kernel
+def first_to_search(heirs, lead, place, node_sums, limits, bar, scratch):
+    """Return the column of the best edge, -1 where to search it takes long, or where there is none."""
+    if lead < 0 or takes_long(lead, heirs.zone_map, heirs.sums, place, node_sums, limits, bar, scratch):
+        return NONE()
+    return lead
 
 
 @inner_kernel
@@ -146,13 +155,20 @@ def inherit(heirs, n, partition, todo, left_wanted, right_wanted):
     if todo[n, 1] - todo[n, 0] > todo[n + 1, 1] - todo[n + 1, 0]:
         smaller, larger = n + 1, n
     larger_wanted, smaller_wanted = (left_wanted, right_wanted) if larger == n + 1 else (right_wanted, left_wanted)
+    zone_map, sums, start, mid = heirs.zone_map, heirs.sums, todo[smaller, 0], todo[smaller, 1]
+    if larger_wanted and are_few(zone_map, sums, slot, mid - start):
+        include(zone_map, partition, start, mid, sums, slot, NONE())
+        heirs.slot_of[smaller] = NONE()
+        heirs.slot_of[larger] = slot
+        return
     other = take(heirs, heirs.n_threads) if larger_wanted else NONE()
     if other < 0:
         give_back_of(heirs, n)
         return
-    follow_slot(heirs.sums, other, slot, todo[larger, 1] - todo[larger, 0])
-    sum_rows(heirs.zone_map, partition, todo[smaller, 0], todo[smaller, 1], heirs.sums, other)
-    subtract(heirs.zone_map, heirs.sums, slot, other)
+    follow_slot(sums, other, slot, todo[larger, 1] - todo[larger, 0])
+    sum_rows(zone_map, partition, start, mid, sums, other)
+    fold_like(zone_map, sums, slot, other)
+    subtract(zone_map, sums, slot, other, ZERO(), zone_map.which.shape[0])
     heirs.slot_of[smaller] = other
     heirs.slot_of[larger] = slot
     if not smaller_wanted:

@@ -7,11 +7,11 @@ seeing it late costs time, never the result.
 
 from __future__ import annotations
 
-from dtrees.split.kernel import kernel
+from dtrees.split.kernel import ZERO, kernel
 from dtrees.split.queue import claim, finish, wait_for
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_scan import scan
-from dtrees.split.zone_sums import add, raise_bar, subtract, sum_rows
+from dtrees.split.zone_sums import add, best_edges, fold_like, get_ready, subtract, sum_rows
 
 #: Operations, each a row (kind, x, y, z) of an int64 array. Sum the rows x..y into slot z.
 SUM = 0
@@ -51,6 +51,7 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
     out : Candidates
         For each operation of kind SCAN, the best split that it found.
     """
+    n_columns = zone_map.which.shape[0]
     while True:
         k = claim(queue)
         if k >= tasks.shape[0]:
@@ -61,11 +62,13 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
             if kind == SUM:
                 sum_rows(zone_map, partition, x, y, sums, z)
             elif kind == ADD:
-                add(zone_map, sums, x, y)
+                add(zone_map, sums, x, y, ZERO(), n_columns)
             elif kind == SUBTRACT:
-                subtract(zone_map, sums, x, y)
+                fold_like(zone_map, sums, x, y)
+                subtract(zone_map, sums, x, y, ZERO(), n_columns)
             elif kind == BAR:
-                raise_bar(zone_map, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch)
+                get_ready(zone_map, partition, sums, nodes[x], node_sums[x], limits)
+                bars[x], _ = best_edges(zone_map, sums, nodes[x], node_sums[x], limits, ZERO(), n_columns, bars[x], scratch)
             else:
                 out.records[t].status = NO_SPLIT
                 out.records[t].column = column_ids[zone_map.which[y]]

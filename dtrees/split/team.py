@@ -5,12 +5,13 @@ there is nothing left to do. Two kinds of work wait: *pieces* of a step on a lar
 one thread (:mod:`dtrees.split.subtree`). Pieces go first, as more work follows from them; then the largest node. Nothing waits for a thread
 that has not come: whoever finishes the last piece of a step makes the pieces of the next::
 
-    SUM (of the root) -> OPEN -> LEAD -> SCAN -> MARK -> SPREAD -> SUM (of the smaller child) -> OPEN both children
+    OPEN -> SUM, SETTLE (of the root) -> LEAD -> SCAN -> MARK -> SPREAD -> SUM, SETTLE (of the smaller child) -> OPEN both children
 
 A large node's rows are divided from the one partition into the other, the spare one, and those of its children back again. Where a node is
 not divided any more, or left to one thread, they are copied to the first.
 
-Which thread does what makes no difference to the tree. Large nodes are searched by zone sums (:mod:`dtrees.split.heirs`).
+Which thread does what makes no difference to the tree. Large nodes are searched by zone sums (:mod:`dtrees.split.heirs`), which are made
+and looked at by several threads as well (:mod:`dtrees.split.team_sums`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from dtrees.split.board import (
     PIECES,
     PIECES_LEFT,
     SCAN,
+    SETTLE,
     SIDE,
     SLOT,
     SPREAD,
@@ -48,11 +50,12 @@ from dtrees.split.board import (
     claim_work,
     is_last,
     n_pieces,
+    partition_of,
     rows_of,
 )
 from dtrees.split.columns import highest_code_below
 from dtrees.split.hashing import LEFT, RIGHT, child_path
-from dtrees.split.heirs import begin_search, give_back, search_columns, take
+from dtrees.split.heirs import first_to_search, give_back, search_columns
 from dtrees.split.kernel import NONE, ZERO, lean_entry, lean_kernel
 from dtrees.split.nodes import Nodes, make_leaf, note_split
 from dtrees.split.partition import is_pure
@@ -60,7 +63,8 @@ from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import grow_subtree, is_large, may_be_split, most_nodes, node_weight
-from dtrees.split.zone_sums import FINE_PIECE_ROWS, add, begin_slot, follow_slot, subtract, sum_rows
+from dtrees.split.team_sums import finish_settling, lead_piece, place_of, settle_piece, start_leading, start_settling, start_sum, sum_piece
+from dtrees.split.zone_sums import are_few, include
 
 
 @lean_entry
@@ -75,7 +79,8 @@ def grow_together(columns, team, task):
             return
         if kind == GROW:
             _bring_back(team, task, i)
-            start, mid, stop, depth, slot, _, _, first, _, _, _, _ = team.places[i]
+            start, mid, stop, depth, slot = team.places[i, : SLOT + 1]
+            first = team.places[i, FIRST_PART]
             last = first + most_nodes(task.stops, task.limits, mid - start, depth)
             _begin(task.heirs, slot)
             nodes = Nodes(team.parts.records[first:last], team.parts.sums[first:last])
@@ -85,12 +90,6 @@ def grow_together(columns, team, task):
         acquire(team.control, LOCK)
         team.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
         release(team.control, LOCK)
-
-
-@lean_kernel
-def _partition_of(team, task, i):
-    """Return the partition that a node's rows lie in."""
-    return task.partition if team.places[i, SIDE] == 0 else task.spare
 
 
 @lean_kernel
@@ -133,16 +132,21 @@ def _work(heirs, columns, team, task, kind, i, piece):
     elif kind == OPEN:
         _open(heirs, team, task, i)
     elif kind == SUM:
-        _sum(heirs, team, task, i, piece)
+        sum_piece(heirs, team, task, i, piece)
         if is_last(team, i):
-            _settle(heirs, team, task, i)
-    elif kind in (LEAD, SCAN):
-        if kind == LEAD:
-            _lead(heirs, team, task, i)
-        else:
-            _scan(heirs, columns, team, task, i, piece)
-            if is_last(team, i):
-                _decide(heirs, team, task, i)
+            start_settling(heirs, team, i)
+    elif kind == SETTLE:
+        settle_piece(heirs, team, i, piece)
+        if is_last(team, i):
+            _assign(heirs, team, task, i, finish_settling(heirs, team, i))
+    elif kind == LEAD:
+        lead_piece(heirs, team, task, i, piece)
+        if is_last(team, i):
+            _start_scans(heirs, team, task, i)
+    elif kind == SCAN:
+        _scan(heirs, columns, team, task, i, piece)
+        if is_last(team, i):
+            _decide(heirs, team, task, i)
     elif kind == MARK:
         _mark(columns, team, task, i, piece)
         if is_last(team, i):
@@ -160,7 +164,7 @@ def _open(heirs, team, task, i):
     control, places = team.control, team.places[i]
     start, mid, depth = places[START], places[MID], places[DEPTH]
     inner = may_be_split(task.stops, mid - start, depth, node_weight(task.limits, team.sums[i]))
-    shared = mid - start > team.share_rows and inner and not is_pure(task.target, _partition_of(team, task, i).rows, start, mid)
+    shared = mid - start > team.share_rows and inner and not is_pure(task.target, partition_of(team, task, i).rows, start, mid)
     if shared:
         acquire(control, LOCK)
         shared = control[N_NODES] + 2 <= team.places.shape[0]
@@ -168,70 +172,39 @@ def _open(heirs, team, task, i):
             places[LEFT_CHILD] = control[N_NODES]
             control[N_NODES] += 2
         release(control, LOCK)
-    known = places[SLOT] >= 0
-    if shared and not known:
-        shared = _start_sum(heirs, team, i, i)
+    if shared:
+        places[COUNT] = -1
+        make_leaf(team.parts.records[places[FIRST_PART]], start, mid, places[STOP])
+        if places[SLOT] >= 0:
+            start_leading(heirs, team, task, i)
+        else:
+            shared = start_sum(heirs, team, i, i)
     if not shared:
         _leave_to_one(team, task, i)
-        return
-    places[COUNT] = -1
-    make_leaf(team.parts.records[places[FIRST_PART]], start, mid, places[STOP])
-    if known:
-        add_pieces(team, LEAD, i, ZERO() + 1)
-    else:
-        add_pieces(team, SUM, i, team.counts[i, 0, 1])
 
 
 @lean_kernel
-def _start_sum(heirs, team, i, node):
-    """Take slots for the pieces of a step of node ``i``, the sum of ``node``; return whether there was one at least."""
-    n_rows, wanted = rows_of(team, i), n_pieces(team, rows_of(team, node))
-    n = ZERO()
-    while n < wanted:
-        slot = take(heirs, team.n_threads)
-        if slot < 0:
-            break
-        team.counts[i, n, 0] = slot
-        if node == i:
-            begin_slot(heirs.sums, slot, n_rows)
-        else:
-            follow_slot(heirs.sums, slot, team.places[i, SLOT], n_rows - rows_of(team, node))
-        if heirs.sums.grains[slot] > 0:  # to add up pieces takes longer, and one thread only
-            wanted = max(1, min(team.n_threads, rows_of(team, node) // FINE_PIECE_ROWS))
-        n += 1
-    team.counts[i, 0, 1] = n
-    team.places[i, SUMMED] = node
-    return n > 0
-
-
-@lean_kernel
-def _sum(heirs, team, task, i, piece):
-    node = team.places[i, SUMMED]
-    first, last = bounds_of(team.places[node, START], team.places[node, MID], piece, team.counts[i, 0, 1])
-    sum_rows(heirs.zone_map, _partition_of(team, task, node), first, last, heirs.sums, team.counts[i, piece, 0])
-
-
-@lean_kernel
-def _settle(heirs, team, task, i):
-    """Add up the pieces of a sum; take them from the parent's for the larger child."""
+def _assign(heirs, team, task, i, summed):
+    """Say whose a sum is that was made in a step of node ``i``, and go on."""
     places = team.places
-    summed = team.counts[i, 0, 0]
-    for piece in range(1, team.counts[i, 0, 1]):
-        add(heirs.zone_map, heirs.sums, summed, team.counts[i, piece, 0])
-        give_back(heirs, team.counts[i, piece, 0])
     node = places[i, SUMMED]
     if node == i:
         places[i, SLOT] = summed
-        add_pieces(team, LEAD, i, ZERO() + 1)
+        start_leading(heirs, team, task, i)
         return
     left = places[i, LEFT_CHILD]
     other = left + 1 if node == left else left
-    subtract(heirs.zone_map, heirs.sums, places[i, SLOT], summed)
     places[other, SLOT] = places[i, SLOT]
     if _wants_slot(team, task, node):
         places[node, SLOT] = summed
     else:
         give_back(heirs, summed)
+    _open_children(team, i)
+
+
+@lean_kernel
+def _open_children(team, i):
+    left = team.places[i, LEFT_CHILD]
     add_pieces(team, OPEN, left, ZERO() + 1)
     add_pieces(team, OPEN, left + 1, ZERO() + 1)
 
@@ -245,16 +218,14 @@ def _wants_slot(team, task, i):
 @lean_kernel
 def _n_scans(heirs):
     """Return into how many pieces the search of all columns but the first is cut."""
-    return min(PIECES - 1, (heirs.zone_map.which.shape[0] + 1) // 2)
+    return min(PIECES - 1, heirs.zone_map.which.shape[0])
 
 
 @lean_kernel
-def _lead(heirs, team, task, i):
-    """Find out which column looks best; it is searched first, while other threads begin with the others."""
-    place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
-    team.places[i, FIRST_COLUMN] = begin_search(
-        heirs, _partition_of(team, task, i), place, team.sums[i], task.limits, team.bars, i, task.scratch, task.best
-    )
+def _start_scans(heirs, team, task, i):
+    """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
+    lead = team.places[i, FIRST_COLUMN]
+    team.places[i, FIRST_COLUMN] = first_to_search(heirs, lead, place_of(team, i), team.sums[i], task.limits, team.bars[i], task.scratch)
     team.found.records[i].status = NO_SPLIT
     add_pieces(team, SCAN, i, _n_scans(heirs) + 1)
 
@@ -262,14 +233,14 @@ def _lead(heirs, team, task, i):
 @lean_kernel
 def _scan(heirs, columns, team, task, i, piece):
     """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
-    place = (team.places[i, START], team.places[i, MID], team.places[i, SLOT])
+    place = place_of(team, i)
     first, last, but = team.places[i, FIRST_COLUMN], team.places[i, FIRST_COLUMN] + 1, NONE()
     if piece < _n_scans(heirs):
         first, last = bounds_of(ZERO(), heirs.zone_map.which.shape[0], piece, _n_scans(heirs))
         but = team.places[i, FIRST_COLUMN]
     best = task.best
     best.records[0].status = NO_SPLIT
-    partition = _partition_of(team, task, i)
+    partition = partition_of(team, task, i)
     search_columns(heirs, first, last, but, columns, task.limits, partition, place, team.sums[i], team.bars, i, task.scratch, best)
     _offer(team, task, i)
 
@@ -306,7 +277,7 @@ def _mark(columns, team, task, i, piece):
     values = columns.values[columns.offsets[split.column] : columns.offsets[split.column + 1]]
     missing = np.int64(values.shape[0])
     cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
-    codes, rows, missing_left = columns.codes[split.column], _partition_of(team, task, i).rows, split.missing_left
+    codes, rows, missing_left = columns.codes[split.column], partition_of(team, task, i).rows, split.missing_left
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
     inside = outside = ZERO()
     for place in range(first, last):
@@ -323,7 +294,7 @@ def _mark(columns, team, task, i, piece):
 @lean_kernel
 def _place_children(team, task, i):
     """Say where the children lie, and where each piece's rows going left do."""
-    start, mid, stop, depth, _, left, _, _, _, _, _, side = team.places[i]
+    start, mid, stop, depth, _, left = team.places[i, : LEFT_CHILD + 1]
     inside = outside = ZERO()
     for piece in range(n_pieces(team, stop - start)):
         counts = team.counts[i, piece]
@@ -332,7 +303,7 @@ def _place_children(team, task, i):
     one, other = team.places[left], team.places[left + 1]
     one[START], one[MID], one[STOP], one[DEPTH] = start, start + inside, middle, depth + 1
     other[START], other[MID], other[STOP], other[DEPTH] = middle, middle + mid - start - inside, stop, depth + 1
-    one[SIDE] = other[SIDE] = 1 - side
+    one[SIDE] = other[SIDE] = 1 - team.places[i, SIDE]
     one[FIRST_PART] = team.places[i, FIRST_PART] + 1
     other[FIRST_PART] = one[FIRST_PART] + most_nodes(task.stops, task.limits, inside, depth + 1)
     team.paths[left], team.paths[left + 1] = child_path(team.paths[i], LEFT), child_path(team.paths[i], RIGHT)
@@ -349,7 +320,7 @@ def _spread(team, task, i, piece):
     one, other = team.places[team.places[i, LEFT_CHILD]], team.places[team.places[i, LEFT_CHILD] + 1]
     inside, outside = team.counts[i, piece]
     goes_left = team.goes_left
-    partition, spare = _partition_of(team, task, i), _partition_of(team, task, team.places[i, LEFT_CHILD])
+    partition, spare = partition_of(team, task, i), partition_of(team, task, team.places[i, LEFT_CHILD])
     rows, a, b = partition.rows, partition.a, partition.b
     spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
     has_b = b.shape[0] > 0
@@ -381,9 +352,14 @@ def _hand_down(heirs, team, task, i):
     record = team.parts.records[team.places[i, FIRST_PART]]
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if rows_of(team, left) <= rows_of(team, left + 1) else (left + 1, left)
-    if _wants_slot(team, task, larger) and _start_sum(heirs, team, i, smaller):
-        add_pieces(team, SUM, i, team.counts[i, 0, 1])
-        return
+    if _wants_slot(team, task, larger):
+        slot, start, mid = places[i, SLOT], places[smaller, START], places[smaller, MID]
+        if are_few(heirs.zone_map, heirs.sums, slot, mid - start):
+            include(heirs.zone_map, partition_of(team, task, smaller), start, mid, heirs.sums, slot, NONE())
+            places[larger, SLOT] = slot
+            _open_children(team, i)
+            return
+        if start_sum(heirs, team, i, smaller):
+            return
     give_back(heirs, places[i, SLOT])
-    add_pieces(team, OPEN, left, ZERO() + 1)
-    add_pieces(team, OPEN, left + 1, ZERO() + 1)
+    _open_children(team, i)

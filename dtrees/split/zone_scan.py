@@ -15,7 +15,7 @@ from dtrees.split.prefetch import AHEAD, prefetch, prefetch_row
 from dtrees.split.search import MAX_PARTS, complete, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for, sweep_moments
-from dtrees.split.zone_sums import elements, outline, slope_of, unpack
+from dtrees.split.zone_sums import count_flagged, elements, outline, slope_of, unpack
 
 #: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
 _ROWS_OF_PART = 4
@@ -75,6 +75,7 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
             score = _sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
             _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
             continue
+        count_flagged(zone_map, sums, place, node_sums, j, limits, bar, scratch)
         missing = outline(slot_elements[j], n_zones, scale.shift, scratch.sums)
         m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
         if m == 0:

@@ -2,7 +2,8 @@
 
 Where every node is searched in every column, the zone sums (:mod:`dtrees.split.zone_map`) of a node are those of its two children added
 up. So they are kept, in *slots*, and only the smaller child of each split is summed; the larger one's are its parent's minus its sibling's,
-exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side.
+exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side. A few
+rows are taken from their parent's sums one by one.
 The best split at a zone's edge is a node's first *bar*; :mod:`dtrees.split.zone_scan` scans what may hold a better one.
 
 Nodes of many rows are summed by parts of zones. When a node has fewer, the sums of the parts of each zone are added up (*folded*).
@@ -24,9 +25,9 @@ from numpy.typing import NDArray
 
 from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones
 from dtrees.split.criteria import SQUARED_ERROR
-from dtrees.split.kernel import ZERO, inner_kernel, kernel, lean_kernel
-from dtrees.split.prefetch import AHEAD, prefetch_row
+from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.queue import increase
+from dtrees.split.row_sums import add_rows
 
 #: Rows beyond which sizes and counts cannot be packed.
 MAX_PACKED_ROWS = 2**30
@@ -41,7 +42,9 @@ SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float6
 #: One column in so many tells how much is flagged.
 _SAMPLED = 4
 #: Fewest rows of a piece of a sum by parts of zones, which takes longer to add up than one by zones.
-FINE_PIECE_ROWS = 2**15
+FINE_PIECE_ROWS = 2**14
+#: To clear, fill and subtract so many numbers of a slot takes as long as to add a row's cell to one.
+_NUMBERS_PER_CELL = 6
 
 
 class Sums(NamedTuple):
@@ -175,54 +178,29 @@ def sharpen(zone_map, partition, place, node_sums, limits, sums):
 
 
 @inner_kernel
+def clear(zone_map, sums, slot):
+    """Have a slot of its grain, and of no rows."""
+    elements(zone_map, sums, slot)[:] = 0
+
+
+@inner_kernel
 def sum_rows(zone_map, partition, start, mid, sums, slot):
-    """Sum in-sample rows by the zones of all columns, in the grain and scale of the slot.
-
-    Two rows at a time; unsigned indices spare the test for negative ones.
-    """
-    shift, scale = zone_map.fold - sums.grains[slot], sums.scales[slot]
-    _sum_into(zone_map.part, partition, start, mid, shift, scale.shift, scale.centre, elements(zone_map, sums, slot))
+    """Sum in-sample rows by the zones of all columns, in the grain and scale of the slot."""
+    clear(zone_map, sums, slot)
+    include(zone_map, partition, start, mid, sums, slot, ZERO() + 1)
 
 
-@lean_kernel
-def _sum_into(parts, partition, start, mid, part_shift, shift, centre, slot):
-    rows, a, b = partition.rows, partition.a, partition.b
-    slot[:] = 0
-    k, part_shift = np.uint64(parts.shape[1]), np.uint64(part_shift)
-    weighted = slot.shape[2] == 3
-    i = start
-    while i < mid:
-        if i + AHEAD + 1 < mid:
-            prefetch_row(parts, np.int64(rows[i + AHEAD]))
-            prefetch_row(parts, np.int64(rows[i + AHEAD + 1]))
-        one = i
-        other = i + 1 if i + 1 < mid else i
-        parts_0, parts_1 = parts[np.uint64(rows[one])], parts[np.uint64(rows[other])]
-        g_0, g_1 = a[one], a[other] if other > one else np.int64(0)
-        if weighted:
-            h_0, h_1 = b[one], b[other] if other > one else np.int64(0)
-            packed_0 = (((abs(g_0 - centre * h_0) >> shift) + 1) << 32) + 1
-            packed_1 = (((abs(g_1 - centre * h_1) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
-            for j in range(k):
-                element = slot[j, np.uint64(parts_0[j]) >> part_shift]
-                element[0] += g_0
-                element[1] += packed_0
-                element[2] += h_0
-                element = slot[j, np.uint64(parts_1[j]) >> part_shift]
-                element[0] += g_1
-                element[1] += packed_1
-                element[2] += h_1
-        else:
-            packed_0 = (((abs(g_0 - centre) >> shift) + 1) << 32) + 1
-            packed_1 = (((abs(g_1 - centre) >> shift) + 1) << 32) + 1 if other > one else np.int64(0)
-            for j in range(k):
-                element = slot[j, np.uint64(parts_0[j]) >> part_shift]
-                element[0] += g_0
-                element[1] += packed_0
-                element = slot[j, np.uint64(parts_1[j]) >> part_shift]
-                element[0] += g_1
-                element[1] += packed_1
-        i += 2
+@inner_kernel
+def include(zone_map, partition, start, mid, sums, slot, sign):
+    """Add in-sample rows to a slot, or take them from it (``sign`` is -1)."""
+    flat = elements(zone_map, sums, slot).reshape(-1)
+    add_rows(zone_map.part, partition, start, mid, zone_map.fold - sums.grains[slot], sums.scales[slot], sign, flat, sums.width)
+
+
+@inner_kernel
+def are_few(zone_map, sums, slot, n_rows):
+    """Tell whether to take so many rows from a slot, one by one, is faster than to sum them and to take these sums from it."""
+    return _NUMBERS_PER_CELL * n_rows * zone_map.which.shape[0] < elements(zone_map, sums, slot).size
 
 
 @inner_kernel
@@ -268,9 +246,9 @@ def outline(element, n_zones, size_shift, sums):
 
 
 @inner_kernel
-def add(zone_map, sums, slot, other):
-    """Add one slot to another of the same grain."""
-    _add(elements(zone_map, sums, slot).reshape(-1), elements(zone_map, sums, other).reshape(-1))
+def add(zone_map, sums, slot, other, first, last):
+    """Add some columns of one slot to those of another of the same grain."""
+    _add(elements(zone_map, sums, slot)[first:last].reshape(-1), elements(zone_map, sums, other)[first:last].reshape(-1))
 
 
 @lean_kernel
@@ -280,11 +258,9 @@ def _add(into, other):
 
 
 @inner_kernel
-def subtract(zone_map, sums, slot, other):
-    """Take one slot from another, which is folded to the grain of it."""
-    if sums.grains[slot] > sums.grains[other]:
-        fold(zone_map, sums, slot)
-    _subtract(elements(zone_map, sums, slot).reshape(-1), elements(zone_map, sums, other).reshape(-1))
+def subtract(zone_map, sums, slot, other, first, last):
+    """Take some columns of one slot from those of another of the same grain."""
+    _subtract(elements(zone_map, sums, slot)[first:last].reshape(-1), elements(zone_map, sums, other)[first:last].reshape(-1))
 
 
 @lean_kernel
@@ -311,51 +287,56 @@ def fold(zone_map, sums, slot):
 
 
 @inner_kernel
-def raise_bar(zone_map, partition, sums, place, node_sums, limits, bars, i, scratch):
-    """Find the best score of a split of a node at an edge of a zone, in all columns; return the column, or the first, that has it.
+def fold_like(zone_map, sums, slot, other):
+    """Fold a slot, if another is folded."""
+    if sums.grains[slot] > sums.grains[other]:
+        fold(zone_map, sums, slot)
 
-    The node's sums are folded before, if it has few rows, and sharpened, if need be.
-    """
+
+@inner_kernel
+def get_ready(zone_map, partition, sums, place, node_sums, limits):
+    """Fold the sums of a node that is to be searched, if it has few rows, and sharpen them, if need be."""
     start, mid, slot = place
     if sums.grains[slot] > grain_for(sums.most_grain, sums.fine_rows, mid - start):
         fold(zone_map, sums, slot)
     sharpen(zone_map, partition, place, node_sums, limits, sums)
-    node = (node_sums[0], node_sums[1], mid - start)
-    slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
-    bar = bars[i]
-    lead = ZERO()
-    for j in range(zone_map.which.shape[0]):
-        n_zones = zone_map.n_zones[j] << grain
+
+
+@inner_kernel
+def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scratch):
+    """Return the best score above the bar of a split at an edge of a zone, in some columns, and the column, or the first, that has it.
+
+    Where there is none, these are the bar and -1.
+    """
+    start, mid, slot = place
+    node, slot_elements = (node_sums[0], node_sums[1], mid - start), elements(zone_map, sums, slot)
+    lead = NONE()
+    for j in range(first, last):
+        n_zones = zone_map.n_zones[j] << sums.grains[slot]
         missing = outline(slot_elements[j], n_zones, sums.scales[slot].shift, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
         if edge > bar:
             bar, lead = edge, j
-    bars[i] = bar
-    if mid - start >= sums.fine_rows:
-        _count_flagged(zone_map, sums, slot, node, limits, bar, scratch)
-    return lead
+    return bar, lead
 
 
 @inner_kernel
-def _count_flagged(zone_map, sums, slot, node, limits, bar, scratch):
-    """Count what would be flagged in some columns, were zones not cut into parts."""
-    slot_elements, grain, scale = elements(zone_map, sums, slot), sums.grains[slot], sums.scales[slot]
-    n_rows = n_columns = ZERO()
-    fine = scratch.sums
-    for j in range(0, zone_map.which.shape[0], _SAMPLED):
-        n_zones = zone_map.n_zones[j]
-        if zone_map.exact[j]:
-            continue
-        missing = outline(slot_elements[j], n_zones << grain, scale.shift, fine)
-        for z in range(n_zones):
-            first, last = z << grain, ((z + 1) << grain) - 1
-            size = ZERO()
-            for part in range(first, last + 1):
-                size += fine[SIZE, part]
-            fine[G0, z], fine[H0, z], fine[N0, z] = fine[G0, first], fine[H0, first], fine[N0, first]
-            fine[G1, z], fine[H1, z], fine[N1, z] = fine[G1, last], fine[H1, last], fine[N1, last]
-            fine[SIZE, z] = size
-        n_rows += flag_zones(limits, fine, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
-        n_columns += 1
+def count_flagged(zone_map, sums, place, node_sums, j, limits, bar, scratch):
+    """Count what would be flagged of a large node in a column, were its zones not cut into parts; a few of the columns are enough."""
+    start, mid, slot = place
+    if mid - start < sums.fine_rows or j % _SAMPLED != 0 or zone_map.exact[j]:
+        return
+    node, grain, scale = (node_sums[0], node_sums[1], mid - start), sums.grains[slot], sums.scales[slot]
+    n_zones, fine = zone_map.n_zones[j], scratch.sums
+    missing = outline(elements(zone_map, sums, slot)[j], n_zones << grain, scale.shift, fine)
+    for z in range(n_zones):
+        first, last = z << grain, ((z + 1) << grain) - 1
+        size = ZERO()
+        for part in range(first, last + 1):
+            size += fine[SIZE, part]
+        fine[G0, z], fine[H0, z], fine[N0, z] = fine[G0, first], fine[H0, first], fine[N0, first]
+        fine[G1, z], fine[H1, z], fine[N1, z] = fine[G1, last], fine[H1, last], fine[N1, last]
+        fine[SIZE, z] = size
+    n_rows = flag_zones(limits, fine, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
     increase(sums.flagged, ZERO(), n_rows)
-    increase(sums.flagged, ZERO() + 1, n_columns * node[2])
+    increase(sums.flagged, ZERO() + 1, mid - start)
