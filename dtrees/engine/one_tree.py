@@ -36,6 +36,8 @@ from dtrees.split.nodes import Nodes, leaf_means
 _MARKS = 1024
 #: Rows to be marked or divided for each thread: to start a thread from Python takes as long as this many.
 _THREAD_ROWS = 32_768
+#: Fewest rows in sample whose sums are worth a thread to be put in order.
+_GATHERED_ROWS = 2**17
 #: Cells of subtrees to be grown for each thread.
 _GROW_CELLS = 32_768
 #: The same where they are searched by zone sums.
@@ -134,7 +136,7 @@ class OneTree:
                 rows = np.concatenate([rows, np.flatnonzero(~in_sample).astype(np.uint32)])
         n = rows.shape[0]
         self._lay_out(rows, weighted=b.shape[0] > 0)
-        total_a, total_b, size, slope = partition.gather(self._rows, n_in, a, b)
+        total_a, total_b, size, slope = self._gather(n_in, a, b, workspace)
         del a, b  # their memory may be needed
         if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
             self._rows.a[n_in:] = 0
@@ -166,6 +168,14 @@ class OneTree:
         tree, leaves = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
         target.add(message.output, self._rows.rows, *leaves)
         return m.Boosted(tree, m.Scores(*target.scores()) if message.score else _NO_SCORES)
+
+    def _gather(self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], workspace: Workspace) -> tuple[int, int, int, float]:
+        """Put the sums of rows in sample in their order; see :func:`~dtrees.split.partition.gather`."""
+        step = max(_GATHERED_ROWS, -(-n_in // workspace.threads.n_threads))
+        pieces = [(i, min(i + step, n_in)) for i in range(0, max(n_in, 1), step)]
+        totals = workspace.threads.map(lambda piece: partition.gather(self._rows, *piece, a, b), pieces)
+        total_a, total_b, size, slope = zip(*totals, strict=True)
+        return sum(total_a), sum(total_b), sum(size), max(slope)
 
     def _lay_out(self, rows: NDArray[np.uint32], weighted: bool) -> None:
         """Make the row partition of a new tree."""

@@ -149,7 +149,10 @@ class Loss(Protocol):
         """Return the best constant raw prediction, shape (K,)."""
 
     def gradients(self, target: NDArray, raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
-        """Write first and second derivatives by ``raw[output]`` into ``g`` and ``h``, shape (n,), unweighted."""
+        """Write first and second derivatives by ``raw[output]`` into ``g`` and ``h``, shape (n,), unweighted.
+
+        Where it is known that the second derivative is 1, ``h`` may be of shape (0,): it is not looked at.
+        """
 
     def pointwise(self, target: NDArray, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return each row's loss, shape (n,)."""

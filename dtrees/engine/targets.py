@@ -32,8 +32,8 @@ from dtrees.split.queue import make_queue
 _NONE = np.empty(0, np.int64)
 _NO_TARGET = np.empty(0, np.float64)
 _NO_LIMIT = 2**31
-#: Fewest rows that are worth a thread.
-_PIECE_ROWS = 32_768
+#: Fewest rows that are worth a thread: where each takes an addition or so; where it takes logarithms; to add values of leaves.
+_PIECE_ROWS, _LOG_PIECE_ROWS, _LEAF_PIECE_ROWS = 2**17, 2**15, 2**15
 
 
 class Prepared(NamedTuple):
@@ -247,8 +247,7 @@ class BoostingTarget:
         # Kept from tree to tree: memory that is in use already costs no page faults.
         self._g = np.empty(n)
         self._a = np.empty(n, np.int64)
-        # Hessians that are all 1 are not looked at, and may lie where gradients will be in fixed point.
-        self._h = self._a.view(np.float64) if self._unit_hessian else np.empty(n)
+        self._h = np.empty(0 if self._unit_hessian else n)
         self._b = _NONE if self._unit_hessian else np.empty(n, np.int64)
 
     def _hold_out(self) -> NDArray[np.bool_]:
@@ -271,16 +270,13 @@ class BoostingTarget:
         self._draw_rows(tree - output)
         g, h = self._g, self._h
         raw = self._round_raw
-        if g.shape[0] <= _PIECE_ROWS:
-            loss.gradients(self.target, raw, output, g, h)
-        else:
-            self._in_pieces(lambda s: loss.gradients(self.target[s], raw[:, s], output, g[s], h[s]))
+        self._in_pieces(lambda s: loss.gradients(self.target[s], raw[:, s], output, g[s], h[s]), self._loss_rows)
         if self.weight is not None:
             g *= self.weight
             h *= self.weight
         if self._in_sample is not None:
             g[~self._in_sample] = 0.0
-            h[~self._in_sample] = 0.0
+            h[~self._in_sample[: h.shape[0]]] = 0.0
         a_exponent = self._fix(g, _NO_LIMIT, self._a)
         b_exponent = 0
         if not self._unit_hessian:
@@ -313,16 +309,17 @@ class BoostingTarget:
     def _fix(self, x: NDArray[np.float64], most: int, out: NDArray[np.int64]) -> int:
         """Write ``x`` in fixed point; return the power of two that it is multiplied by, which is not above ``most``."""
         exponent = min(exponent_for(x), most)
-        if x.shape[0] <= _PIECE_ROWS:
-            scale_into(x, exponent, out)
-        else:
-            self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]))
+        self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]), _PIECE_ROWS)
         return exponent
 
-    def _in_pieces(self, function: Callable[[slice], Any]) -> None:
-        """Apply an elementwise function to stretches of rows, in threads."""
+    @property
+    def _loss_rows(self) -> int:
+        return _PIECE_ROWS if self.plan.loss.constant_hessian else _LOG_PIECE_ROWS
+
+    def _in_pieces(self, function: Callable[[slice], Any], least: int) -> None:
+        """Apply an elementwise function to stretches of ``least`` rows or more, in threads."""
         n = self.target.shape[0]
-        step = max(_PIECE_ROWS, -(-n // self.threads.n_threads))
+        step = max(least, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 
     def state(self) -> list[NDArray[Any]]:
@@ -336,7 +333,7 @@ class BoostingTarget:
     def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends."""
         raw = self.raw[output]
-        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // _PIECE_ROWS)
+        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // _LEAF_PIECE_ROWS)
         if n_pieces == 1:
             add_by_leaf(make_queue(), 1, raw, rows, start, value)
         else:
@@ -345,9 +342,13 @@ class BoostingTarget:
     def scores(self) -> tuple[float, float]:
         """Return the mean loss on the rows trained on and on those held out."""
         losses = self._g  # which the next tree will write anew
-        for i in range(0, losses.shape[0], _PIECE_ROWS):  # what a loss makes on the way takes little memory then
-            s = slice(i, i + _PIECE_ROWS)
-            losses[s] = self.plan.loss.pointwise(self.target[s], self.raw[:, s])
+
+        def write(s: slice) -> None:
+            for i in range(s.start, s.stop, _PIECE_ROWS):  # what a loss makes on the way takes little memory then
+                part = slice(i, min(i + _PIECE_ROWS, s.stop))
+                losses[part] = self.plan.loss.pointwise(self.target[part], self.raw[:, part])
+
+        self._in_pieces(write, self._loss_rows)
         train = _weighted_mean(losses, self.weight, self._train)
         return train, math.nan if self.held_out is None else _weighted_mean(losses, self.weight, self.held_out)
 

@@ -48,7 +48,7 @@ class SquaredError:
     def gradients(
         self, target: NDArray[np.float64], raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
     ) -> None:
-        """Write g = raw - target and h = 1."""
+        """Write g = raw - target and h = 1, if there is room for it."""
         np.subtract(raw[output], target, out=g)
         h.fill(1.0)
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.columns import highest_code_below
-from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel
+from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.queue import claim, finish, wait_for
 
@@ -61,8 +61,8 @@ def no_rows() -> RowPartition:
 
 
 @kernel
-def gather(partition, n_in, target_a, target_b):
-    """Write the sums of the first ``n_in`` rows in the order of ``rows``, from arrays by row number.
+def gather(partition, first, last, target_a, target_b):
+    """Write the sums of the rows at some places in the order of ``rows``, from arrays by row number.
 
     Returns their totals: of a, of b, of abs(a), and an upper bound of abs(a) / b, which is infinite if some b is zero but not its a.
     """
@@ -70,7 +70,7 @@ def gather(partition, n_in, target_a, target_b):
     total_a = total_b = size = ZERO()
     top = 0.0
     if b.shape[0] > 0:
-        for i in range(n_in):
+        for i in range(first, last):
             row = rows[i]
             g, h = target_a[row], target_b[row]
             a[i], b[i] = g, h
@@ -82,13 +82,13 @@ def gather(partition, n_in, target_a, target_b):
             elif g != 0:
                 top = np.inf
     else:
-        for i in range(n_in):
+        for i in range(first, last):
             g = target_a[rows[i]]
             a[i] = g
             total_a += g
             size += abs(g)
             top = max(top, abs(float(g)))
-        total_b += n_in
+        total_b += last - first
     return total_a, total_b, size, top * (1.0 + 2.0**-44)
 
 
@@ -98,16 +98,30 @@ def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
 
     ``bits`` is uint8 of shape (ceil((stop - start) / 8),).
     """
-    for byte in range(bits.shape[0]):
+    rows = rows[start:stop]
+    n, missing_code, missing_left = np.uint64(rows.shape[0]), np.int64(missing_code), np.uint8(missing_left)
+    for byte in range(np.uint64(bits.shape[0])):
         value = np.uint8(0)
-        first = start + 8 * byte
-        for i in range(first + AHEAD, min(first + AHEAD + 8, stop)):
-            prefetch(codes, np.int64(rows[i]))
-        for i in range(first, min(first + 8, stop)):
-            code = codes[rows[i]]
-            if missing_left if code == missing_code else code <= cut:
-                value |= np.uint8(1 << (i - first))
+        first = byte << np.uint64(3)
+        for i in range(first, min(first + np.uint64(8), n)):
+            prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+            code = np.int64(codes[rows[i]])
+            left = missing_left if code == missing_code else np.uint8(code <= cut)
+            value |= left << np.uint8(i - first)
         bits[byte] = value
+
+
+@lean_kernel
+def mark_places(codes, cut, missing_code, missing_left, rows, goes_left):
+    """Write 1 to ``goes_left`` for each of some rows that goes left, 0 for others; return how many do."""
+    n, total = np.uint64(rows.shape[0]), ZERO()
+    for i in range(n):
+        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+        code = np.int64(codes[rows[i]])
+        left = missing_left if code == missing_code else code <= cut
+        goes_left[i] = left
+        total += left
+    return total
 
 
 @kernel
@@ -119,12 +133,12 @@ def divide(bits, partition, start, mid, stop, spare):
     rows, a, b = partition.rows, partition.a, partition.b
     spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
     has_b = b.shape[0] > 0
-    place = start
-    n_spare = ZERO()
+    place, n_spare, one = np.uint64(start), np.uint64(0), np.uint64(1)
+    # Indices are unsigned: Numba looks at the sign of others each time.
     # Each row is written to both sides, one of which is overwritten by the next: no branch that the processor would guess wrong.
-    for i in range(start, mid):
-        k = i - start
-        goes_left = np.int64((bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1))
+    for i in range(np.uint64(start), np.uint64(mid)):
+        k = i - np.uint64(start)
+        goes_left = (np.uint64(bits[k >> np.uint64(3)]) >> (k & np.uint64(7))) & one
         row, g = rows[i], a[i]
         rows[place], spare_rows[n_spare] = row, row
         a[place], spare_a[n_spare] = g, g
@@ -132,24 +146,23 @@ def divide(bits, partition, start, mid, stop, spare):
             h = b[i]
             b[place], spare_b[n_spare] = h, h
         place += goes_left
-        n_spare += 1 - goes_left
-    n_left_in = place - start
+        n_spare += one - goes_left
+    n_left_in = np.int64(place) - start
     n_right_in = n_spare
-    for i in range(mid, stop):
-        k = i - start
-        goes_left = np.int64((bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1))
+    for i in range(np.uint64(mid), np.uint64(stop)):
+        k = i - np.uint64(start)
+        goes_left = (np.uint64(bits[k >> np.uint64(3)]) >> (k & np.uint64(7))) & one
         row = rows[i]
         rows[place], spare_rows[n_spare] = row, row
         place += goes_left
-        n_spare += 1 - goes_left
-    n_left = place - start
+        n_spare += one - goes_left
     for i in range(n_spare):
         rows[place + i] = spare_rows[i]
     for i in range(n_right_in):
         a[place + i] = spare_a[i]
         if has_b:
             b[place + i] = spare_b[i]
-    return n_left_in, n_left - n_left_in
+    return n_left_in, np.int64(place) - start - n_left_in
 
 
 @kernel

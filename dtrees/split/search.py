@@ -97,7 +97,7 @@ class Scratch(NamedTuple):
     ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
     one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits and where KNOWN, the
     last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``passes`` are for :mod:`dtrees.split.bounds`,
-    ``marks``, ``numbers`` and ``cuts`` for :mod:`dtrees.split.zone_scan`.
+    ``marks``, ``numbers``, ``cuts`` and ``part_of`` for :mod:`dtrees.split.zone_scan`.
     """
 
     groups: NDArray[Any]
@@ -111,6 +111,7 @@ class Scratch(NamedTuple):
     marks: NDArray[np.uint64]
     numbers: NDArray[np.int64]
     cuts: NDArray[np.int64]
+    part_of: NDArray[np.uint16]
     best: NDArray[np.int64]
     threshold: NDArray[np.float64]
     classes: NDArray[np.int64]
@@ -141,6 +142,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.zeros(MAX_CELLS // 64, np.uint64),
         np.empty(MAX_PARTS, np.int64),
         np.empty((2, MAX_PARTS), np.int64),
+        np.empty(MAX_CELLS, np.uint16),
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),

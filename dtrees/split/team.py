@@ -58,8 +58,7 @@ from dtrees.split.hashing import LEFT, RIGHT, child_path
 from dtrees.split.heirs import first_to_search, give_back, search_columns
 from dtrees.split.kernel import NONE, ZERO, lean_entry, lean_kernel
 from dtrees.split.nodes import Nodes, make_leaf, note_split
-from dtrees.split.partition import is_pure
-from dtrees.split.prefetch import AHEAD, prefetch
+from dtrees.split.partition import is_pure, mark_places
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import grow_subtree, is_large, may_be_split, most_nodes, node_weight
@@ -279,16 +278,10 @@ def _mark(columns, team, task, i, piece):
     cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
     codes, rows, missing_left = columns.codes[split.column], partition_of(team, task, i).rows, split.missing_left
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
-    inside = outside = ZERO()
-    for place in range(first, last):
-        if place + AHEAD < last:
-            prefetch(codes, np.int64(rows[place + AHEAD]))
-        code = np.int64(codes[rows[place]])
-        goes_left = missing_left if code == missing else code <= cut
-        team.goes_left[place] = goes_left
-        inside += goes_left & (place < mid)
-        outside += goes_left & (place >= mid)
-    team.counts[i, piece, 0], team.counts[i, piece, 1] = inside, outside
+    middle = min(max(first, mid), last)
+    goes_left, counts = team.goes_left, team.counts[i, piece]
+    counts[0] = mark_places(codes, cut, missing, missing_left, rows[first:middle], goes_left[first:middle])
+    counts[1] = mark_places(codes, cut, missing, missing_left, rows[middle:last], goes_left[middle:last])
 
 
 @lean_kernel
@@ -326,22 +319,22 @@ def _spread(team, task, i, piece):
     has_b = b.shape[0] > 0
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
     middle = min(max(first, mid), last)
-    left, right = start + inside, other[START] + min(first, mid) - start - inside
-    for k in range(first, middle):
-        side = np.int64(goes_left[k])
+    left, right = np.uint64(start + inside), np.uint64(other[START] + min(first, mid) - start - inside)
+    for k in range(np.uint64(first), np.uint64(middle)):  # unsigned: no test for negative indices
+        side = np.uint64(goes_left[k])
         place = left if side else right
         spare_rows[place] = rows[k]
         spare_a[place] = a[k]
         if has_b:
             spare_b[place] = b[k]
         left += side
-        right += 1 - side
-    left, right = one[MID] + outside, other[MID] + middle - mid - outside
-    for k in range(middle, last):
-        side = np.int64(goes_left[k])
+        right += np.uint64(1) - side
+    left, right = np.uint64(one[MID] + outside), np.uint64(other[MID] + middle - mid - outside)
+    for k in range(np.uint64(middle), np.uint64(last)):
+        side = np.uint64(goes_left[k])
         spare_rows[left if side else right] = rows[k]
         left += side
-        right += 1 - side
+        right += np.uint64(1) - side
 
 
 @lean_kernel

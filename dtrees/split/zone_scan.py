@@ -11,7 +11,7 @@ import numpy as np
 
 from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones, lay_out
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, lean_kernel
-from dtrees.split.prefetch import AHEAD, prefetch, prefetch_row
+from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.search import MAX_PARTS, complete, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for, sweep_moments
@@ -131,34 +131,38 @@ def _flagged(sums, n_zones, flags, zones, numbers):
 def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch):
     """Cut the flagged zones of a column into parts and sum the rows of ``keys`` by them.
 
+    Parts are looked up by shifted codes, in a table: the zones of the rows would be cache misses.
+
     ``scratch.spare`` tells the part of each key. Returns the number of parts, and the number of that with the column's highest values in
     the node, -1 if there is none.
     """
     first_codes, zones = zone_map.first_codes[j], scratch.zones
     wanted = max(1, min(MAX_PARTS, keys.shape[0] // _ROWS_OF_PART) // n_zones)
     first_part, shifts, numbers, parts = scratch.cuts[0], scratch.cuts[1], scratch.numbers, scratch.parts
+    part_of, cell_shift = scratch.part_of, zone_map.shift[j]
     n_parts = ZERO()
     for k in range(n_zones):
         z = numbers[k]
-        width = first_codes[(z + 1) << zone_shift] - first_codes[z << zone_shift]
-        shift = 0
+        first = first_codes[z << zone_shift]
+        width = first_codes[(z + 1) << zone_shift] - first
+        shift = cell_shift
         while ((width - 1) >> shift) + 1 > wanted:
             shift += 1
         first_part[z], shifts[z] = n_parts, shift
+        for cell in range(((width - 1) >> cell_shift) + 1):
+            part_of[(first >> cell_shift) + cell] = n_parts + (cell >> (shift - cell_shift))
         n_parts += ((width - 1) >> shift) + 1
     for part in range(n_parts):
         parts[part].a = 0
         parts[part].size = 0
         parts[part].b = 0
         parts[part].n = 0
-    rows, a, b = partition.rows, partition.a, partition.b
+    a, b = partition.a, partition.b
     weighted = b.shape[0] > 0
-    for k in range(keys.shape[0]):
-        if k + AHEAD < keys.shape[0]:
-            prefetch_row(zone_map.part, np.int64(rows[start + np.int64(keys[k + AHEAD] & _PLACE)]))
-        i = start + np.int64(keys[k] & _PLACE)
-        z = np.int64(zone_map.part[rows[i], j] >> zone_shift)
-        part_of_key = np.uint64(first_part[z] + ((np.int64(keys[k] >> np.uint64(32)) - first_codes[z << zone_shift]) >> shifts[z]))
+    base, code_shift = np.uint64(start), np.uint64(32 + cell_shift)
+    for k in range(np.uint64(keys.shape[0])):
+        i = base + (keys[k] & _PLACE)
+        part_of_key = np.uint64(part_of[keys[k] >> code_shift])
         scratch.spare[k] = part_of_key
         element = parts[part_of_key]
         element.a += a[i]
@@ -182,10 +186,10 @@ def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys,
 @lean_kernel
 def _keep_flagged(keys, parts, part_of):
     """Move the keys of flagged parts to the front; return how many there are."""
-    m = 0
-    for k in range(keys.shape[0]):
+    m = np.uint64(0)
+    for k in range(np.uint64(keys.shape[0])):
         keys[m] = keys[k]
-        m += parts[part_of[k]].flag
+        m += np.uint64(parts[part_of[k]].flag)
     return m
 
 
@@ -202,7 +206,7 @@ def _pick(codes, n_distinct, zone_map, j, grain, flags, rows, start, mid, keys, 
     cell_shift = zone_map.shift[j]
     used = marks[: (n_distinct - 1 >> cell_shift) // 64 + 1]
     _mark(zone_map.first_codes[j], shift, n_zones, cell_shift, flags, used)
-    _pick_marked(codes, n_distinct, cell_shift, used, rows, start, mid, keys)
+    _pick_marked(codes, n_distinct, cell_shift, used, rows[start:mid], keys)
 
 
 @lean_kernel
@@ -220,16 +224,15 @@ def _mark(first_codes, shift, n_zones, cell_shift, flags, marks):
 
 
 @lean_kernel
-def _pick_marked(codes, n_distinct, shift, marks, rows, start, mid, keys):
-    n_distinct, shift, at = np.uint64(n_distinct), np.uint64(shift), np.uint64(0)
-    for i in range(start, mid):
-        if i + AHEAD < mid:
-            prefetch(codes, np.int64(rows[i + AHEAD]))
-        code = np.uint64(codes[np.uint64(rows[i])])
+def _pick_marked(codes, n_distinct, shift, marks, rows, keys):
+    n_distinct, shift, at, n = np.uint64(n_distinct), np.uint64(shift), np.uint64(0), np.uint64(rows.shape[0])
+    for i in range(n):
+        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+        code = np.uint64(codes[rows[i]])
         cell = code >> shift
-        keys[at] = code << np.uint64(32) | np.uint64(i - start)
+        keys[at] = code << np.uint64(32) | i
         marked = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
-        at += marked if code < n_distinct else np.uint64(0)
+        at += marked & np.uint64(code < n_distinct)
 
 
 @lean_kernel
