@@ -63,7 +63,7 @@ def test_gather_returns_totals(n: int, weighted: bool, data: st.DataObject) -> N
     g = data.draw(arrays(np.int64, n, elements=st.integers(-(2**58), 2**58)))
     h = data.draw(arrays(np.int64, n, elements=st.integers(0, 2**58))) if weighted else np.empty(0, np.int64)
     partition = RowPartition(rows, np.empty(n, np.int64), np.empty(h.shape[0], np.int64))
-    a, b, size, steepest = gather(partition, n_in, g, h)
+    a, b, size, steepest = gather(partition, 0, n_in, g, h)
     pairs = [(int(g[row]), int(h[row]) if weighted else 1) for row in rows[:n_in]]
     assert (a, b, size) == (sum(x for x, _ in pairs), sum(w for _, w in pairs), sum(abs(x) for x, _ in pairs))
     slopes = [Fraction(abs(x), w) if w else math.inf for x, w in pairs if w or x]
@@ -76,7 +76,8 @@ def test_gather_returns_totals(n: int, weighted: bool, data: st.DataObject) -> N
 def test_gather(weighted: bool) -> None:
     rows = np.array([4, 0, 2, 1, 3], np.uint32)
     partition = RowPartition(rows, np.full(5, -1), np.full(5 if weighted else 0, -1))
-    gather(partition, 3, np.arange(5) * 10, np.arange(5) * 7)
+    gather(partition, 0, 1, np.arange(5) * 10, np.arange(5) * 7)
+    gather(partition, 1, 3, np.arange(5) * 10, np.arange(5) * 7)
     assert partition.a.tolist() == [40, 0, 20, -1, -1]
     assert partition.b.tolist() == ([28, 0, 14, -1, -1] if weighted else [])
 
