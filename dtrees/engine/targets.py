@@ -32,8 +32,8 @@ from dtrees.split.queue import make_queue
 _NONE = np.empty(0, np.int64)
 _NO_TARGET = np.empty(0, np.float64)
 _NO_LIMIT = 2**31
-#: Fewest rows that are worth a thread: where each takes an addition or so; where it takes logarithms; to add values of leaves.
-_PIECE_ROWS, _LOG_PIECE_ROWS, _LEAF_PIECE_ROWS = 2**17, 2**15, 2**15
+#: Fewest rows that are worth a thread: where each takes an addition or so, and where it takes logarithms.
+_PIECE_ROWS, _LOG_PIECE_ROWS = 2**17, 2**15
 
 
 class Prepared(NamedTuple):
@@ -333,7 +333,7 @@ class BoostingTarget:
     def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends."""
         raw = self.raw[output]
-        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // _LEAF_PIECE_ROWS)
+        n_pieces = min(4 * self.threads.n_threads, 1 + rows.shape[0] // _PIECE_ROWS)
         if n_pieces == 1:
             add_by_leaf(make_queue(), 1, raw, rows, start, value)
         else:

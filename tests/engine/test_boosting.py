@@ -76,7 +76,7 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     monkeypatch.setattr(sums, "_BLOCK_CELLS", 0)
     for module, name in (
         (sums, "_MIN_ROWS"), (sums, "_THREAD_CELLS"), (one_tree, "_THREAD_ROWS"), (one_tree, "_GROW_CELLS"), (one_tree, "_HEIR_CELLS"),
-        (one_tree, "_SHARE_ROWS"), (targets, "_PIECE_ROWS"),
+        (one_tree, "_SHARE_ROWS"), (one_tree, "_GATHERED_ROWS"), (targets, "_PIECE_ROWS"), (targets, "_LOG_PIECE_ROWS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, 1)
     assert same(fit_here(plan, y, weight, n_threads=1), here)
@@ -88,12 +88,13 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 
-def test_several_levels_of_large_nodes() -> None:
-    """Beyond what one thread grows by itself."""
-    n = 30_000
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_several_levels_of_large_nodes(loss: str) -> None:
+    """Beyond what one thread grows by itself, and summed by parts of zones in more slots than one."""
+    n = 40_000
     table = wild_table(n, 5)
-    y = wild_target(table, 2, 5)
-    plan = make_plan(Logistic(), 2, n_rounds=2, rule_changes={"max_depth": 7})
+    plan = make_plan(*LOSSES[loss], n_rounds=2, rule_changes={"max_depth": 7})
+    y = wild_target(table, plan.n_classes, 5)
     results = []
     for n_threads in (1, 4):
         with local(table, y, None, n_threads) as executor:
