@@ -128,7 +128,7 @@ class OneTree:
         in_sample, a, b, exponents, self._pure_by, self._levels = self._target.start(tree, output)
         if in_sample is None:
             n_in = a.shape[0]
-            rows = np.arange(n_in, dtype=np.uint32)
+            rows = partition.all_rows(n_in, self._rows.rows)
         else:
             rows = np.flatnonzero(in_sample).astype(np.uint32)
             n_in = rows.shape[0]
@@ -189,7 +189,7 @@ class OneTree:
         if isinstance(self._target, BoostingTarget) and output == 0:
             self._target.open_round()
         n_rows = self._labels.shape[0]
-        self._lay_out(np.arange(n_rows, dtype=np.uint32), weighted=False)
+        self._lay_out(partition.all_rows(n_rows, self._rows.rows), weighted=False)
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
     def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:

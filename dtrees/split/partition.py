@@ -60,6 +60,19 @@ def no_rows() -> RowPartition:
     return RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
+def all_rows(n: int, place: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the numbers of ``n`` rows in their order, in ``place`` if that is as long."""
+    rows = place if place.shape[0] == n else np.empty(n, np.uint32)
+    _number(rows)
+    return rows
+
+
+@kernel
+def _number(rows):
+    for i in range(rows.shape[0]):
+        rows[i] = i
+
+
 @kernel
 def gather(partition, first, last, target_a, target_b):
     """Write the sums of the rows at some places in the order of ``rows``, from arrays by row number.
@@ -96,19 +109,28 @@ def gather(partition, first, last, target_a, target_b):
 def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
     """Set bit ``i - start`` of ``bits`` (little endian) where the row at place i goes left.
 
-    ``bits`` is uint8 of shape (ceil((stop - start) / 8),).
+    ``bits`` is uint8 of shape (ceil((stop - start) / 8),). Bytes that are full are made without a branch for each row.
     """
-    rows = rows[start:stop]
-    n, missing_code, missing_left = np.uint64(rows.shape[0]), np.int64(missing_code), np.uint8(missing_left)
-    for byte in range(np.uint64(bits.shape[0])):
-        value = np.uint8(0)
-        first = byte << np.uint64(3)
-        for i in range(first, min(first + np.uint64(8), n)):
-            prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
-            code = np.int64(codes[rows[i]])
-            left = missing_left if code == missing_code else np.uint8(code <= cut)
-            value |= left << np.uint8(i - first)
+    n_full = (stop - start) >> 3
+    for byte in range(n_full):
+        first = np.uint64(start + 8 * byte)
+        if byte + 3 <= n_full:
+            for k in range(8):
+                prefetch(codes, np.int64(rows[first + np.uint64(AHEAD + k)]))
+        value = np.uint64(0)
+        for k in range(8):
+            value |= _goes_left(np.int64(codes[np.uint64(rows[first + np.uint64(k)])]), cut, missing_code, missing_left) << np.uint64(k)
         bits[byte] = value
+    if n_full < bits.shape[0]:
+        first, value = start + 8 * n_full, np.uint64(0)
+        for i in range(first, stop):
+            value |= _goes_left(np.int64(codes[rows[i]]), cut, missing_code, missing_left) << np.uint64(i - first)
+        bits[n_full] = value
+
+
+@lean_kernel
+def _goes_left(code, cut, missing_code, missing_left):
+    return np.uint64((code <= cut) | (missing_left & (code == missing_code)))
 
 
 @lean_kernel
@@ -293,37 +315,50 @@ def _ones(byte):
 
 
 @kernel
-def add_by_leaf(queue, n_pieces, total, rows, starts, values):
+def add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of):
     """Add to ``total``, by row, the value of its leaf; several threads may (:mod:`dtrees.split.queue`).
+
+    Rows of a leaf are scattered over the table. Where that is large, small numbers are written there, and then the table is gone through
+    once: half the time.
 
     Parameters
     ----------
     queue : ndarray of int64
     n_pieces : int
-        Tasks to make of all rows.
+        Tasks to make of all rows, and as many again if ``leaf_of`` is not empty.
     total : ndarray of float64, shape (n_rows,)
-    rows : ndarray of uint32
+    rows : ndarray of uint32, shape (n_rows,)
         Leaf i has the places from ``starts[i]`` to the start of the next.
     starts : ndarray of int64, shape (n_leaves,)
         Ascending.
     values : ndarray of float64, shape (n_leaves,)
+    leaf_of : ndarray of an unsigned type, shape (n_rows,) or (0,)
+        Scratch space: the number of each row's leaf.
     """
-    n = rows.shape[0]
+    n, in_order = rows.shape[0], leaf_of.shape[0] > 0
     while True:
         k = claim(queue)
-        if k >= n_pieces:
+        if k >= (2 if in_order else 1) * n_pieces:
             return
-        first, last = n * k // n_pieces, n * (k + 1) // n_pieces
-        leaf = np.searchsorted(starts, first, side="right") - 1
-        while first < last:
-            end = min(starts[leaf + 1], last) if leaf + 1 < starts.shape[0] else last
-            value = values[leaf]
-            for i in range(first, end):
-                if i + AHEAD < last:
-                    prefetch(total, np.int64(rows[i + AHEAD]))
-                total[rows[i]] += value
-            first = end
-            leaf += 1
+        if k < n_pieces:
+            first, last = n * k // n_pieces, n * (k + 1) // n_pieces
+            leaf = np.searchsorted(starts, first, side="right") - 1
+            while first < last:
+                end = min(starts[leaf + 1], last) if leaf + 1 < starts.shape[0] else last
+                if in_order:
+                    for i in range(first, end):
+                        leaf_of[np.uint64(rows[i])] = leaf
+                else:
+                    for i in range(first, end):
+                        if i + AHEAD < last:
+                            prefetch(total, np.int64(rows[i + AHEAD]))
+                        total[np.uint64(rows[i])] += values[leaf]
+                first = end
+                leaf += 1
+        else:
+            wait_for(queue, n_pieces)
+            for row in range(n * (k - n_pieces) // n_pieces, n * (k + 1 - n_pieces) // n_pieces):
+                total[row] += values[np.uint64(leaf_of[row])]
         finish(queue)
 
 
@@ -339,15 +374,26 @@ def is_pure(target, rows, start, mid):
     return True
 
 
-@inner_kernel
-def _hash(array, h):
-    for i in range(array.shape[0]):
-        h = (h ^ np.uint64(array[i])) * np.uint64(1099511628211)
-    return h
-
-
 @kernel
 def checksum(partition):
     """Return a hash of a row partition and its sums, equal on every replica that has not drifted (FNV-1a, a number at a time)."""
     h = np.uint64(14695981039346656037)
     return _hash(partition.b, _hash(partition.a, _hash(partition.rows, h)))
+
+
+@inner_kernel
+def _hash(array, h):
+    """Go on with a hash: four of every fourth number, which need not wait for each other, and then their hash."""
+    one, other, third, fourth = h, h + np.uint64(1), h + np.uint64(2), h + np.uint64(3)
+    n = array.shape[0] - array.shape[0] % 4
+    for i in range(0, n, 4):
+        one, other = _mix(one, array[i]), _mix(other, array[i + 1])
+        third, fourth = _mix(third, array[i + 2]), _mix(fourth, array[i + 3])
+    for i in range(n, array.shape[0]):
+        one = _mix(one, array[i])
+    return _mix(_mix(_mix(one, other), third), fourth)
+
+
+@inner_kernel
+def _mix(h, number):
+    return (h ^ np.uint64(number)) * np.uint64(1099511628211)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.split.partition import RowPartition, checksum, divide, gather, is_pure, mark_left
+from dtrees.engine.threads import Threads
+from dtrees.split.partition import RowPartition, add_by_leaf, all_rows, checksum, divide, gather, is_pure, mark_left
 
 
 def partition_of(rows: NDArray[np.uint32], weighted: bool) -> RowPartition:
@@ -80,6 +81,29 @@ def test_gather(weighted: bool) -> None:
     gather(partition, 1, 3, np.arange(5) * 10, np.arange(5) * 7)
     assert partition.a.tolist() == [40, 0, 20, -1, -1]
     assert partition.b.tolist() == ([28, 0, 14, -1, -1] if weighted else [])
+
+
+@given(st.integers(1, 60), st.integers(1, 9), st.booleans(), st.data())
+def test_add_by_leaf(n: int, n_pieces: int, in_order: bool, data: st.DataObject) -> None:
+    starts = np.array([0, *sorted(data.draw(st.sets(st.integers(1, n), max_size=n)) - {n})], np.int64)
+    rows = np.random.default_rng(n).permutation(n).astype(np.uint32)
+    total, values = np.arange(n) / 8, np.arange(1.0, starts.shape[0] + 1.0)
+    expected = total.copy()
+    for leaf, mine in enumerate(np.split(rows, starts[1:])):
+        expected[mine] += values[leaf]
+    leaf_of = np.full(n if in_order else 0, 0xFF, np.uint8)
+    n_tasks = 2 * n_pieces if in_order else n_pieces
+    with Threads(2) as threads:
+        threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of))
+    assert total.tolist() == expected.tolist()
+
+
+def test_all_rows() -> None:
+    place = np.full(3, 7, np.uint32)
+    assert all_rows(3, place) is place
+    assert place.tolist() == [0, 1, 2]
+    assert all_rows(2, place).tolist() == [0, 1]
+    assert place.tolist() == [0, 1, 2]
 
 
 @given(arrays(np.float64, st.integers(1, 12), elements=st.sampled_from([0.0, 1.0, np.nextafter(1.0, 2.0)])), st.data())
