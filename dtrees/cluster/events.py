@@ -24,17 +24,22 @@ On ``dtrees-exchange``:
     a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
     :mod:`dtrees.engine.messages`; a level is a ``Start`` or an ``Advance``, and a ``Scan`` or an ``Evaluate`` that may follow),
     ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
-    ``received`` from them.
+    ``received`` from them. These are told several at a time.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from distributed import get_worker
+from distributed import Worker, get_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
+
+
+#: Exchanges are told no more often than this.
+_SECONDS_BETWEEN_EXCHANGES = 0.25
 
 
 def tell(fit: str, what: str, **facts: Any) -> None:
@@ -43,4 +48,42 @@ def tell(fit: str, what: str, **facts: Any) -> None:
         worker = get_worker()
     except ValueError:
         return
-    worker.log_event(EXCHANGES if what == "exchange" else TOPIC, {"fit": fit, "what": what, **facts})
+    worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
+
+
+class Exchanges:
+    """Tells of a fit's exchanges, some at a time.
+
+    To tell something wakes the worker's event loop, which would take the interpreter from the coordinator just when all shards wait for
+    its next message: a millisecond for each exchange.
+
+    Parameters
+    ----------
+    fit : str
+    """
+
+    def __init__(self, fit: str) -> None:
+        self._fit = fit
+        self._untold: list[dict[str, Any]] = []
+        self._next = 0.0
+
+    def note(self, **facts: Any) -> None:
+        """Tell of an exchange, by and by."""
+        self._untold.append({"fit": self._fit, "what": "exchange", **facts})
+        if time.monotonic() > self._next:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell what has not been told."""
+        untold, self._untold = self._untold, []
+        self._next = time.monotonic() + _SECONDS_BETWEEN_EXCHANGES
+        try:
+            worker = get_worker()
+        except ValueError:
+            return
+        worker.loop.add_callback(_log, worker, untold)
+
+
+def _log(worker: Worker, events: list[dict[str, Any]]) -> None:
+    for event in events:
+        worker.log_event(EXCHANGES, event)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.actors import Actors, ActorsLost, Callee, Failed
 from dtrees.cluster.errors import WorkerLost
-from dtrees.cluster.events import tell
+from dtrees.cluster.events import Exchanges, tell
 from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
 from dtrees.cluster.memory import STATE_BYTES, Room
@@ -102,6 +102,7 @@ class DaskExecutor:
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
         self.timings = Timings()
         self._fit = current_fit()
+        self._exchanges = Exchanges(self._fit.name)
         self._n_restarts = 0
         self._next_census = 0.0
         with Tasks(columns.client) as tasks:
@@ -166,9 +167,7 @@ class DaskExecutor:
         kind = type(next(iter(messages.values()))).__name__
         slowest = max(spent for _, spent in replies.values())
         sent, received = self._actors.sent - before[0], self._actors.received - before[1]
-        tell(
-            self._fit.name, "exchange", message=kind, n_shards=len(messages), seconds=seconds, slowest=slowest, sent=sent, received=received
-        )  # fmt: skip
+        self._exchanges.note(message=kind, n_shards=len(messages), seconds=seconds, slowest=slowest, sent=sent, received=received)
         return {shard: reply for shard, (reply, _) in replies.items()}
 
     def wants_repair(self, n_left: int) -> bool:
@@ -217,6 +216,7 @@ class DaskExecutor:
 
     def close(self) -> None:
         """Free the shards."""
+        self._exchanges.tell()
         self._actors.close()
 
     def _spread(self, handover: Handover) -> None:
