@@ -43,7 +43,7 @@ from dtrees.cluster.relay import here
 from dtrees.cluster.scattered import lost_data_named
 from dtrees.cluster.watch import Watch, confirm
 from dtrees.ensemble import parameters
-from dtrees.ensemble.base import progress_callback
+from dtrees.ensemble.base import TreeEstimator, progress_callback
 from dtrees.ensemble.checkpoint import absolute_path
 from dtrees.ensemble.warning import collected_warnings
 
@@ -117,7 +117,9 @@ def submit(
     ...     future.result().get_depth()
     1
     """
-    client = client or _default_client()
+    if not isinstance(model, TreeEstimator):
+        raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
+    client = _client(client)
     model._validate_params()
     settings = Settings.read(max_restarts=max_restarts, placement=placement)
     if is_lazy(X):
@@ -163,13 +165,15 @@ def attach(key: str, *, client: Client | None = None, detached: bool = False) ->
     KeyError
         If the cluster does not know it.
     """
-    client = client or _default_client()
+    if not isinstance(key, str):
+        raise TypeError(f"key is {key!r}; wants the text that a future of dtrees.submit has as its .key")
+    client = _client(client)
     return client.sync(_attach, client, key, detached)
 
 
 async def _attach(client: Client, key: str, detached: bool) -> Future:
-    state = (await client.scheduler.get_task_status(keys=[key]))[key]
-    if state is None:
+    # What this client has itself submitted a moment ago, the scheduler may not have heard of yet.
+    if key not in client.futures and (await client.scheduler.get_task_status(keys=[key]))[key] is None:
         raise KeyError(
             f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
         )
@@ -220,6 +224,8 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     try:
         parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
         model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
+        if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask?
+            parts["callbacks"] = [*parts["callbacks"], lambda progress: running.check()]
         with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages:
             fitted = model.fit(X, y, **parts)
             confirm(client, running)
@@ -242,7 +248,12 @@ def _let_go_of_needs(client: Client, name: str) -> None:
     let_go(client, guards(name))
 
 
-def _default_client() -> Client:
+def _client(given: Any) -> Client:
+    """Return the client that was given, or the current one."""
+    if isinstance(given, Client):
+        return given
+    if given is not None:
+        raise TypeError(f"client is {given!r}; wants a distributed.Client, or None for the current one")
     try:
         return Client.current()
     except ValueError as error:

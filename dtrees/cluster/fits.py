@@ -61,7 +61,7 @@ class Settings:
         settings = cls(**values | {name: value for name, value in given.items() if value is not None})
         if not isinstance(settings.max_restarts, int) or settings.max_restarts < 0:
             raise ValueError(f"max_restarts is {settings.max_restarts!r}; wants an integer of at least 0")
-        if not settings.patience > 0:
+        if not isinstance(settings.patience, int | float) or not settings.patience > 0:
             raise ValueError(f"patience is {settings.patience!r}; wants a number of seconds above 0")
         if settings.placement not in PLACEMENTS:
             raise ValueError(f"placement is {settings.placement!r}; wants one of {', '.join(PLACEMENTS)}")

@@ -179,7 +179,13 @@ def _grow_batch(
 ) -> ForestResult:
     from dtrees.engine.forest import grow_forest as grow
 
-    return grow(columns, target, weight, plan, first, last, n_threads)
+    task = current_fit()  # of this task, whose threads may grow trees for hours that nobody wants any more
+
+    def go_on(progress: Progress) -> bool:
+        task.check()
+        return False
+
+    return grow(columns, target, weight, plan, first, last, n_threads, go_on)
 
 
 def _without_sums(result: ForestResult) -> ForestResult:

@@ -25,7 +25,8 @@ from dtrees.cluster.watch import Watch
 
 #: Before whatever waits for a thread: it does not keep it.
 _PRIORITY = 100
-_SLICE = 0.5
+#: How often it looks at the cluster, and whether it is wanted itself: else workers would close before it ends, and complain.
+_SLICE, _SECONDS_TO_HEAR = 0.5, 0.02
 
 
 def start_guard(client: Client, fit: str, settings: Settings) -> None:
@@ -43,7 +44,8 @@ def _guard(fit: str, settings: Settings) -> None:
     secede()
     worker, client = get_worker(), get_client()
     # A guard that is not wanted any more hears of it as coordinators do; a cluster that breaks down is not its business.
-    with contextlib.suppress(ClusterError), coordinating(Fit(fit, settings)):
+    running = Fit(fit, settings)
+    with contextlib.suppress(ClusterError), coordinating(running):
         watch = Watch(client)
         while True:
             watch.look()
@@ -54,4 +56,7 @@ def _guard(fit: str, settings: Settings) -> None:
                 return let_go(client, guards(fit))
             if fit in worker.state.tasks and len(threads_of_workers(client)) > 1:
                 return start_guard(client, fit, settings)
-            time.sleep(_SLICE)
+            next_look = time.monotonic() + _SLICE
+            while time.monotonic() < next_look:
+                running.check()
+                time.sleep(_SECONDS_TO_HEAR)

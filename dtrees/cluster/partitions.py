@@ -19,6 +19,7 @@ from distributed import Future
 from numpy.typing import NDArray
 
 from dtrees.cluster.tasks import Tasks
+from dtrees.ensemble.target import warn_of_column
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     lazy = {name: collection for name, collection in named.items() if is_lazy(collection)}
     for name, collection in lazy.items():
         _check_kind(name, collection, "a Dask Series or Array, or an array")
+    if "y" in lazy:
+        lazy["y"] = named["y"] = one_column(lazy["y"])
     computed = _compute(tasks, lazy)
     counting = [tasks.map("count", _outline, parts, names=column_names(lazy[name])) for name, parts in computed.items()]
     outlines = iter(tasks.watch.gather([future for group in counting for future in group]))
@@ -114,7 +117,8 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
         elif sum(lengths[name]) == sum(wanted) and (is_array(lazy["X"]) or is_array(lazy[name])):
             parts = _cut_anew(tasks, computed[name], lengths[name], wanted)
         else:
-            raise ValueError(_disagreement(name, wanted, lengths[name]))
+            whole = is_array(lazy["X"]) or is_array(lazy[name])
+            raise ValueError(_disagreement(name, wanted, lengths[name], whole=whole))
         return [parts[i] for i in kept]
 
     return Partitions(
@@ -123,6 +127,14 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
         weight=None if sample_weight is None else parts_of("sample_weight"),
         lengths=[wanted[i] for i in kept],
     )
+
+
+def one_column(y: Any) -> Any:
+    """Return a Dask Series or Array of shape (n,) of one of shape (n, 1), with scikit-learn's warning; anything else as it is."""
+    if y.ndim != 2 or y.shape[1] != 1:
+        return y
+    warn_of_column()
+    return y[:, 0] if is_array(y) else y.iloc[:, 0]
 
 
 def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
@@ -177,8 +189,10 @@ def _compute(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future
     return {name: list(itertools.islice(futures, len(parts))) for name, parts in delayed.items()}
 
 
-def _disagreement(name: str, wanted: Sequence[int], found: Sequence[int]) -> str:
-    """Say in which partitions rows do not match."""
+def _disagreement(name: str, wanted: Sequence[int], found: Sequence[int], *, whole: bool) -> str:
+    """Say in which partitions rows do not match, or, where only ``whole`` collections must, that they do not."""
+    if whole:
+        return f"X has {sum(wanted)} rows but {name} has {sum(found)}; both must describe the same rows"
     if len(wanted) != len(found):
         return (
             f"X has {sum(wanted)} rows in {len(wanted)} partitions but {name} has {sum(found)} rows in {len(found)}; "

@@ -81,7 +81,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         backend = backend_for(X)
         self.__dict__.pop("estimators_", None)
         # Names first, while a wrong one costs nothing.
-        validate_data(self, X=backend.header(X), skip_check_array=True, reset=not keep)
+        self._check_names(backend.header(X), reset=not keep)
         name = type(self).__name__
         table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=name, n_jobs=self.n_jobs, purpose=purpose)
         if keep:
@@ -94,7 +94,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         """Load evaluation sets beside a training set."""
         for given in sets:
             try:
-                validate_data(self, X=backend_for(given.X).header(given.X), skip_check_array=True, reset=False)
+                self._check_names(backend_for(given.X).header(given.X), reset=False)
             except ValueError as error:
                 raise ValueError(f"eval_set {given.name!r}: {error}") from error
         if backend is LOCAL:
@@ -144,8 +144,16 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         # An array without names, where fit saw none, can only have another width. Asking scikit-learn takes longer than predicting a row.
         plain = type(X) is np.ndarray and X.ndim == 2 and not hasattr(self, "feature_names_in_")
         if not plain or X.shape[1] != self.n_features_in_:
-            validate_data(self, X=backend.header(X), skip_check_array=True, reset=False)
+            self._check_names(backend.header(X), reset=False)
         return backend
+
+    def _check_names(self, X: Any, *, reset: bool) -> None:
+        """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, take them over."""
+        names = getattr(X, "columns", ())
+        if len(set(names)) < len(names):
+            twice = sorted({str(name) for name in names if list(names).count(name) > 1})
+            raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
+        validate_data(self, X=X, skip_check_array=True, reset=reset)
 
     def _check_fitted(self) -> None:
         """Raise NotFittedError before fit."""
@@ -355,7 +363,7 @@ def progress_callback(callbacks: Sequence[Callback], verbose: int, what: str) ->
     what : str
         "tree" or "round".
     """
-    if callable(callbacks) or not all(callable(callback) for callback in callbacks):
+    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
     if not callbacks and not verbose:
         return None

@@ -83,7 +83,7 @@ def split_callbacks(
     callbacks: Sequence[Callback | EarlyStopping], early_stopping_rounds: int | None
 ) -> tuple[EarlyStopping | None, list[Callback]]:
     """Return the rule for early stopping, by parameter or among the callbacks, and the functions."""
-    if callable(callbacks) or isinstance(callbacks, EarlyStopping):
+    if not isinstance(callbacks, Sequence):
         raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
     rules = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
     if early_stopping_rounds is not None:

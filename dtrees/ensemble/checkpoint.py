@@ -27,7 +27,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -278,7 +278,7 @@ def _shown(description: str | None) -> str:
 
 def absolute_path(path: Any) -> str:
     """Return an address that means the same in every process of a machine."""
-    path = os.fspath(path)
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str) or not path:
         raise TypeError(f"checkpoint is {path!r}; wants the path of a file, or an address that fsspec knows")
     return path if "://" in path or "::" in path else os.path.abspath(os.path.expanduser(path))
@@ -288,6 +288,16 @@ def _previous(path: str) -> str:
     return f"{path}.previous"
 
 
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    """Have errors of file systems say which argument they are about."""
+    try:
+        yield
+    except (OSError, ImportError, ValueError) as error:
+        raise type(error)(f"checkpoint: {error}") from error
+
+
+@_named()
 def _get(path: str) -> bytes | None:
     """Return a file's content, None if there is no such file."""
     from fsspec.core import url_to_fs
@@ -299,6 +309,7 @@ def _get(path: str) -> bytes | None:
         return None
 
 
+@_named()
 def _put(path: str, content: bytes) -> None:
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem

@@ -132,16 +132,17 @@ _DESCRIPTIONS = {
     "eval_metric_regression": """
         eval_metric : str, callable, list of them, or None, default=None
             What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2" or a function
-            ``(y_true, y_pred, weight) -> float`` of all rows of a set. ``weight`` may be None. Less is better, unless the function has an
-            attribute ``greater_is_better`` that is true. None means "rmse".
+            ``(y_true, y_pred, weight) -> float`` of all rows of a set, such as those of :mod:`sklearn.metrics` with ``sample_weight``.
+            ``weight`` may be None. Less is better, unless the function has an attribute ``greater_is_better`` that is true. None means
+            "rmse".
         """,
     "eval_metric_classification": """
         eval_metric : str, callable, list of them, or None, default=None
             What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "error", "accuracy", "auc" (of more than two classes:
             of each against the others, weighted by frequency) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set. It
             is given class codes (positions in ``classes_``) and probabilities: of the second class where there are two, else of all, shape
-            (n, n_classes). ``weight`` may be None. Less is better, unless the function has an attribute ``greater_is_better`` that is
-            true. None means "logloss".
+            (n, n_classes). ``weight`` may be None; functions with ``sample_weight``, such as those of :mod:`sklearn.metrics`, are given it
+            by that name. Less is better, unless the function has an attribute ``greater_is_better`` that is true. None means "logloss".
         """,
     "boosting_control": """
         random_state : int, RandomState or None, default=None

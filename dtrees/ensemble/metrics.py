@@ -23,6 +23,7 @@ Formulas are scikit-learn's, at any number of rows.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ class Auc:
 
 @dataclass(frozen=True)
 class OfUser:
-    """A function of the user's own, ``function(y_true, y_pred, weight) -> float``."""
+    """A function of the user's own, ``function(y_true, y_pred, weight) -> float``, or one like scikit-learn's, with ``sample_weight``."""
 
     function: Callable[..., Any]
     link: LinkedLoss
@@ -159,7 +160,8 @@ class OfUser:
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Call the function."""
         y, weight = rows
-        value = self.function(y, np.concatenate(partials), weight)
+        arguments, named = _arguments(self.function, y, np.concatenate(partials), weight)
+        value = self.function(*arguments, **named)
         try:
             return float(value)
         except (TypeError, ValueError) as error:
@@ -203,6 +205,22 @@ REGRESSION = ("rmse", "mse", "mae", "r2")
 CLASSIFICATION = ("logloss", "error", "accuracy", "auc")
 
 
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return what a function takes, None where it does not tell: those not written in Python may not."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def _arguments(function: Callable[..., Any], y: Any, predicted: Any, weight: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return how a metric is called: by position, but for the ``sample_weight`` of those that are like scikit-learn's."""
+    signature = _signature(function)
+    if signature is not None and "sample_weight" in signature.parameters:
+        return (y, predicted), {"sample_weight": weight}
+    return (y, predicted, weight), {}
+
+
 def check_metrics(eval_metric: Any, *, classify: bool) -> list[str | Callable[..., Any]]:
     """Return what an estimator's ``eval_metric`` asks for, as a list.
 
@@ -215,6 +233,8 @@ def check_metrics(eval_metric: Any, *, classify: bool) -> list[str | Callable[..
     ------
     ValueError
         If a name is none of those there are, or comes twice.
+    TypeError
+        If a function takes other arguments.
     """
     names = CLASSIFICATION if classify else REGRESSION
     asked = [names[0]] if eval_metric is None else [*eval_metric] if isinstance(eval_metric, list | tuple) else [eval_metric]
@@ -224,6 +244,15 @@ def check_metrics(eval_metric: Any, *, classify: bool) -> list[str | Callable[..
             raise ValueError(
                 f"eval_metric has {metric!r}; wants, for {kind}, some of {', '.join(names)}, or functions (y, prediction, weight)"
             )
+        if callable(metric) and (signature := _signature(metric)) is not None:
+            arguments, named = _arguments(metric, 0, 0, 0)
+            try:
+                signature.bind(*arguments, **named)
+            except TypeError as error:
+                raise TypeError(
+                    f"eval_metric has {metric_name(metric)!r}, which cannot be called ({error}); wants functions "
+                    "(y_true, y_pred, weight), or (y_true, y_pred, *, sample_weight) as scikit-learn's"
+                ) from error
     given = [metric_name(metric) for metric in asked]
     if not given or len(set(given)) < len(given):
         raise ValueError(f"eval_metric has the names {given}; wants at least one, each once (name functions by their __name__)")

@@ -24,10 +24,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dtrees.ensemble.schema import is_missing
+from dtrees.ensemble.warning import warn
 
 #: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
 MAX_TARGET = 1e148
@@ -127,7 +129,9 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
     """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
-    y = column_or_1d(y, warn=True, input_name="y")
+    if np.shape(y)[1:] == (1,):
+        warn_of_column(2)
+    y = column_or_1d(y, input_name="y")
     if y.dtype.kind in "mM":
         raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
     if not classify:
@@ -138,6 +142,16 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
         raise ValueError("y contains missing values (None or NaN); drop those rows, every label must be known")
     check_classification_targets(y)
     return y
+
+
+def warn_of_column(stacklevel: int = 1) -> None:
+    """Warn, as scikit-learn does, that y has the shape (n, 1)."""
+    warn(
+        "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ), for example using "
+        "y[:, 0] or y['column'].",
+        stacklevel + 1,
+        DataConversionWarning,
+    )
 
 
 def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     ),
     "rows of an array": (
         lambda: (da.from_array(NUMBERS, chunks=(100, 5)), da.from_array(REGRESSION.to_numpy()[:-1], chunks=100)),
-        "differ in partition 4: X has 20 rows there but y has 19",
+        "X has 420 rows but y has 419; both",
     ),
     "rows of a local y": (lambda: (parts(FRAME), REGRESSION.to_numpy()[:-2]), "X has 420 rows but y has 418"),
     "rows of weights": (lambda: (parts(FRAME), parts(REGRESSION), WEIGHTS[:5]), "X has 420 rows but sample_weight has 5"),

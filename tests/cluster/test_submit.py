@@ -17,7 +17,9 @@ import joblib
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees.cluster.errors import ClusterError
@@ -131,6 +133,22 @@ def test_cancelling_a_forest(client: Client, tmp_path: Path) -> None:
     assert_clean(client)
 
 
+def test_cancelling_ends_batches_of_trees_that_would_take_hours(client: Client) -> None:
+    future = dtrees.submit(dtrees.RandomForestRegressor(10**8), *training_set(), placement="replicated")
+    wait_until(lambda: any(str(key).startswith("dtrees-trees") for keys in client.processing().values() for key in keys))
+    del future
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("model", [boosting(10**7), dtrees.RandomForestRegressor(10**8)], ids=["boosting", "forest"])
+def test_cancelling_a_fit_of_data_in_memory(client: Client, tmp_path: Path, model: Any) -> None:
+    marker = tmp_path / "begun"
+    future = dtrees.submit(model, numbers(FRAME), REGRESSION, callbacks=[lambda progress: marker.touch()])
+    wait_until(marker.exists)
+    future.cancel()
+    assert_clean(client)
+
+
 @pytest.mark.parametrize("name", ["boosting", "forest"])
 async def test_an_asynchronous_client(cluster_of_3: LocalCluster, name: str) -> None:
     async with Client(cluster_of_3.scheduler_address, asynchronous=True, set_as_default=False) as client:
@@ -206,9 +224,27 @@ def test_wrong_parameters(client: Client, option: dict[str, Any], message: str) 
         dtrees.submit(boosting(), *training_set(), **option)
     with pytest.raises(ValueError, match="'learning_rate' parameter"):
         dtrees.submit(boosting().set_params(learning_rate=-1.0), *training_set())
-    for name, value in (("dtrees.patience", 0), ("dtrees.placement", "nowhere")):
+    for name, value in (("dtrees.patience", 0), ("dtrees.patience", "20s"), ("dtrees.placement", "nowhere")):
         with dask.config.set({name: value}), pytest.raises(ValueError, match=f"{name[7:]} is {value!r}"):
             boosting().fit(*training_set())
+
+
+def test_what_is_no_model_or_client_or_key(client: Client) -> None:
+    for model in ("boosting", make_pipeline(boosting()), dtrees.GradientBoostingRegressor):
+        with pytest.raises(TypeError, match=r"(?s)model is .*; wants one of dtrees' estimators"):
+            dtrees.submit(model, *training_set())
+    with pytest.raises(TypeError, match=r"client is 'tcp://there'; wants a distributed.Client"):
+        dtrees.submit(boosting(), *training_set(), client="tcp://there")
+    with pytest.raises(TypeError, match=r"key is <Future.*; wants the text"):
+        dtrees.attach(dtrees.submit(boosting(), *training_set()))
+
+
+def test_attaching_at_once(client: Client) -> None:
+    """The scheduler may not have heard of the fit yet."""
+    future = dtrees.submit(boosting(), *training_set(), detached=True)
+    assert_same_model(dtrees.attach(future.key).result(timeout=150), fitted_here("boosting"))
+    del future
+    assert_clean(client)
 
 
 def test_without_a_client() -> None:
@@ -242,6 +278,15 @@ def test_what_is_left_of_an_earlier_fit(client: Client) -> None:
 def test_warnings_reach_the_user(client: Client) -> None:
     with pytest.warns(UserWarning, match="Some inputs do not have OOB scores"):
         dtrees.RandomForestRegressor(1, oob_score=True).fit(*training_set())
+
+
+@pytest.mark.parametrize("kind", ["frame", "array", "here"])
+def test_a_column_of_targets_is_flattened_with_one_warning(client: Client, kind: str) -> None:
+    X, y = training_set()
+    column = {"frame": y.to_frame(), "array": y.to_dask_array(lengths=True)[:, None], "here": REGRESSION.to_numpy()[:, None]}[kind]
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed") as warned:
+        assert_same_model(boosting().fit(X, column), fitted_here("boosting"))
+    assert len(warned) == 1
 
 
 def test_verbose_fits_log_where_the_user_is(client: Client, caplog: pytest.LogCaptureFixture) -> None:

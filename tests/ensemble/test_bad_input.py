@@ -194,8 +194,9 @@ def test_class_weights():
 
 @every
 def test_callbacks(estimator):
-    with pytest.raises(TypeError, match="callbacks is .* wants a sequence of functions"):
-        estimator.fit(X, Y, callbacks=print)
+    for callbacks in (print, None, ["print"], {print}):
+        with pytest.raises(TypeError, match="callbacks is .* wants a sequence of functions"):
+            estimator.fit(X, Y, callbacks=callbacks)
 
 
 @every
@@ -243,6 +244,16 @@ def test_names_of_columns(estimator):
         estimator.predict(frame)
     with pytest.raises(TypeError, match="Feature names are only supported if all input features have string names"):
         estimator.fit(pd.DataFrame(X, columns=["a", 1]), Y)
+
+
+@every
+def test_names_that_come_twice(estimator):
+    twice = pd.DataFrame(X, columns=["a", "a"])
+    with pytest.raises(ValueError, match="X has more than one column of the name 'a'; wants a name of its own for each"):
+        estimator.fit(twice, Y)
+    estimator.fit(pd.DataFrame(X, columns=["a", "b"]), Y)
+    with pytest.raises(ValueError, match="X has more than one column of the name 'a'"):
+        estimator.predict(twice)
 
 
 @every

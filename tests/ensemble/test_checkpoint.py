@@ -310,10 +310,15 @@ def test_wrong_arguments(tmp_path):
         with pytest.raises(ValueError, match="checkpoint_interval is .*; wants a number of seconds"):
             model.fit(X, SIGNAL, checkpoint=tmp_path / "c", checkpoint_interval=interval)
     for path in (3, b"bytes", ""):
-        with pytest.raises(TypeError, match="checkpoint is|expected str"):
+        with pytest.raises(TypeError, match="checkpoint is .*; wants the path of a file"):
             model.fit(X, SIGNAL, checkpoint=path)
-    with pytest.raises(OSError, match="does not exist"):
-        model.fit(X, SIGNAL, checkpoint=tmp_path / "no" / "c")
+    for path, error, message in (
+        (tmp_path / "no" / "c", FileNotFoundError, "does not exist"),
+        (tmp_path, IsADirectoryError, "directory"),
+        ("nothing://c", ValueError, "Protocol not known"),
+    ):
+        with pytest.raises(error, match=f"checkpoint: .*{message}"):
+            model.fit(X, SIGNAL, checkpoint=path)
 
 
 def test_trees_that_prediction_could_not_use_are_refused(tmp_path):

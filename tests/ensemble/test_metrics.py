@@ -166,6 +166,18 @@ def test_functions_are_given_all_rows_in_order(function, n_classes, weighted):
     assert greater_is_better(function) == (function is top_2)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scikit_learns_functions_are_taken_as_they_are(weighted):
+    weight = RNG.integers(0, 4, N) / 2 if weighted else None
+    pinball = functools.partial(sklearn.metrics.mean_pinball_loss, alpha=0.9)
+    for function, n_classes in ((sklearn.metrics.mean_absolute_error, 0), (pinball, 0), (sklearn.metrics.log_loss, 2)):
+        y, raw = sample(n_classes)
+        assert check_metrics(function, classify=n_classes > 0) == [function]
+        predicted = LINKS[n_classes].predictions(raw.T)
+        wanted = function(y, predicted[:, 1] if n_classes == 2 else predicted, sample_weight=weight)
+        assert measure(metric_for(function, LINKS[n_classes]), y, raw, weight, (30, 77)) == wanted
+
+
 def test_what_can_be_asked_for():
     assert check_metrics(None, classify=False) == ["rmse"]
     assert check_metrics(None, classify=True) == ["logloss"]
@@ -181,6 +193,9 @@ def test_what_can_be_asked_for():
     ):
         with pytest.raises(ValueError, match=message):
             check_metrics(wrong, classify=classify)
+    for function in (lambda y_true, y_pred: 0.0, lambda *, y_true, y_pred, sample_weight: 0.0, sklearn.metrics.max_error):
+        with pytest.raises(TypeError, match=r"eval_metric has '.*', which cannot be called .* wants functions \(y_true, y_pred, weight\)"):
+            check_metrics(["rmse", function], classify=False)
     with pytest.raises(TypeError, match=r"the eval_metric 'pair' returned \(1, 2\); wants a number"):
         OfUser(lambda *_: (1, 2), LINKS[2], "pair").value([np.zeros(2)], (np.zeros(2), None))
 
