@@ -5,6 +5,8 @@ Threads belong to the engine; kernels know nothing of them.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -21,7 +23,8 @@ T = TypeVar("T")
 def available_cores() -> int:
     """Return the number of cores this process may use.
 
-    Inside a Dask task that is the worker's own number of threads; inside a joblib worker what joblib left to it.
+    Inside a Dask task that is the worker's own number of threads; inside a joblib worker what joblib left to it. joblib tells its processes
+    by the environment: ``NUMBA_NUM_THREADS``, which users may set too.
     """
     distributed = sys.modules.get("distributed.worker")
     if distributed is not None:
@@ -31,7 +34,10 @@ def available_cores() -> int:
             pass
     import joblib
 
-    return int(joblib.effective_n_jobs(-1))
+    cores = int(joblib.effective_n_jobs(-1))
+    with contextlib.suppress(ValueError):  # none, or no number
+        cores = min(cores, max(1, int(os.environ.get("NUMBA_NUM_THREADS", ""))))
+    return cores
 
 
 def effective_n_jobs(n_jobs: int | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import joblib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -22,6 +23,19 @@ def test_effective_n_jobs() -> None:
     assert effective_n_jobs(-cores - 100) == 1
     with pytest.raises(ValueError, match="n_jobs is 0; use a positive number of threads, or -1"):
         effective_n_jobs(0)
+
+
+def test_what_joblib_leaves_to_its_processes() -> None:
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        assert joblib.Parallel(n_jobs=2)(joblib.delayed(available_cores)() for _ in range(4)) == [1] * 4
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("1", 1), ("0", 1), ("1000", None), ("", None), ("many", None)])
+def test_a_limit_of_the_environment(monkeypatch: pytest.MonkeyPatch, limit: str, expected: int | None) -> None:
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    cores = available_cores()
+    monkeypatch.setenv("NUMBA_NUM_THREADS", limit)
+    assert available_cores() == (expected or cores)
 
 
 @pytest.mark.parametrize("n_threads", [0, 1, 4])
