@@ -92,6 +92,8 @@ def _take_place(fault: Fault) -> bool:
 class Cut:
     """What becomes of the worker of the shard that gets the ``at``-th message of a kind.
 
+    A message may be one of those that travel in a :class:`~dtrees.engine.messages.Many`.
+
     It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
     reply, and it lives on. Never is it the coordinator's worker, whose thread could not be ended, and whose shard is called without a
     connection; then it is the next one's turn.
@@ -115,7 +117,7 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
         nonlocal seen
         with lock:
             cut = cuts[len(done)] if len(done) < len(cuts) else None
-            if cut is None or type(message).__name__ != cut.kind:
+            if cut is None or cut.kind not in _kinds(message):
                 return None
             seen += 1
             if seen < cut.at or _coordinates():
@@ -141,6 +143,11 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
         yield done
     finally:
         ShardActor.handle = original  # type: ignore[method-assign]
+
+
+def _kinds(message: Any) -> set[str]:
+    """Return the name of a message's type, and of those that travel in it."""
+    return {type(one).__name__ for one in (message, *getattr(message, "messages", ()))}
 
 
 def _break_connections(worker: Worker, how: str, broken: threading.Event) -> None:
