@@ -41,7 +41,8 @@ _VOTES_IN_THE_END = 3
 #: Vectors for each output of an evaluation set: the sums of trees, the predictions, and what a metric makes of them.
 _PREDICTIONS = 3
 _LOAN_BYTES = 20
-_CODE_AND_ZONE_BYTES = 6
+#: Of each cell of a column: its code, and its zone.
+CODE_BYTES, ZONE_BYTES = 4, 2
 _VECTOR_BYTES = 8
 
 
@@ -92,7 +93,7 @@ class Sizes:
         Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), votes=0)
         """
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
-        columns = tuple(n_rows * _CODE_AND_ZONE_BYTES + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
+        columns = tuple(n_rows * (CODE_BYTES + ZONE_BYTES) + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
         votes = n_rows * (max(n_classes, 1) + 1) * _VECTOR_BYTES if out_of_bag else 0
         return cls(n_rows, columns, n_rows * _VECTOR_BYTES * (2 if weighted else 1), partition, tuple(evaluation), votes)
 

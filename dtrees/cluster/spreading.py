@@ -6,9 +6,11 @@ Columns go from worker to worker, and nobody holds the table twice::
     columns    a newcomer: a chain of tasks, each of them puts some more columns into its block
     columns    a worker that gives: a block of the columns that it keeps, in place of the one before
 
-It takes time, and memory for the columns that a giving worker keeps, for a moment twice. So it is done where the trees left to grow will
-make up for it, for newcomers together that come shortly after each other, and not too often. If a worker is lost meanwhile, all stays as
-it was.
+It takes time. So it is done where the trees left to grow will make up for it, for newcomers together that come shortly after each other,
+and not too often. If a worker is lost meanwhile, all stays as it was.
+
+The columns that a giving worker keeps are there twice for a moment, and so are their zones. Where it has no room for the columns, it gives
+the last of them, and keeps those before where they lie: its block is then a part of the one before, of which nothing becomes free.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 
 from dtrees.cluster.fits import current_fit
 from dtrees.cluster.loading import ClusterColumns
-from dtrees.cluster.memory import STATE_BYTES, Room
+from dtrees.cluster.memory import STATE_BYTES, ZONE_BYTES, Room
 from dtrees.cluster.presorting import cut
 from dtrees.cluster.questions import holders
 from dtrees.cluster.tasks import Tasks, release
@@ -56,12 +58,15 @@ class Handover:
         Bytes of columns for each thread of the busiest worker.
     n_bytes : int
         Of the columns that move.
+    in_place : frozenset of int
+        Shards that keep their columns where they lie.
     """
 
     given: dict[str, dict[int, list[int]]]
     before: float
     after: float
     n_bytes: int
+    in_place: frozenset[int] = frozenset()
 
     @property
     def n_columns(self) -> int:
@@ -87,6 +92,7 @@ def share(
     sizes: Sequence[int],
     threads: Mapping[str, int],
     newcomers: Mapping[str, float],
+    in_place: Iterable[int] = (),
     closed: Iterable[int] = (),
 ) -> Handover:
     """Say which columns newcomers had best take over: one after the other from the busiest worker, until that helps no more.
@@ -103,6 +109,8 @@ def share(
         Of all these workers.
     newcomers : mapping from str to float
         For each, the bytes of columns that it can take.
+    in_place : iterable of int, optional
+        Shards that can give only the last of their columns.
     closed : iterable of int, optional
         Shards that cannot give any.
 
@@ -117,9 +125,9 @@ def share(
     load = dict.fromkeys([*owners, *newcomers], 0)
     for columns, owner in zip(ids, owners, strict=True):
         load[owner] += sum(sizes[j] for j in columns)
+    in_place, full = frozenset(in_place), set(closed)
     # The last of the largest columns of a shard is the next to go.
-    left = [sorted(columns, key=lambda j: (sizes[j], j)) for columns in ids]
-    full = set(closed)
+    left = [list(columns) if i in in_place else sorted(columns, key=lambda j: (sizes[j], j)) for i, columns in enumerate(ids)]
     given: dict[str, dict[int, list[int]]] = {}
     moved = 0
     before = max(load[worker] / threads[worker] for worker in load)
@@ -141,7 +149,7 @@ def share(
     for by_shard in given.values():
         for columns in by_shard.values():
             columns.sort()
-    return Handover(given, before, max(load[worker] / threads[worker] for worker in load), moved)
+    return Handover(given, before, max(load[worker] / threads[worker] for worker in load), moved, in_place)
 
 
 class Newcomers:
@@ -210,17 +218,19 @@ class Newcomers:
         rooms = {worker: Room.of(facts) for worker, facts in workers.items()}
         threads = {worker: room.threads for worker, room in rooms.items()}
         takes = {worker: rooms[worker].free - _BYTES_PER_ROW * self._n_rows for worker in self._there}
-        closed: set[int] = set()
+        in_place, closed = set[int](), set[int]()
         while True:
-            handover = share(columns.ids, columns.workers, self._sizes, threads, takes, closed)
+            handover = share(columns.ids, columns.workers, self._sizes, threads, takes, in_place, closed)
             needed = dict.fromkeys(columns.workers, 0)
             kept = handover.kept(columns.ids)
             for shard, ids in kept.items():
-                needed[columns.workers[shard]] += sum(self._sizes[j] for j in ids)
+                again = 0 if shard in in_place else sum(self._sizes[j] for j in ids)
+                needed[columns.workers[shard]] += again + ZONE_BYTES * self._n_rows * len(ids)
             short = {shard for shard in kept if needed[columns.workers[shard]] > rooms[columns.workers[shard]].free}
             if not short:
                 break
-            closed |= short
+            closed |= short & in_place
+            in_place |= short
         state = 16 * self._n_rows * len(handover.given)
         seconds = _SECONDS + (handover.n_bytes + state) / _BYTES_PER_SECOND
         saved = spent / n_grown * n_left * (1.0 - handover.after / handover.before)
@@ -261,7 +271,8 @@ def hand_over(columns: ClusterColumns, handover: Handover) -> list[int] | None:
             blocks.append(tasks.submit("columns", _finished, assembly, **there))
         for shard, ids in kept.items():
             giver = {"workers": [columns.workers[shard]], "allow_other_workers": True}
-            blocks[shard] = tasks.submit("columns", _only, columns.blocks[shard], _places(columns.ids[shard], ids), **giver)
+            keep = _first if shard in handover.in_place else _only
+            blocks[shard] = tasks.submit("columns", keep, columns.blocks[shard], _places(columns.ids[shard], ids), **giver)
         release(on_the_way)  # each goes when the tasks that need it are done
         made = [block for shard, block in enumerate(blocks) if shard in kept or shard >= len(columns.blocks)]
         if not tasks.watch.wait_undisturbed(made, max(_MIN_DEADLINE, _TIMES_AS_LONG * handover.n_bytes / _BYTES_PER_SECOND)):
@@ -296,6 +307,12 @@ def _take_each(assembly: Assembly, places: Sequence[int], pieces: Sequence[Colum
     for place, piece in zip(places, pieces, strict=True):
         assembly.take([place], piece)
     return assembly
+
+
+def _first(block: Columns, places: Sequence[int]) -> Columns:
+    """Return a block of the first columns of another, where they lie."""
+    n = len(places)
+    return Columns(block.codes[:n], block.values[: block.offsets[n]], block.offsets[: n + 1])
 
 
 def _only(block: Columns, places: Sequence[int]) -> Columns:

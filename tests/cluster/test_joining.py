@@ -125,6 +125,27 @@ def test_a_worker_that_joins_has_columns_from_the_next_tree_on(no_nannies: Clien
         running.finish()
 
 
+def test_one_without_room_for_its_columns_twice_gives_of_them_where_they_lie(no_nannies: Client, tmp_path: Path) -> None:
+    running = Running(no_nannies, "boosting of classes", tmp_path)
+    no_nannies.run(_have_no_room_for_columns)
+    with joining(no_nannies):
+        wait_until(lambda: bool(running.events("columns spread")), 120)
+        wait_until(lambda: running.shards() == 3, 30)
+        running.goes_on()
+        running.finish()
+
+
+def _have_no_room_for_columns() -> None:
+    """Have all shards of a fit that this process coordinates keep what they keep in place, and in no other way."""
+    share = spreading.share
+    spreading._only = None  # type: ignore[assignment]
+
+    def share_in_place(*args: Any) -> Any:
+        return share(*args[:5], range(len(args[0])), args[6])
+
+    spreading.share = share_in_place
+
+
 def numbers() -> list[Any]:
     return [pytest.param(number, id=number.name) for number in (signal.SIGKILL, signal.SIGSTOP)]
 
@@ -228,13 +249,14 @@ def test_columns_are_shared_so_that_the_busiest_has_less(data: st.DataObject) ->
     owners = [data.draw(st.sampled_from("abc")) for _ in ids]
     newcomers = {worker: data.draw(st.integers(0, 100)) for worker in "xyz"[:n_new]}
     threads = {worker: data.draw(st.integers(1, 3)) for worker in "abcxyz"}
-    closed = data.draw(st.sets(st.integers(0, n_shards - 1)))
-    handover = share(ids, owners, sizes, threads, newcomers, closed)
+    in_place, closed = (data.draw(st.sets(st.integers(0, n_shards - 1))) for _ in range(2))
+    handover = share(ids, owners, sizes, threads, newcomers, in_place, closed)
 
     taken = handover.taken()
     kept = dict(enumerate(ids)) | handover.kept(ids)
     assert sorted(j for columns in [*kept.values(), *taken.values()] for j in columns) == list(range(len(sizes)))
     assert all(kept.values())
+    assert all(kept[shard] == ids[shard][: len(kept[shard])] for shard in in_place)
     assert all(kept[shard] == ids[shard] for shard in closed)
     load = dict.fromkeys(owners, 0)
     for columns, owner in zip(ids, owners, strict=True):
@@ -310,9 +332,13 @@ def planned(n_left: int, seconds_a_tree: float, free: tuple[float, float, float]
 
 def test_it_has_to_be_worth_while_and_there_has_to_be_room() -> None:
     assert planned(1000, 1.0, (5, 5, 5)).given == {"c": {0: [2], 1: [5]}}
-    assert planned(1000, 1.0, (1.5, 5, 5)) is None, "what a giving worker keeps is there twice for a moment"
+    assert not planned(1000, 1.0, (5, 5, 5)).in_place
+    short = planned(1000, 1.0, (1.5, 5, 5))
+    assert short.given == {"c": {0: [2], 1: [5]}}
+    assert short.in_place == {0}, "what a giving worker keeps would be there twice for a moment"
+    assert planned(1000, 1.0, (0.1, 0.1, 5)).in_place == {0, 1}
+    assert planned(1000, 1.0, (0.001, 0.1, 5)) is None, "zones of what it keeps are there twice as well"
     assert planned(1000, 1.0, (5, 5, 1.5)) is None, "one column less on one worker leaves the other as busy"
     assert planned(1000, 1.0, (5, 5, 0.5)) is None
-    assert planned(1000, 1.0, (1, 1, 5)) is None
     assert planned(1000, 0.01, (5, 5, 5)) is None, "it would save 3 seconds, and take 20"
     assert planned(20, 1.0, (5, 5, 5)) is None, "there are few trees left"
