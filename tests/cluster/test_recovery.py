@@ -152,17 +152,30 @@ def test_the_coordinators_worker_is_killed_with_a_checkpoint(client: Client, tmp
     assert_clean(client)
 
 
-def test_a_worker_retires(client: Client, tmp_path: Path) -> None:
+def test_a_worker_leaves_in_good_order(client: Client, tmp_path: Path) -> None:
+    """As at the end of its ``--lifetime``; a worker that runs a shard can leave in no other way, since Dask does not move actors."""
     marker = tmp_path / "running"
     model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
     future = dtrees.submit(model, *training_set(), callbacks=[_stop_when(marker)])
     key = future.key
     wait_until(lambda: len(events(client, "round", key)) > 0)
     (placed,) = events(client, "placed", key)
-    client.retire_workers([placed["workers"][0]], close_workers=True)
+    leaving = next(worker for worker in placed["workers"] if not _coordinates(client, worker, key))
+    assert client.retire_workers([leaving]) == {}
+    client.run(_leave, workers=[leaving])
+    wait_until(lambda: len(events(client, "shard moved", key)) > 0)
+    assert leaving not in client.nthreads()
     assert_goes_on(client, future, model, marker, FRAME, TARGETS["regression"])
     del future
     assert_clean(client)
+
+
+def _coordinates(client: Client, worker: str, key: str) -> bool:
+    return key in client.processing([worker]).get(worker, ())
+
+
+def _leave(dask_worker: Any) -> None:
+    dask_worker.loop.call_later(0.0, dask_worker.close_gracefully)
 
 
 def _stop_when(marker: Path) -> Callable[[Any], bool]:
