@@ -129,9 +129,10 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
     """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
-    if np.shape(y)[1:] == (1,):
+    shape = getattr(y, "shape", None)
+    if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column(2)
-    y = column_or_1d(y, input_name="y")
+    y = column_or_1d(y, warn=shape is None, input_name="y")
     if y.dtype.kind in "mM":
         raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
     if not classify:
@@ -148,7 +149,7 @@ def warn_of_column(stacklevel: int = 1) -> None:
     """Warn, as scikit-learn does, that y has the shape (n, 1)."""
     warn(
         "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ), for example using "
-        "y[:, 0] or y['column'].",
+        "y[:, 0] or y.iloc[:, 0].",
         stacklevel + 1,
         DataConversionWarning,
     )
