@@ -28,8 +28,8 @@ from dtrees.ensemble.schema import CATEGORICAL, NUMERIC, Column, Schema
 
 #: What a tree under way keeps for each row.
 STATE_BYTES = 64
-#: What sorting a column takes for each row, in each thread that sorts: keys, as many again to sort them, values and distinct values.
-SORTING_BYTES = 32
+#: What sorting a column takes for each row, in each thread that sorts: keys, as many again to sort them, and values.
+SORTING_BYTES = 24
 
 #: Batches of trees for each thread where their results hold out-of-bag sums, which stay in memory until the last batch is done.
 BATCHES_PER_THREAD_OUT_OF_BAG = 2

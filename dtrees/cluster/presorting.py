@@ -120,6 +120,7 @@ def _sort(assembly: Assembly, first: int, pieces: list[Piece]) -> Assembly:
 
     with Threads(get_worker().state.nthreads) as threads:
         threads.map(sort, range(len(pieces[0])))
+    assembly.rest()
     return assembly
 
 

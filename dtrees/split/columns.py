@@ -25,6 +25,7 @@ array([-1. ,  0.5])
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.group import RADIX, radix_sort, sort_keys
 from dtrees.split.kernel import inner_kernel, kernel
+from dtrees.split.mapped import Reused, mapped
 
 #: Rows are numbered by uint32; the highest numbers are kept free.
 MAX_ROWS = 2**32 - 2**16
@@ -69,7 +71,22 @@ class Columns(NamedTuple):
         return self.values[self.offsets[column] : self.offsets[column + 1]]
 
 
-def presort_column(values: NDArray[Any], codes: NDArray[np.uint32] | None = None) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+class Bench(NamedTuple):
+    """What a column is sorted on: keys, as many again to sort them by, and counts; see :func:`~dtrees.split.group.radix_sort`."""
+
+    keys: NDArray[np.uint64]
+    spare: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+
+
+def make_bench(n_rows: int) -> Bench:
+    """Return what columns of so many rows are sorted on, one after the other."""
+    return Bench(mapped(n_rows, np.uint64), mapped(n_rows, np.uint64), np.empty(RADIX, np.int64))
+
+
+def presort_column(
+    values: NDArray[Any], codes: NDArray[np.uint32] | None = None, bench: Bench | None = None
+) -> tuple[NDArray[np.uint32], NDArray[Any]]:
     """Sort one column.
 
     Parameters
@@ -78,6 +95,8 @@ def presort_column(values: NDArray[Any], codes: NDArray[np.uint32] | None = None
         Booleans, integers within ±2**53, float32 or float64; NaN is missing.
     codes : ndarray of uint32, shape (n_rows,), optional
         Where to write the codes.
+    bench : Bench, optional
+        For columns of this many rows.
 
     Returns
     -------
@@ -90,22 +109,30 @@ def presort_column(values: NDArray[Any], codes: NDArray[np.uint32] | None = None
         raise ValueError(f"X has {n} rows; dtrees numbers rows with 32 bits and takes at most {MAX_ROWS}.")
     if codes is None:
         codes = np.empty(n, dtype=np.uint32)
-    dtype = np.float32 if np.can_cast(values.dtype, np.float32) else np.float64
-    values = np.ascontiguousarray(values, dtype=dtype)
-    distinct = np.empty(n, dtype)
-    return codes, distinct[: _number(values, _sorted_rows(values), codes, distinct)].copy()
-
-
-def _sorted_rows(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return row numbers by ascending value, NaN last, in the lower 32 bits of keys."""
-    n = values.shape[0]
-    keys, spare, counts = np.empty(n, np.uint64), np.empty(n, np.uint64), np.empty(RADIX, np.int64)
-    if values.dtype == np.float32:
-        _keys_of_float32(values.view(np.uint32), keys)
+    keys, spare, counts = bench or make_bench(n)
+    # Before the keys are sorted, and after that, what they are sorted by holds values.
+    if np.can_cast(values.dtype, np.float32):
+        bits = spare.view(np.uint32)[:n]
+        bits.view(np.float32)[:] = values
+        _keys_of_float32(bits, keys)
         sort_keys(keys, spare, n, counts)
+        distinct = spare.view(np.float32)[: _number_float32(keys, codes, bits)]
     else:
+        values = _as_float64(values)
         _sort_float64(values.view(np.uint64), keys, spare, counts)
-    return keys
+        distinct = spare.view(np.float64)
+        distinct = distinct[: _number(values, keys, codes, distinct)]
+    own = mapped(distinct.shape[0], distinct.dtype)
+    own[:] = distinct
+    return codes, own
+
+
+def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
+    if values.flags.c_contiguous and values.dtype == np.float64:
+        return values
+    own = mapped(values.shape[0], np.float64)
+    own[:] = values
+    return own
 
 
 @kernel
@@ -158,6 +185,22 @@ def _sort_float64(bits, keys, spare, counts):
         first = min(first, upper)
         last = max(last, upper)
     radix_sort(keys, spare, n, first, last, counts)
+
+
+@kernel
+def _number_float32(keys, codes, distinct):
+    """Number distinct values, given by the keys; write their bits and every row's number, and return how many there are."""
+    sign, missing = np.uint32(0x80000000), np.uint32(0xFFFFFFFF)
+    n_distinct = 0
+    before = missing
+    for i in range(keys.shape[0]):
+        key = np.uint32(keys[i] >> np.uint64(32))
+        if key != before and key != missing:
+            distinct[n_distinct] = key ^ sign if key & sign else ~key
+            n_distinct += 1
+        before = key
+        codes[keys[i] & np.uint64(0xFFFFFFFF)] = n_distinct if key == missing else n_distinct - 1
+    return n_distinct
 
 
 @kernel
@@ -217,6 +260,7 @@ class Assembly:
 
     def __init__(self, n_rows: int, n_columns: int) -> None:
         self._codes = np.empty((n_columns, n_rows), dtype=np.uint32)
+        self._benches = Reused(partial(make_bench, n_rows))
         self._distinct: list[NDArray[Any]] = [np.empty(0, np.float32)] * n_columns
 
     def __sizeof__(self) -> int:
@@ -224,8 +268,13 @@ class Assembly:
         return self._codes.nbytes + sum(distinct.nbytes for distinct in self._distinct)
 
     def sort(self, place: int, values: NDArray[Any]) -> None:
-        """Sort a column, and put it in its place; see :func:`presort_column`."""
-        _, self._distinct[place] = presort_column(values, self._codes[place])
+        """Sort a column, and put it in its place; see :func:`presort_column`. Several threads may."""
+        with self._benches.one() as bench:
+            _, self._distinct[place] = presort_column(values, self._codes[place], bench)
+
+    def rest(self) -> None:
+        """Give up what columns are sorted on: none will be sorted for a while."""
+        self._benches.forget()
 
     def take(self, places: Sequence[int], columns: Columns) -> None:
         """Copy sorted columns to their places."""
@@ -235,6 +284,7 @@ class Assembly:
 
     def finished(self) -> Columns:
         """Return the columns, when all are in their places; nothing can be added any more."""
+        self.rest()
         distinct, self._distinct = self._distinct, []
         return Columns(self._codes, *_join(distinct))
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.columns import Columns
 from dtrees.split.kernel import ZERO, kernel
+from dtrees.split.mapped import Reused, mapped
 from dtrees.split.search import MAX_CELLS
 from dtrees.split.zones import MAX_ZONES
 
@@ -89,12 +90,16 @@ def map_zones(columns: Columns, map: Any = map, fine_rows: int = FINE_ROWS) -> Z
     listed, ends = np.zeros((n_columns, 2, _LISTED), np.uint32), np.zeros((n_columns, 4), np.int64)
     n_zones = np.zeros(n_columns, np.int64)
 
+    counts = Reused(lambda: mapped(int(n_distinct.max(initial=0)) + 1, np.uint32))
+
     def cut(j: int) -> None:
-        n_zones[j] = _cut_column(
-            columns.codes[j], int(n_distinct[j]), quantiles, fold, shifts[j], part_of[j], first_codes[j], listed[j], ends[j]
-        )
+        with counts.one() as own:
+            n_zones[j] = _cut_column(
+                columns.codes[j], own[: n_distinct[j] + 1], quantiles, fold, shifts[j], part_of[j], first_codes[j], listed[j], ends[j]
+            )
 
     list(map(cut, range(n_columns)))
+    counts.forget()
     part = np.empty((n_rows, n_columns), np.uint16)
     step = max(4096, n_rows // 64)
     missing = n_zones << fold
@@ -113,13 +118,17 @@ def _quantiles(n_rows: int, n: int) -> NDArray[np.int64]:
 
 
 @kernel
-def _cut_column(codes, n_distinct, quantiles, fold, shift, part_of, first_codes, listed, ends):
-    """Write the part of each code, shifted, and what :class:`ZoneMap` says to the rest; return the number of zones."""
+def _cut_column(codes, counts, quantiles, fold, shift, part_of, first_codes, listed, ends):
+    """Write the part of each code, shifted, and what :class:`ZoneMap` says to the rest; return the number of zones.
+
+    ``counts`` is room for the number of rows with each code, that of missing values included.
+    """
+    n_distinct = counts.shape[0] - 1
     if n_distinct < MAX_ZONES:
         for code in range(n_distinct):
             part_of[code] = code << fold
         return n_distinct
-    counts = np.zeros(n_distinct + 1, np.uint32)
+    counts[:] = np.uint32(0)
     for i in range(codes.shape[0]):
         counts[codes[i]] += np.uint32(1)
     n_parts = _cut(counts, quantiles, shift, part_of, first_codes)
