@@ -23,7 +23,7 @@ from dtrees.split.criteria import ABSOLUTE_ERROR, SQUARED_ERROR
 from dtrees.split.heirs import Heirs, for_thread
 from dtrees.split.kernel import bind
 from dtrees.split.nodes import Nodes
-from dtrees.split.partition import RowPartition
+from dtrees.split.partition import RowPartition, no_rows
 from dtrees.split.stack import make_stack
 from dtrees.split.subtree import Stops, Task
 from dtrees.split.sweep import Limits
@@ -181,9 +181,10 @@ class Crew:
         most_rows, outside, n_levels, block_rows = self._task_size
         stack = make_stack(n_levels, most_rows, n_sums)
         return Task(
-            partition=ground.partition,
-            spare=ground.spare,
-            target=ground.target,
+            # What the trees of a fit have in turn is put in for each, and no longer needed then.
+            partition=no_rows(),
+            spare=no_rows(),
+            target=ground.target[:0].copy(),
             limits=ground.limits,
             stops=ground.stops,
             keys=ground.keys,

@@ -125,18 +125,19 @@ class OneTree:
 
     def _open(self, tree: int, output: int, workspace: Workspace) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
         """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these."""
-        in_sample, a, b, exponents, self._pure_by, self._levels = self._target.start(tree, output)
+        in_sample, a, b, exponents, self._pure_by, self._levels, spent = self._target.start(tree, output)
+        n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
+        n = a.shape[0] if self._target.keeps_out_of_sample else n_in
+        self._lay_out(n, weighted=b.shape[0] > 0)
         if in_sample is None:
-            n_in = a.shape[0]
-            rows = partition.all_rows(n_in, self._rows.rows)
+            partition.number(self._rows.rows)
         else:
-            rows = np.flatnonzero(in_sample).astype(np.uint32)
-            n_in = rows.shape[0]
-            if self._target.keeps_out_of_sample:
-                rows = np.concatenate([rows, np.flatnonzero(~in_sample).astype(np.uint32)])
-        n = rows.shape[0]
-        self._lay_out(rows, weighted=b.shape[0] > 0)
+            self._rows.rows[:n_in] = np.flatnonzero(in_sample)
+            if n > n_in:
+                self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
         total_a, total_b, size, slope = self._gather(n_in, a, b, workspace)
+        if spent:
+            workspace.divide_in(a, b)
         del a, b  # their memory may be needed
         if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
             self._rows.a[n_in:] = 0
@@ -177,19 +178,19 @@ class OneTree:
         total_a, total_b, size, slope = zip(*totals, strict=True)
         return sum(total_a), sum(total_b), sum(size), max(slope)
 
-    def _lay_out(self, rows: NDArray[np.uint32], weighted: bool) -> None:
-        """Make the row partition of a new tree."""
-        n = rows.shape[0]
-        if self._rows.a.shape[0] == n and self._rows.b.shape[0] == (n if weighted else 0):
-            self._rows = partition.RowPartition(rows, self._rows.a, self._rows.b)  # memory that is in use already costs no page faults
-        else:
-            self._rows = partition.RowPartition(rows, np.zeros(n, np.int64), np.zeros(n if weighted else 0, np.int64))
+    def _lay_out(self, n: int, weighted: bool) -> None:
+        """Make the row partition of a new tree of ``n`` rows, which are still to be written to it."""
+        n_b = n if weighted else 0
+        if self._rows.a.shape[0] != n or self._rows.b.shape[0] != n_b:  # memory that is in use already costs no page faults
+            self._rows = partition.no_rows()
+            self._rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n_b, np.int64))
 
     def _route(self, output: int) -> None:
         if isinstance(self._target, BoostingTarget) and output == 0:
             self._target.open_round()
         n_rows = self._labels.shape[0]
-        self._lay_out(partition.all_rows(n_rows, self._rows.rows), weighted=False)
+        self._lay_out(n_rows, weighted=False)
+        partition.number(self._rows.rows)
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
     def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:

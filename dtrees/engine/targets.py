@@ -54,6 +54,8 @@ class Prepared(NamedTuple):
         Nodes in which this is constant are leaves.
     levels : ndarray of int64, shape (n_targets,) or (0,)
         For absolute error, where ``a`` are the numbers of targets: the targets in fixed point (:mod:`dtrees.split.deviation`).
+    spent : bool
+        Whether ``a`` and ``b`` were made for this tree, and may be overwritten once they are read.
     """
 
     in_sample: NDArray[np.bool_] | None
@@ -62,6 +64,7 @@ class Prepared(NamedTuple):
     exponents: tuple[int, int]
     pure_by: NDArray[np.float64]
     levels: NDArray[np.int64] = _NONE
+    spent: bool = False
 
 
 class Target(Protocol):
@@ -110,17 +113,15 @@ class ForestTarget:
         else:
             self.target = np.ascontiguousarray(target, np.float64)
             self.center = float(self.target.mean()) if np.isfinite(self.target.sum()) else 0.0
-            centered = self.target - self.center
+            largest = max(float(self.target.max()) - self.center, self.center - float(self.target.min()))
             # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
-            bound = max(plan.n_draws or 0, self.n_rows) * float(np.abs(centered).max(initial=0.0))
+            bound = max(plan.n_draws or 0, self.n_rows) * largest
             self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
             if not math.isfinite(bound):
-                self.exponent = exponent_for(centered)
-            self.codes = np.empty(self.n_rows, np.int64)
-            scale_into(centered, self.exponent, self.codes)
+                self.exponent = exponent_for(self.target - self.center)
         self._cumulative = _NONE
-        self._fixed = None
-        if plan.n_draws is None:
+        self._fixed: Prepared | None = None
+        if plan.n_draws is None and (self.weight is not None or self._keeps_codes):
             self._fixed = self._weighted(self.weight)
         elif self.weight is not None:
             self._cumulative = np.cumsum(to_fixed(self.weight)[0])
@@ -134,11 +135,24 @@ class ForestTarget:
             total_weight = int(weights_in_bits(self.weight)[0].sum())
         self._levels, self.exponent = levels_of(distinct, total_weight)
 
+    @property
+    def _keeps_codes(self) -> bool:
+        """Whether ``codes`` are kept: classes, or the numbers of targets; otherwise targets are put in fixed point for each tree."""
+        return self.plan.n_classes > 0 or self._levels.shape[0] > 0
+
+    def _in_fixed_point(self) -> NDArray[np.int64]:
+        """Return the centred targets in fixed point, in new memory."""
+        centered = self.target - self.center
+        fixed = centered.view(np.int64)
+        scale_into(centered, self.exponent, fixed)
+        return fixed
+
     def start(self, tree: int, output: int) -> Prepared:
         """Draw the rows of a tree."""
         if self._fixed is not None:
             return self._fixed
-        assert self.plan.n_draws is not None
+        if self.plan.n_draws is None:
+            return Prepared(None, self._in_fixed_point(), _NONE, (self.exponent, 0), self.target, spent=True)
         counts = np.zeros(self.n_rows, np.int64)
         hashing.bootstrap_counts(self.seed, tree, self.plan.n_draws, self._cumulative, counts)
         if self.plan.balanced_subsample:
@@ -151,7 +165,10 @@ class ForestTarget:
             return Prepared(in_sample, self.codes, counts, (0, 0), self.target)
         if self._levels.shape[0]:
             return Prepared(in_sample, self.codes, counts, (self.exponent, 0), self.target, self._levels)
-        return Prepared(in_sample, self.codes * counts, counts, (self.exponent, 0), self.target)
+        a = self.codes * counts if self._keeps_codes else self._in_fixed_point()
+        if not self._keeps_codes:
+            a *= counts
+        return Prepared(in_sample, a, counts, (self.exponent, 0), self.target, spent=True)
 
     def _weighted(self, weight: NDArray[np.float64] | None) -> Prepared:
         """Prepare all rows with given weights; those of weight zero are out of sample."""
@@ -288,7 +305,7 @@ class BoostingTarget:
             penalty = self.plan.rules.reg_lambda
             limit = 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
             b_exponent = self._fix(h, limit, self._b)
-        return Prepared(self._in_sample, self._a, self._b, (a_exponent, b_exponent), _NO_TARGET)
+        return Prepared(self._in_sample, self._a, self._b, (a_exponent, b_exponent), _NO_TARGET, spent=True)
 
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""

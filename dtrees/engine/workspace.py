@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dtrees.engine.crew import Crew
 from dtrees.engine.threads import Threads
 from dtrees.split.partition import RowPartition, no_rows
@@ -23,3 +26,9 @@ class Workspace:
         if self._spare.rows.shape[0] < n or self._spare.b.shape[0] < rows.b.shape[0]:
             self._spare = rows.spare(n)
         return self._spare
+
+    def divide_in(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
+        """Take arrays by row number, which nobody else needs any more, for room to divide rows in."""
+        rows = self._spare.rows
+        self._spare = no_rows()
+        self._spare = RowPartition(rows if rows.shape[0] == a.shape[0] else np.empty(a.shape[0], np.uint32), a, b)

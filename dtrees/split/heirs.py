@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.kernel import NONE, ZERO, inner_kernel
+from dtrees.split.mapped import mapped
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT
 from dtrees.split.zone_map import ZoneMap
@@ -62,7 +63,9 @@ def make_heirs(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int) ->
 
 def for_thread(heirs: Heirs, capacity: int) -> Heirs:
     """Return the heirs of one thread, whose stack has room for ``capacity`` nodes."""
-    return heirs._replace(slot_of=np.full(capacity, -1), bar=np.full(1, -1.0))
+    # What is written before it is read: of a root when it is begun, of other nodes when they are put on the stack.
+    slot_of = mapped(capacity, np.int64, large_pages=False)
+    return heirs._replace(slot_of=slot_of, bar=np.full(1, -1.0))
 
 
 @inner_kernel

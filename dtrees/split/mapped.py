@@ -25,8 +25,11 @@ _LEAST_BYTES = 2**18
 _LARGE_PAGES_BYTES = 2**22
 
 
-def mapped(n: int, dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array of shape (n,), uninitialized; see the module's text."""
+def mapped(n: int, dtype: DTypeLike, large_pages: bool = True) -> NDArray[Any]:
+    """Return an array of shape (n,), uninitialized; see the module's text.
+
+    Without large pages, an array of which little is used takes little memory.
+    """
     n_bytes = n * np.dtype(dtype).itemsize
     if n_bytes < _LEAST_BYTES:
         return np.empty(n, dtype)
@@ -35,7 +38,7 @@ def mapped(n: int, dtype: DTypeLike) -> NDArray[Any]:
         pages = mmap.mmap(-1, n_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if hasattr(mmap, "MAP_PRIVATE") else mmap.mmap(-1, n_bytes)
     except OSError as error:
         raise MemoryError(f"the system has no {n_bytes} bytes for an array of shape ({n},) and dtype {np.dtype(dtype)}") from error
-    if n_bytes >= _LARGE_PAGES_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+    if large_pages and n_bytes >= _LARGE_PAGES_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a system without large pages
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype, n)

@@ -60,15 +60,9 @@ def no_rows() -> RowPartition:
     return RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def all_rows(n: int, place: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the numbers of ``n`` rows in their order, in ``place`` if that is as long."""
-    rows = place if place.shape[0] == n else np.empty(n, np.uint32)
-    _number(rows)
-    return rows
-
-
 @kernel
-def _number(rows):
+def number(rows):
+    """Write 0, 1, 2 and so on."""
     for i in range(rows.shape[0]):
         rows[i] = i
 

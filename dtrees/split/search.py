@@ -22,6 +22,7 @@ from dtrees.split.criteria import ENTROPY, NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
 from dtrees.split.kernel import NONE, ZERO, inlined_kernel, kernel, lean_kernel
+from dtrees.split.mapped import mapped
 from dtrees.split.random_split import search_random
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.stretch import Stretch, make_stretch, sums_squares, sweep_complete, sweep_squares
@@ -44,6 +45,8 @@ from dtrees.split.zones import (
 MAX_PARTS = 2048
 #: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache.
 MAX_CELLS = 2**17
+#: Most bins of a column, each of one value: those of the largest node that is not searched by zones.
+_MOST_BINS = 2**13
 _NO_LEVELS = np.empty(0, np.int64)
 #: In place of the code after a cut: the threshold is in ``Scratch.threshold``.
 KNOWN = -3
@@ -123,17 +126,17 @@ class Scratch(NamedTuple):
 def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
-    Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins never number more than a
-    few times the rows. ``levels`` are the targets of absolute error.
+    Columns with many more distinct values than the node has rows are sorted rather than put in bins, and larger nodes are searched by
+    zones, so bins are few. ``levels`` are the targets of absolute error.
     """
-    n_groups = min(max_distinct, 4 * n_rows) + 1
+    n_groups = min(max_distinct, 4 * n_rows, _MOST_BINS) + 1
     n_keys = n_rows + 1
     if n_classes:
         n_groups = 0
     return Scratch(
         np.empty(n_groups, GROUP),
-        np.empty(n_keys, np.uint64),
-        np.empty(n_keys, np.uint64),
+        mapped(n_keys, np.uint64),
+        mapped(n_keys, np.uint64),
         np.empty(MAX_PARTS + 1, ZONE),
         np.empty(MAX_PARTS, ZONE),
         np.empty((7, MAX_PARTS), np.int64),

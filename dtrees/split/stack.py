@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.hashing import LEFT, RIGHT, child_path
 from dtrees.split.kernel import ZERO, inlined_kernel
+from dtrees.split.mapped import mapped
 
 
 class Stack(NamedTuple):
@@ -29,9 +30,10 @@ class Stack(NamedTuple):
 
 
 def make_stack(n_levels: int, n_rows: int, n_sums: int) -> Stack:
-    """Return room for a subtree of so many levels and rows: at each level, at most one sibling waits."""
+    """Return room for a subtree of so many levels and rows: at each level, at most one sibling waits. Few trees are as deep as they may be."""
     capacity = min(n_levels, n_rows) + 2
-    return Stack(np.empty((capacity, 7), np.int64), np.empty(capacity, np.uint64), np.empty((capacity, n_sums), np.int64))
+    todo, sums = (mapped(capacity * width, np.int64, large_pages=False).reshape(capacity, width) for width in (7, n_sums))
+    return Stack(todo, mapped(capacity, np.uint64, large_pages=False), sums)
 
 
 @inlined_kernel

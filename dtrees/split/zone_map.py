@@ -85,7 +85,8 @@ def map_zones(columns: Columns, map: Any = map, fine_rows: int = FINE_ROWS) -> Z
     n_parts = max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE)) << fold
     quantiles = _quantiles(n_rows, n_parts)
     shifts = np.array([max(0, int(d).bit_length() - MAX_CELLS.bit_length() + 1) for d in n_distinct], np.int64)
-    part_of = np.zeros((n_columns, int(((n_distinct >> shifts) + 1).max(initial=1))), np.uint16)
+    most_cells = int(((n_distinct >> shifts) + 1).max(initial=1))
+    part_of = mapped(n_columns * most_cells, np.uint16).reshape(n_columns, most_cells)
     first_codes = np.zeros((n_columns, n_parts + 1), np.int64)
     listed, ends = np.zeros((n_columns, 2, _LISTED), np.uint32), np.zeros((n_columns, 4), np.int64)
     n_zones = np.zeros(n_columns, np.int64)

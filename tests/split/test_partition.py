@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from dtrees.engine.threads import Threads
-from dtrees.split.partition import RowPartition, add_by_leaf, all_rows, checksum, divide, gather, is_pure, mark_left
+from dtrees.split.partition import RowPartition, add_by_leaf, checksum, divide, gather, is_pure, mark_left, number
 
 
 def partition_of(rows: NDArray[np.uint32], weighted: bool) -> RowPartition:
@@ -98,12 +98,11 @@ def test_add_by_leaf(n: int, n_pieces: int, in_order: bool, data: st.DataObject)
     assert total.tolist() == expected.tolist()
 
 
-def test_all_rows() -> None:
-    place = np.full(3, 7, np.uint32)
-    assert all_rows(3, place) is place
-    assert place.tolist() == [0, 1, 2]
-    assert all_rows(2, place).tolist() == [0, 1]
-    assert place.tolist() == [0, 1, 2]
+@pytest.mark.parametrize("n", [0, 1, 1000])
+def test_number(n: int) -> None:
+    rows = np.full(n, 7, np.uint32)
+    number(rows)
+    assert rows.tolist() == list(range(n))
 
 
 @given(arrays(np.float64, st.integers(1, 12), elements=st.sampled_from([0.0, 1.0, np.nextafter(1.0, 2.0)])), st.data())
