@@ -1,7 +1,7 @@
 """Large arrays whose memory goes back to the system as soon as they are forgotten.
 
-What an allocator is given back it may keep, in each thread for itself: of the buffers that columns are sorted in, it kept 180 bytes for each
-row of a table. So these arrays are mapped one by one.
+What an allocator is given back it may keep, in each thread for itself: of what columns were sorted in, it kept 180 bytes for each row of a
+table. So these arrays are mapped one by one.
 
 >>> mapped(3, np.uint32).shape
 (3,)

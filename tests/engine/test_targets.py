@@ -49,6 +49,21 @@ def test_regression_is_centred_and_precise(y: NDArray[np.float64]) -> None:
     assert b.tolist() == [1.0] * len(y)
 
 
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+@pytest.mark.parametrize("n_draws", [None, N])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_is_spent_belongs_to_one_tree(n_classes: int, n_draws: int | None, weighted: bool) -> None:
+    y, weight = (CLASSES % n_classes if n_classes else Y), (WEIGHT if weighted else None)
+    target = ForestTarget(forest_plan(n_classes, n_draws=n_draws), y, weight)
+    first = target.start(4, 0)
+    kept = [first.a.copy(), first.b.copy()]
+    if first.spent:
+        first.a[:] = first.b[:] = -7
+    again = target.start(4, 0)
+    assert np.array_equal(again.a, kept[0])
+    assert np.array_equal(again.b, kept[1])
+
+
 @pytest.mark.parametrize("n_draws", [1, N, 5 * N])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_bootstrap_counts_are_weights(n_draws: int, weighted: bool) -> None:
