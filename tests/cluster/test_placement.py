@@ -67,8 +67,8 @@ def test_bytes_of_a_worker() -> None:
     assert sizes.table == 22000
     assert sizes.needed([1]) == 13000 + 64 * 1000 + 8000 + 700
     assert sizes.needed([0, 1], trees=3) == 22000 + 3 * 64 * 1000 + 8000 + 700
-    assert sizes.needed([0, 1], threads=8) == sizes.needed([0, 1])  # two columns are sorted by two threads: 2 * 32 bytes a row
-    assert Sizes(10, (90,) * 4, 80, 0).needed(range(4), threads=8) == 360 + 4 * 32 * 10 + 80
+    assert sizes.needed([0, 1], threads=8) == sizes.needed([0, 1])  # two columns are sorted by two threads: 2 * 24 bytes a row
+    assert Sizes(10, (90,) * 4, 80, 0).needed(range(4), threads=8) == 360 + 4 * 24 * 10 + 80
 
 
 def test_bytes_of_evaluation_sets() -> None:
