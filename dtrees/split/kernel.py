@@ -7,8 +7,9 @@ every division.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,25 +30,41 @@ def _compiler(**options):
     def decorate(function):
         dispatcher = numba_compiler(function)
         dispatcher.compile = partial(_compile_in_turn, dispatcher, dispatcher.compile)
+        dispatcher._cache.save_overload = partial(_save_in_turn, dispatcher, dispatcher._cache.save_overload)
         return dispatcher
 
     return decorate
 
 
 def _compile_in_turn(dispatcher, compile_now, signature):
-    """Compile a kernel, or load it from Numba's cache, while no other process does.
+    """Compile a kernel, or load it from Numba's cache, while no other process does so for the same types.
 
-    The workers of a cluster need the same kernels at the same time: one compiles them and the others load the result. Besides, processes
-    that compile one kernel for different types, at the same time, may each overwrite what the other has cached, or take it for their own.
+    The workers of a cluster need the same kernels at the same time: one compiles them and the others load the result.
 
     The lock is held while the kernels that this one calls are compiled, with locks of their own; as no two call each other, nobody waits
     for ever. Numba's own lock, for the threads of a process, is taken first.
     """
-    lock = FileLock(Path(dispatcher.stats.cache_path) / f"{dispatcher.__module__}.{dispatcher.__qualname__}.lock")
-    with global_compiler_lock, ExitStack() as locked:
+    types = hashlib.sha256(str(signature).encode()).hexdigest()[:16]
+    with global_compiler_lock, _lock(dispatcher, types):
+        return compile_now(signature)
+
+
+def _save_in_turn(dispatcher, save_now, signature, compiled):
+    """Put a kernel into Numba's cache while no other process does so for other types.
+
+    Each might overwrite what the other has put there, or take it for its own.
+    """
+    with _lock(dispatcher, "cache"):
+        save_now(signature, compiled)
+
+
+@contextmanager
+def _lock(dispatcher, what):
+    lock = FileLock(Path(dispatcher.stats.cache_path) / f"{dispatcher.__module__}.{dispatcher.__qualname__}.{what}.lock")
+    with ExitStack() as locked:
         with suppress(OSError, NotImplementedError, Timeout):  # not every file system knows locks
             locked.enter_context(lock.acquire(timeout=_PATIENCE))
-        return compile_now(signature)
+        yield
 
 
 #: Compile a kernel.
