@@ -80,8 +80,8 @@ def test_edges_and_flags(
     missing = zones.pop()
     limits = naive.Limits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples, min_weight=min_weight)
     every = [row for rows in [*zones, missing] for row in rows]
-    if not every:
-        return
+    if not every or (criterion == ENTROPY and len({g > 0 for g, _ in every}) == 1):
+        return  # nodes of one class are leaves, and entropy says nothing of them
     centre = centre << shift if criterion == SQUARED_ERROR else 0
     steepest = max(abs(g - centre * h) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
     given_limits = package_limits(limits)
