@@ -28,9 +28,12 @@ from dtrees.split.stack import make_stack
 from dtrees.split.subtree import Stops, Task
 from dtrees.split.sweep import Limits
 from dtrees.split.team import grow_together
+from dtrees.split.zone_sums import note_places
 
 #: Room for more nodes is not kept: it would be needed together with the tree that is made of them.
 _MOST_KEPT = 2**18
+#: The place of rows that a tree does not have.
+_NOWHERE = 2**32 - 1
 
 
 class Ground(NamedTuple):
@@ -133,6 +136,11 @@ class Crew:
         for thread in range(len(self._tasks), n_threads):
             self._tasks.append(self._task(thread, ground, heirs))
         assert self._team is not None
+        if heirs is not None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
+            rows, place_of = ground.partition.rows, heirs.sums.place_of
+            if rows.shape[0] < place_of.shape[0]:  # the others are nowhere
+                place_of.fill(_NOWHERE)
+            note_places(place_of, rows, 0, rows.shape[0])
         team = begin(self._team, self._opening, roots.paths, roots.sums, share_rows, n_threads)
         tasks = [_on(ground, task, block_rows, heirs) for task in self._tasks[:n_threads]]
         run = self._run

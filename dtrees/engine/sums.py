@@ -13,8 +13,19 @@ from dtrees.split.block import BLOCK_ROWS
 from dtrees.split.columns import Columns
 from dtrees.split.heirs import Heirs, make_heirs
 from dtrees.split.level import ADD, BAR, SCAN, SUBTRACT, SUM
-from dtrees.split.zone_map import FINE_ROWS, map_zones
-from dtrees.split.zone_sums import FINE_PIECE_ROWS, MAX_PACKED_ROWS, SCALE, Sums, begin_slot, fold, follow_slot, size_shift, slot_size
+from dtrees.split.zone_map import FOLD, ROWS_PER_PART, map_zones
+from dtrees.split.zone_sums import (
+    MAX_PACKED_ROWS,
+    SCALE,
+    Sums,
+    begin_slot,
+    fold,
+    follow_slot,
+    grain_for,
+    piece_rows,
+    size_shift,
+    slot_size,
+)
 from dtrees.split.zones import MAX_ZONES
 
 #: Slots may take this many bytes, or as many a row as below, whichever is more.
@@ -39,6 +50,8 @@ _PIECE_ROWS = 4096
 _BOUNDS_ROWS = 2000
 #: Cells of a level to be searched for each thread: to start one from Python takes as long as a part of these.
 _THREAD_CELLS = 65_536
+
+_NO_PLACES = np.empty(0, np.uint32)
 
 Operation = tuple[int, int, int, int]
 
@@ -75,14 +88,15 @@ class ZoneSums:
     ----------
     columns : Columns
     threads : Threads
-    fine_rows : int, default=FINE_ROWS
-        Nodes of at least so many rows are summed by parts of zones.
+    fine_rows : int, optional
+        Nodes of at least so many rows are summed by the smallest parts of zones, those of half as many by parts twice as large, and so on.
     """
 
-    def __init__(self, columns: Columns, threads: Threads, fine_rows: int = FINE_ROWS) -> None:
+    def __init__(self, columns: Columns, threads: Threads, fine_rows: int | None = None) -> None:
         in_turn = columns.n_rows * columns.n_columns <= _SERIAL_CELLS
-        self._all = map_zones(columns, map if in_turn else threads.map, fine_rows)
-        self._fine_rows = fine_rows
+        self._all = map_zones(columns, map if in_turn else threads.map)
+        self._fine_rows = ROWS_PER_PART * (self._all.firsts.shape[1] - 1) if fine_rows is None else fine_rows
+        self._place_of = np.empty(self._all.lists.shape[1], np.uint32)
         self._threads = threads
         self.zone_map = self._all
         self._most_zones = 0
@@ -106,10 +120,12 @@ class ZoneSums:
             self._most_zones = int(self.zone_map.n_zones.max(initial=0))
         shape = (places.shape[0], self._most_zones, 3 if weighted else 2)
         self._slot_of = {}
-        if self._flagged[1] > 0:
+        if self._place_of.shape[0]:
+            self._fine = True  # what is flagged is listed
+        elif self._flagged[1] > 0:
             self._fine = bool(self._flagged[0] * _FLAGGED > self._flagged[1])
         self._flagged[:] = 0
-        self._shape_slots(*shape, self.zone_map.fold if n_in >= self._fine_rows else 0)
+        self._shape_slots(*shape, grain_for(FOLD, self._fine_rows, n_in))
         if self._shape[3] and self._max_slots < _FINE_SLOTS * self._threads.n_threads:
             self._shape_slots(*shape, 0)
         self._first_scale[0] = int(size_shift(size)), 0, math.inf
@@ -130,15 +146,16 @@ class ZoneSums:
         _, most_zones, width, grain = self._shape
         most_grain = grain if self._fine else 0
         return Sums(
-            self._slots, self._grains, self._scales, self._first_scale, most_zones, width, most_grain, self._fine_rows, self._flagged
-        )
+            self._slots, self._grains, self._scales, self._first_scale, most_zones, width, most_grain, self._fine_rows >> (FOLD - grain),
+            self._flagged, _NO_PLACES,
+        )  # fmt: skip
 
     def _fold_all(self) -> None:
         """Fold the sums of all nodes, for there to be more slots."""
         sums = self._sums()
         for slot in self._slot_of.values():
             if self._grains[slot]:
-                fold(self.zone_map, sums, slot)
+                fold(self.zone_map, sums, slot, 0)
         slots, scales, size = self._slots, self._scales, slot_size(*self._shape[:3], 0)
         live = list(self._slot_of.values())
         self._shape_slots(*self._shape[:3], 0)
@@ -180,7 +197,7 @@ class ZoneSums:
         if heirs is None or heirs.zone_map is not self.zone_map or heirs.sums.slots.base is not self._slots or heirs.n_threads != n_threads:
             sums = self._sums()
             heirs = self._heirs = make_heirs(self.zone_map, sums._replace(slots=self._slots[:n_slots]), n_columns, n_threads)
-        return heirs._replace(sums=self._sums()._replace(slots=heirs.sums.slots), free=heirs.free.copy())
+        return heirs._replace(sums=self._sums()._replace(slots=heirs.sums.slots, place_of=self._place_of), free=heirs.free.copy())
 
     def plan(
         self,
@@ -255,7 +272,7 @@ class ZoneSums:
         piece = max(_PIECE_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.part.shape[0]
         sums: list[list[Operation]] = []
         for (node, slot), size, after in zip(summed, sizes, settle, strict=True):
-            n_pieces = -(-size // (max(piece, FINE_PIECE_ROWS) if self._grains[slot] else piece))
+            n_pieces = -(-size // max(piece, piece_rows(self._most_zones, int(self._grains[slot]))))
             bounds = [int(start[node]) + size * k // n_pieces for k in range(n_pieces + 1)]
             slots = [slot] + [self._take() for _ in range(n_pieces - 1)]
             self._grains[slots], self._scales[slots] = self._grains[slot], self._scales[slot]

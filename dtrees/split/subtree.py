@@ -27,6 +27,7 @@ from dtrees.split.search import Candidates, Scratch, complete, search_column, se
 from dtrees.split.stack import Stack, put, put_children
 from dtrees.split.status import CONSTANT, SPLIT
 from dtrees.split.sweep import Limits, bar_for
+from dtrees.split.zone_sums import note_places
 
 
 class Stops(NamedTuple):
@@ -213,6 +214,8 @@ def _inherit(heirs, task, n):
         todo, sums = task.stack.todo, task.stack.sums
         left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
         right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
+        if left or right:
+            note_places(heirs.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
         inherit(heirs, n, task.partition, todo, left, right)
 
 

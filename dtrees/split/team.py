@@ -152,7 +152,7 @@ def _work(heirs, columns, team, task, kind, i, piece):
             _place_children(team, task, i)
             add_pieces(team, SPREAD, i, n_pieces(team, team.places[i, STOP] - team.places[i, START]))
     else:
-        _spread(team, task, i, piece)
+        _spread(heirs, team, task, i, piece)
         if is_last(team, i):
             _hand_down(heirs, team, task, i)
 
@@ -307,7 +307,7 @@ def _place_children(team, task, i):
 
 
 @lean_kernel
-def _spread(team, task, i, piece):
+def _spread(heirs, team, task, i, piece):
     """Copy the rows of a piece to where they belong, in the other partition."""
     start, mid, stop = team.places[i, START], team.places[i, MID], team.places[i, STOP]
     one, other = team.places[team.places[i, LEFT_CHILD]], team.places[team.places[i, LEFT_CHILD] + 1]
@@ -316,7 +316,8 @@ def _spread(team, task, i, piece):
     partition, spare = partition_of(team, task, i), partition_of(team, task, team.places[i, LEFT_CHILD])
     rows, a, b = partition.rows, partition.a, partition.b
     spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
-    has_b = b.shape[0] > 0
+    has_b, noted = b.shape[0] > 0, heirs.sums.place_of
+    has_places = noted.shape[0] > 0
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
     middle = min(max(first, mid), last)
     left, right = np.uint64(start + inside), np.uint64(other[START] + min(first, mid) - start - inside)
@@ -324,6 +325,8 @@ def _spread(team, task, i, piece):
         side = np.uint64(goes_left[k])
         place = left if side else right
         spare_rows[place] = rows[k]
+        if has_places:
+            noted[rows[k]] = place
         spare_a[place] = a[k]
         if has_b:
             spare_b[place] = b[k]
@@ -332,7 +335,10 @@ def _spread(team, task, i, piece):
     left, right = np.uint64(one[MID] + outside), np.uint64(other[MID] + middle - mid - outside)
     for k in range(np.uint64(middle), np.uint64(last)):
         side = np.uint64(goes_left[k])
-        spare_rows[left if side else right] = rows[k]
+        place = left if side else right
+        spare_rows[place] = rows[k]
+        if has_places:
+            noted[rows[k]] = place
         left += side
         right += np.uint64(1) - side
 

@@ -31,7 +31,6 @@ from dtrees.split.heirs import give_back, take
 from dtrees.split.kernel import NONE, ZERO, lean_kernel
 from dtrees.split.queue import acquire, release
 from dtrees.split.zone_sums import (
-    FINE_PIECE_ROWS,
     add,
     begin_slot,
     best_edges,
@@ -41,6 +40,7 @@ from dtrees.split.zone_sums import (
     follow_slot,
     get_ready,
     include,
+    piece_rows,
     subtract,
 )
 
@@ -63,8 +63,7 @@ def start_sum(heirs, team, i, node):
             begin_slot(sums, slot, n_rows)
         else:
             follow_slot(sums, slot, places[SLOT], rows_of(team, i) - n_rows)
-        if sums.grains[slot] > 0:
-            most = max(1, min(most, n_rows // FINE_PIECE_ROWS))
+        most = max(1, min(most, n_rows // piece_rows(sums.most_zones, sums.grains[slot])))
         team.counts[i, n, 0], team.counts[i, n, 1] = slot, 0
         n += 1
     if n == 0:

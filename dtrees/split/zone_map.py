@@ -1,9 +1,12 @@
 """The zones of every row, for all columns at once.
 
-Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.split.zones` says what for), and in large tables each of them
-into eight *parts*, which nodes of many rows are summed by: a zone hides what the order of its rows may do to a sum, which grows with its
-rows, while noise in the sums of a node grows with the square root of the node's. Of a million rows of noise, as those of late boosting
-trees are, 255 zones rule out nothing, 2,040 parts all but a hundredth.
+Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.split.zones` says what for), and each of them into eight
+*parts*, which nodes of many rows, for the table, are summed by; those of half as many by two parts together, and so on: a zone hides what
+the order of its rows may do to a sum, which grows with its rows, while noise in the sums of a node grows with the square root of the
+node's. Of a million rows of noise, as those of late boosting trees are, 255 zones rule out nothing, 2,040 parts all but a hundredth.
+
+Small tables also list the rows of each column in the order of their values. The rows of flagged zones are read off these lists, in order,
+where most of them are in the node; otherwise they are picked from the node's rows and sorted.
 
 To sum all columns of a node in one pass over its rows, the parts of a row's columns are stored side by side, two bytes each.
 
@@ -26,12 +29,17 @@ from dtrees.split.mapped import Reused, mapped
 from dtrees.split.search import MAX_CELLS
 from dtrees.split.zones import MAX_ZONES
 
-#: Zones are cut into ``2**FOLD`` parts in tables of at least so many rows, and nodes of at least so many are summed by them.
+#: Zones are cut into ``2**FOLD`` parts.
 FOLD = 3
-FINE_ROWS = 2**14
-#: Fewer zones for tables of few rows: to bound a zone costs about as much as to scan so many.
-_ROWS_PER_ZONE = 8
-_MIN_CUTS = 32
+#: Nodes are summed by so small parts of zones that there is one for so many of their rows: to bound a part costs about as much as to scan
+#: these.
+ROWS_PER_PART = 8
+#: A zone for so many rows of the table, within limits.
+_ROWS_PER_ZONE = 320
+_MIN_ZONES = 32
+#: The rows of each column are listed in the order of their values in tables of up to so many rows: lists that are not in the cache would be
+#: of little use.
+LIST_ROWS = 2**16
 #: Most rows listed at an end of a column.
 _LISTED = 128
 
@@ -57,6 +65,10 @@ class ZoneMap(NamedTuple):
         The rows of some parts at the lower and the upper end of each column, ascending.
     ends : ndarray of int64, shape (k, 4)
         The first part that is not at the lower end, the first at the upper end, and how many rows are listed of both.
+    lists : ndarray of uint64, shape (k, n_rows) or (k, 0)
+        In tables of up to LIST_ROWS rows ``code << 32 | row`` of all rows, ascending, for each column; those of missing values come last.
+    firsts : ndarray of int64, shape (k, most parts + 1)
+        Where the rows of each part begin in a column's list, and those of missing values; not for exact columns.
     fold : int
         A zone has ``2**fold`` parts, of which the last zone's last ones may be empty.
     """
@@ -69,6 +81,8 @@ class ZoneMap(NamedTuple):
     shift: NDArray[np.int64]
     listed: NDArray[np.uint32]
     ends: NDArray[np.int64]
+    lists: NDArray[np.uint64]
+    firsts: NDArray[np.int64]
     fold: int
 
     def take(self, places: NDArray[np.int64]) -> ZoneMap:
@@ -77,18 +91,18 @@ class ZoneMap(NamedTuple):
         return self._replace(part=np.ascontiguousarray(self.part[:, places]), **rest)
 
 
-def map_zones(columns: Columns, map: Any = map, fine_rows: int = FINE_ROWS) -> ZoneMap:
-    """Cut every column into zones; ``map`` as in :func:`~dtrees.split.columns.presort`. Zones have parts from ``fine_rows`` rows on."""
+def map_zones(columns: Columns, map: Any = map, fold: int = FOLD) -> ZoneMap:
+    """Cut every column into zones, and these into ``2**fold`` parts; ``map`` as in :func:`~dtrees.split.columns.presort`."""
     n_rows, n_columns = columns.n_rows, columns.n_columns
-    fold = FOLD if n_rows >= fine_rows else 0
     n_distinct = np.diff(columns.offsets)
-    n_parts = max(_MIN_CUTS, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE)) << fold
+    n_parts = max(_MIN_ZONES, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE)) << fold
     quantiles = _quantiles(n_rows, n_parts)
     shifts = np.array([max(0, int(d).bit_length() - MAX_CELLS.bit_length() + 1) for d in n_distinct], np.int64)
     most_cells = int(((n_distinct >> shifts) + 1).max(initial=1))
     part_of = mapped(n_columns * most_cells, np.uint16).reshape(n_columns, most_cells)
     first_codes = np.zeros((n_columns, n_parts + 1), np.int64)
     listed, ends = np.zeros((n_columns, 2, _LISTED), np.uint32), np.zeros((n_columns, 4), np.int64)
+    lists, firsts = np.empty((n_columns, n_rows if n_rows <= LIST_ROWS else 0), np.uint64), np.zeros(first_codes.shape, np.int64)
     n_zones = np.zeros(n_columns, np.int64)
 
     counts = Reused(lambda: mapped(int(n_distinct.max(initial=0)) + 1, np.uint32))
@@ -98,6 +112,8 @@ def map_zones(columns: Columns, map: Any = map, fine_rows: int = FINE_ROWS) -> Z
             n_zones[j] = _cut_column(
                 columns.codes[j], own[: n_distinct[j] + 1], quantiles, fold, shifts[j], part_of[j], first_codes[j], listed[j], ends[j]
             )
+        if lists.shape[1]:
+            _list_rows(columns.codes[j], int(n_distinct[j]), first_codes[j], lists[j], firsts[j])
 
     list(map(cut, range(n_columns)))
     counts.forget()
@@ -110,7 +126,7 @@ def map_zones(columns: Columns, map: Any = map, fine_rows: int = FINE_ROWS) -> Z
             range(0, n_rows, step),
         )
     )
-    return ZoneMap(part, np.arange(n_columns), n_zones, n_zones == n_distinct, first_codes, shifts, listed, ends, fold)
+    return ZoneMap(part, np.arange(n_columns), n_zones, n_zones == n_distinct, first_codes, shifts, listed, ends, lists, firsts, fold)
 
 
 def _quantiles(n_rows: int, n: int) -> NDArray[np.int64]:
@@ -159,6 +175,22 @@ def _cut_column(codes, counts, quantiles, fold, shift, part_of, first_codes, lis
             n_high += 1
     ends[0], ends[1], ends[2], ends[3] = part_of[low >> shift], part_of[(high - 1) >> shift] + 1, n_low, n_high
     return (n_parts - 1 >> fold) + 1
+
+
+@kernel
+def _list_rows(codes, n_distinct, first_codes, rows, firsts):
+    """List the rows of a column, and tell where those of each part begin."""
+    place = np.zeros(n_distinct + 2, np.int64)
+    for code in codes:
+        place[np.int64(code) + 1] += 1
+    for code in range(n_distinct):
+        place[code + 1] += place[code]
+    for part in range(first_codes.shape[0]):
+        firsts[part] = place[first_codes[part]]
+    for row in range(codes.shape[0]):
+        code = np.uint64(codes[row])
+        rows[np.uint64(place[code])] = code << np.uint64(32) | np.uint64(row)
+        place[code] += 1
 
 
 @kernel

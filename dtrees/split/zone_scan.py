@@ -16,6 +16,7 @@ from dtrees.split.search import MAX_PARTS, complete, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for, sweep_moments
 from dtrees.split.zone_sums import count_flagged, elements, outline, slope_of, unpack
+from dtrees.split.zones import UNKNOWN, scan_zones
 
 #: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
 _ROWS_OF_PART = 4
@@ -23,6 +24,8 @@ _ROWS_OF_PART = 4
 _ROWS_TO_FIND = 64
 #: A column with flagged zones of a larger share of a node's rows than one in so many takes long to search.
 _SHARE = 8
+#: To look at a listed row takes as long as to look at one of the node; each that is picked saves so many of them, as it is sorted already.
+_LISTED_FOR_PICKED = 4
 _PLACE = np.uint64(0xFFFFFFFF)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -80,11 +83,31 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
         m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
         if m == 0:
             continue
-        _pick(codes, n_distinct, zone_map, j, grain, scratch.passes, partition.rows, start, mid, scratch.keys, scratch.marks)
+        by_lists = _is_short(zone_map, j, grain, n_zones, scratch.passes, sums.place_of, mid - start, m)
+        if by_lists:
+            _pick_sorted(
+                zone_map.lists[j],
+                zone_map.firsts[j],
+                zone_map.fold - grain,
+                n_zones,
+                scratch.passes,
+                sums.place_of,
+                start,
+                mid,
+                scratch.keys,
+            )
+        else:
+            _pick(codes, n_distinct, zone_map, j, grain, scratch.passes, partition.rows, start, mid, scratch.keys, scratch.marks)
         keys, zones = scratch.keys[:m], scratch.zones
         if scale.centre != 0:  # sums were moved to be bounded
             missing = outline(slot_elements[j], n_zones, scale.shift, scratch.sums)
         n_zones, last_zone = _flagged(scratch.sums, n_zones, scratch.passes, zones, scratch.numbers)
+        if by_lists:
+            score = scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
+            if score >= 0.0 and scratch.best[1] == UNKNOWN:
+                scratch.best[1] = _code_after(zone_map.lists[j], sums.place_of, start, mid, scratch.best[0])
+            _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
+            continue
         if min(MAX_PARTS, m // _ROWS_OF_PART) >= 2 * n_zones:
             zones = scratch.parts
             n_zones, last_zone = _refine(zone_map, j, zone_map.fold - grain, n_zones, last_zone, partition, start, keys, scratch)
@@ -191,6 +214,46 @@ def _keep_flagged(keys, parts, part_of):
         keys[m] = keys[k]
         m += np.uint64(parts[part_of[k]].flag)
     return m
+
+
+@lean_kernel
+def _is_short(zone_map, j, grain, n_zones, flags, place_of, n_rows, n_picked):
+    """Tell whether the flagged zones of a column have so few rows in the whole table that they had better be picked from its list."""
+    if place_of.shape[0] == 0:
+        return False
+    firsts, shift = zone_map.firsts[j], zone_map.fold - grain
+    n_listed = ZERO()
+    for z in range(n_zones):
+        n_listed += flags[z] * (firsts[(z + 1) << shift] - firsts[z << shift])
+    return n_listed <= n_rows + _LISTED_FOR_PICKED * n_picked
+
+
+@lean_kernel
+def _pick_sorted(rows, firsts, shift, n_zones, flags, place_of, start, mid, keys):
+    """Write ``code << 32 | place`` of the rows in flagged zones of a column, places from 0, ascending."""
+    at, start, n = np.uint64(0), np.uint64(start), np.uint64(mid - start)
+    for z in range(n_zones):
+        if flags[z]:
+            for k in range(firsts[z << shift], firsts[(z + 1) << shift]):
+                row = rows[k] & _PLACE
+                place = np.uint64(place_of[row]) - start
+                keys[at] = (rows[k] - row) | (place & _PLACE)
+                at += np.uint64(place < n)
+
+
+@lean_kernel
+def _code_after(rows, place_of, start, mid, code):
+    """Return the lowest code above ``code`` among a node's rows, of which there is one, from the list of a column."""
+    low, high, first = ZERO(), rows.shape[0], np.uint64(code + 1) << np.uint64(32)
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle] < first:
+            low = middle + 1
+        else:
+            high = middle
+    while not start <= np.int64(place_of[rows[low] & _PLACE]) < mid:
+        low += 1
+    return np.int64(rows[low] >> np.uint64(32))
 
 
 @lean_kernel

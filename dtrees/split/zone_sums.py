@@ -41,8 +41,8 @@ _COARSE, _ASKEW, _SHARPER = 8, 0.75, 2
 SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float64)])
 #: One column in so many tells how much is flagged.
 _SAMPLED = 4
-#: Fewest rows of a piece of a sum by parts of zones, which takes longer to add up than one by zones.
-FINE_PIECE_ROWS = 2**14
+#: Fewest rows of a piece of a sum for each zone, or part, that it is by.
+_ROWS_TO_ADD = 8
 #: To clear, fill and subtract so many numbers of a slot takes as long as to add a row's cell to one.
 _NUMBERS_PER_CELL = 6
 
@@ -65,11 +65,14 @@ class Sums(NamedTuple):
     width : int
         Numbers of an element, 2 or 3.
     most_grain : int
-        The grain of nodes of at least ``fine_rows`` rows; that of others is 0.
+        The grain of nodes of at least ``fine_rows`` rows; that of others is less by 1 for each time that they have half as many.
     fine_rows : int
     flagged : ndarray of int64, shape (2,)
         Of nodes of at least ``fine_rows`` rows, in some columns: how many rows are in zones, uncut, that might have to be scanned, and how
         many there are. Added up while a tree is grown, by all threads.
+    place_of : ndarray of uint32, shape (n_rows,) or (0,)
+        The place of each row, unless its node will not be searched, for rows to be picked from lists
+        (:class:`~dtrees.split.zone_map.ZoneMap`).
     """
 
     slots: NDArray[np.int64]
@@ -81,6 +84,7 @@ class Sums(NamedTuple):
     most_grain: int
     fine_rows: int
     flagged: NDArray[np.int64]
+    place_of: NDArray[np.uint32]
 
 
 def slot_size(n_columns: int, most_zones: int, width: int, grain: int) -> int:
@@ -98,7 +102,17 @@ def elements(zone_map, sums, slot):
 @kernel
 def grain_for(most_grain, fine_rows, n_rows):
     """Return the grain in which to search a node of so many rows."""
-    return most_grain if n_rows >= fine_rows else ZERO()
+    grain = most_grain
+    while grain > 0 and n_rows < fine_rows:
+        grain -= 1
+        fine_rows >>= 1
+    return grain
+
+
+@kernel
+def piece_rows(most_zones, grain):
+    """Return the fewest rows of a piece of a sum: pieces must be added up."""
+    return max(1, _ROWS_TO_ADD * (most_zones << grain))
 
 
 @kernel
@@ -113,6 +127,14 @@ def follow_slot(sums, slot, other, n_rows):
     """Say what a slot is to hold: sums to be added to, or taken from, those of another one, of which ``n_rows`` rows are searched then."""
     sums.grains[slot] = min(sums.grains[other], grain_for(sums.most_grain, sums.fine_rows, n_rows))
     sums.scales[slot] = sums.scales[other]
+
+
+@kernel
+def note_places(place_of, rows, start, stop):
+    """Note where rows lie now, if that is wanted."""
+    if place_of.shape[0] > 0:
+        for place in range(start, stop):
+            place_of[rows[place]] = place
 
 
 @kernel
@@ -270,35 +292,37 @@ def _subtract(into, other):
 
 
 @kernel
-def fold(zone_map, sums, slot):
-    """Add up the sums of each zone's parts, in place: what is written lies before all that is still to be read."""
+def fold(zone_map, sums, slot, grain):
+    """Add up the sums of parts to those of a grain, in place: what is written lies before all that is still to be read."""
     fine = elements(zone_map, sums, slot)
-    grain = sums.grains[slot]
-    sums.grains[slot] = 0
+    shift = sums.grains[slot] - grain
+    sums.grains[slot] = grain
     coarse = elements(zone_map, sums, slot)
     for j in range(fine.shape[0]):
-        for z in range(zone_map.n_zones[j] + 1):
-            last = (z + 1) << grain if z < zone_map.n_zones[j] else (z << grain) + 1
+        n_parts = zone_map.n_zones[j] << grain
+        for z in range(n_parts + 1):
+            last = (z + 1) << shift if z < n_parts else (z << shift) + 1
             for k in range(fine.shape[2]):
                 total = ZERO()
-                for part in range(z << grain, last):
+                for part in range(z << shift, last):
                     total += fine[j, part, k]
                 coarse[j, z, k] = total
 
 
 @inner_kernel
 def fold_like(zone_map, sums, slot, other):
-    """Fold a slot, if another is folded."""
+    """Fold a slot as another is folded."""
     if sums.grains[slot] > sums.grains[other]:
-        fold(zone_map, sums, slot)
+        fold(zone_map, sums, slot, sums.grains[other])
 
 
 @inner_kernel
 def get_ready(zone_map, partition, sums, place, node_sums, limits):
     """Fold the sums of a node that is to be searched, if it has few rows, and sharpen them, if need be."""
     start, mid, slot = place
-    if sums.grains[slot] > grain_for(sums.most_grain, sums.fine_rows, mid - start):
-        fold(zone_map, sums, slot)
+    grain = grain_for(sums.most_grain, sums.fine_rows, mid - start)
+    if sums.grains[slot] > grain:
+        fold(zone_map, sums, slot, grain)
     sharpen(zone_map, partition, place, node_sums, limits, sums)
 
 
@@ -324,7 +348,7 @@ def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scrat
 def count_flagged(zone_map, sums, place, node_sums, j, limits, bar, scratch):
     """Count what would be flagged of a large node in a column, were its zones not cut into parts; a few of the columns are enough."""
     start, mid, slot = place
-    if mid - start < sums.fine_rows or j % _SAMPLED != 0 or zone_map.exact[j]:
+    if sums.place_of.shape[0] > 0 or mid - start < sums.fine_rows or j % _SAMPLED != 0 or zone_map.exact[j]:
         return
     node, grain, scale = (node_sums[0], node_sums[1], mid - start), sums.grains[slot], sums.scales[slot]
     n_zones, fine = zone_map.n_zones[j], scratch.sums

@@ -13,6 +13,7 @@ from dtrees.engine import grow, one_tree, sums, targets
 from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
 from dtrees.engine.stopping import has_stalled
+from dtrees.split import zone_map
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
@@ -83,7 +84,10 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     assert same(fit_here(plan, y, weight, n_threads=3), here)
     for heirs in (1, 2):
         monkeypatch.setattr(sums, "_HEIRS", heirs)
+        monkeypatch.setattr(sums, "_FINE_SLOTS", heirs)
         assert same(fit_here(plan, y, weight, n_threads=3), here)
+    monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
+    assert same(fit_here(plan, y, weight, n_threads=3), here)
     monkeypatch.setattr(grow, "rows_to_grow", lambda n_rows, n_columns, n_threads: 50)
     assert same(fit_here(plan, y, weight, n_threads=3), here)
 

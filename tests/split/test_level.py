@@ -19,11 +19,13 @@ from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from dtrees.split.level import search_level
 from dtrees.split.partition import RowPartition
 from dtrees.split.search import Candidates, empty_candidates, make_scratch
-from dtrees.split.zone_map import FINE_ROWS, map_zones
+from dtrees.split.zone_map import map_zones
 from tests import naive
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of
 from tests.split.strategies import Task, as_lists
 
+#: So many rows that no node is summed by parts of zones.
+NO_PARTS = 2**30
 #: A column's values, given random numbers and the number of rows.
 COLUMNS = {
     "continuous": lambda rng, n: rng.normal(size=n),
@@ -59,7 +61,7 @@ def search_in_levels(
     limits: naive.Limits,
     seed: int,
     n_threads: int,
-    fine_rows: int = FINE_ROWS,
+    fine_rows: int = NO_PARTS,
 ) -> NDArray[Any]:
     """Search the root, then the two halves of its rows by one column, as a tree would; compare each with the oracle.
 
@@ -173,7 +175,7 @@ def test_sums_are_made_anew(criterion: int, weighted: bool) -> None:
     penalty = 3.0 if criterion == NEWTON else 0.0
     for seed, target in enumerate(["outlier", "far off", "noise"] * 4):
         table, a, b = make_case(["continuous", "missing", "few values"], target, criterion, weighted, 600, seed)
-        fine_rows = 0 if seed > 5 else FINE_ROWS
+        fine_rows = 0 if seed > 5 else NO_PARTS
         scales = search_in_levels(table, a, b, naive.Limits(criterion, penalty=penalty), seed, 1 + seed % 2, fine_rows)
         moved = criterion == SQUARED_ERROR and target != "noise"
         assert (scales["centre"] != 0).any() == (moved and not weighted)
@@ -182,7 +184,7 @@ def test_sums_are_made_anew(criterion: int, weighted: bool) -> None:
 
 def test_zones_are_narrow_at_both_ends() -> None:
     n = 100_000
-    zones = map_zones(presort([np.random.default_rng(0).normal(size=n), np.arange(n) % 300]), fine_rows=n + 1)
+    zones = map_zones(presort([np.random.default_rng(0).normal(size=n), np.arange(n) % 300]), fold=0)
     rows = np.bincount(zones.part[:, 0])
     assert zones.n_zones[0] == 255 == rows.shape[0]
     assert rows[0] < 10 > rows[-1]

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from dtrees.engine import sums as engine_sums
 from dtrees.engine.sums import ZoneSums
 from dtrees.engine.threads import Threads
+from dtrees.split import zone_map as zone_map_module
 from dtrees.split.columns import presort
 from dtrees.split.criteria import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from dtrees.split.level import BAR, SCAN, SUM, search_level
 from dtrees.split.partition import RowPartition
 from dtrees.split.queue import make_queue
 from dtrees.split.search import MAX_PARTS, empty_candidates, make_scratch
-from dtrees.split.zone_map import FOLD, map_zones
+from dtrees.split.zone_map import FOLD, LIST_ROWS, map_zones
 from dtrees.split.zone_sums import SCALE, Sums, fold, size_shift, slot_size
 from tests import naive
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
@@ -30,10 +31,13 @@ NONE, LISTED, PICKED = range(3)
 _SENTINEL = 7
 
 
-def search_by_zones(task: Task, together: int, fine: bool) -> tuple[Any, set[tuple[int, bool]]]:
-    """Search the node, so many columns in one scan; return the best split and, of scans of one column, what was done."""
+def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) -> tuple[Any, set[tuple[int, bool]]]:
+    """Search the node, so many columns in one scan; return the best split and, of scans of one column, what was done.
+
+    With ``lists``, LISTED are rows that were picked from the lists of whole columns, which are not used otherwise.
+    """
     columns = presort(task.table)
-    zone_map, k = map_zones(columns, fine_rows=0 if fine else 2**30), columns.n_columns
+    zone_map, k = map_zones(columns, fold=FOLD if fine else 0), columns.n_columns
     rows = np.flatnonzero(task.inside).astype(np.uint32)
     n = rows.shape[0]
     a, b = task.a[rows], task.b[rows] if task.b.shape[0] else task.b
@@ -51,7 +55,11 @@ def search_by_zones(task: Task, together: int, fine: bool) -> tuple[Any, set[tup
         grain,
         0,
         flagged,
+        np.full(task.a.shape[0] if lists else 0, 2**32 - 1, np.uint32),
     )
+    if lists:
+        sums.place_of[rows] = np.arange(n)
+        zone_map.ends[:, 0], zone_map.ends[:, 1] = 0, zone_map.n_zones << zone_map.fold  # nothing else is listed
     node_sums = np.array([[a.sum(), b.sum() if b.shape[0] else n]])
     operations = [(SUM, 0, n, 0), (BAR, 0, 0, 0), *((SCAN, 0, j, min(j + together, k)) for j in range(0, k, together))]
     limits = package_limits(task.limits, slope_of(task))
@@ -70,7 +78,7 @@ def search_by_zones(task: Task, together: int, fine: bool) -> tuple[Any, set[tup
         if operation[0] == SCAN:
             changed = [bool((array != _SENTINEL).any()) for array in (scratch.numbers, scratch.marks, scratch.cuts)]
             done.add((NONE if not changed[0] else PICKED if changed[1] else LISTED, changed[2]))
-    assert 0 <= flagged[0] <= flagged[1]
+    assert 0 <= flagged[0] <= flagged[1] or lists
     return best_of(found.take(slice(2, None))), done
 
 
@@ -107,6 +115,24 @@ def test_every_way_is_taken(criterion: int, weighted: bool, fine: bool) -> None:
         assert {cut for way, cut in seen if way != NONE} == {False, True}
 
 
+@pytest.mark.parametrize("share", [0.9, 0.02])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+def test_rows_are_picked_from_lists(criterion: int, weighted: bool, share: float) -> None:
+    """From the lists of whole columns where the node has many of the rows; where it has few, its own rows are looked at."""
+    seen: set[int] = set()
+    for seed in range(6):
+        task = noise(30_000, seed, criterion, weighted)
+        task = task._replace(inside=np.random.default_rng(seed).random(30_000) < share)
+        expected = best_of(search_of(task))
+        for fine in (False, True):
+            found, done = search_by_zones(task, 1, fine, lists=True)
+            assert same(found, expected)
+            seen |= {way for way, _ in done}
+            assert same(search_by_zones(task, 5, fine, lists=True)[0], expected)
+    assert (LISTED if share > 0.5 else PICKED) in seen
+
+
 @pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -127,6 +153,7 @@ def test_turns(criterion: int, weighted: bool, fine: bool) -> None:
         assert PICKED in {way for way, _ in done}
         for together in (2, 5):
             assert same(search_by_zones(task, together, fine)[0], expected)
+            assert same(search_by_zones(task, together, fine, lists=True)[0], expected)
 
 
 @given(
@@ -172,8 +199,9 @@ def test_children_whose_sums_are_folded(weighted: bool) -> None:
 def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     table, a, b = make_case(["continuous", "missing"], "noise", NEWTON, False, 1500, 3)
     columns = presort(table)
-    size = 8 * slot_size(2, int(map_zones(columns, fine_rows=0).n_zones.max()), 2, FOLD)
+    size = 8 * slot_size(2, int(map_zones(columns).n_zones.max()), 2, FOLD)
     monkeypatch.setattr(engine_sums, "_MIN_BYTES", 5 * size)
+    monkeypatch.setattr(engine_sums, "_BYTES_PER_ROW", 0)
     monkeypatch.setattr(engine_sums, "_FINE_SLOTS", 4)
     folded = []
     monkeypatch.setattr(engine_sums, "fold", lambda *arguments: folded.append(fold(*arguments)))
@@ -181,8 +209,9 @@ def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) ->
     assert len(folded) == 1
 
 
-def test_zones_are_cut_where_much_was_flagged() -> None:
-    """The first tree is summed by parts, the next by what the one before has shown."""
+def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first tree of a table without lists is summed by parts, the next by what the one before has shown."""
+    monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
     rng = np.random.default_rng(0)
     n = 3000
     columns = presort([rng.normal(size=n) for _ in range(5)])
@@ -210,13 +239,17 @@ def test_zones_are_cut_where_much_was_flagged() -> None:
 def test_parts_of_a_column(kind: str, n: int) -> None:
     columns = presort([COLUMNS[kind](np.random.default_rng(0), n)])
     codes, n_distinct = columns.codes[0].astype(np.int64), int(columns.offsets[1])
-    for fold_to, fine_rows in ((0, 2**30), (FOLD, 0)):
-        zones = map_zones(columns, fine_rows=fine_rows)
+    for fold_to in (0, FOLD):
+        zones = map_zones(columns, fold=fold_to)
         n_parts = int(zones.n_zones[0]) << fold_to
         assert zones.fold == fold_to
         assert n_parts < MAX_PARTS
         part = zones.part[:, 0].astype(np.int64)
         present = codes < n_distinct
+        if n <= LIST_ROWS:
+            assert zones.lists[0].tolist() == sorted(code << 32 | row for row, code in enumerate(codes.tolist()))
+        else:
+            assert zones.lists.shape == (1, 0)
         assert (part[~present] == n_parts).all()
         if zones.exact[0]:
             assert n_distinct < 256
@@ -226,6 +259,8 @@ def test_parts_of_a_column(kind: str, n: int) -> None:
         first_codes = zones.first_codes[0]
         assert (first_codes[0], first_codes[n_parts]) == (0, n_distinct)
         assert (part[present] == np.searchsorted(first_codes[: n_parts + 1], codes[present], side="right") - 1).all()
+        if n <= LIST_ROWS:
+            assert (zones.firsts[0, : n_parts + 1] == np.searchsorted(np.sort(codes), first_codes[: n_parts + 1])).all()
         inner = first_codes[: n_parts + 1]
         inner = inner[(inner > 0) & (inner < n_distinct)]
         assert (inner % (1 << zones.shift[0]) == 0).all()
