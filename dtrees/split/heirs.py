@@ -159,7 +159,8 @@ def inherit(heirs, n, partition, todo, left_wanted, right_wanted):
         smaller, larger = n + 1, n
     larger_wanted, smaller_wanted = (left_wanted, right_wanted) if larger == n + 1 else (right_wanted, left_wanted)
     zone_map, sums, start, mid = heirs.zone_map, heirs.sums, todo[smaller, 0], todo[smaller, 1]
-    if larger_wanted and are_few(zone_map, sums, slot, mid - start):
+    # Were both wanted, the thread would go on without a slot while the larger one waits with this, and might find none.
+    if larger_wanted and not smaller_wanted and are_few(zone_map, sums, slot, mid - start):
         include(zone_map, partition, start, mid, sums, slot, NONE())
         heirs.slot_of[smaller] = NONE()
         heirs.slot_of[larger] = slot
