@@ -92,6 +92,21 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 
+def test_one_slot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where few rows are split off many, and both children are to be searched by zone sums."""
+    rng = np.random.default_rng(3)
+    table: list[Any] = [np.exp(4 * rng.normal(size=9000)) for _ in range(4)]
+    y = np.log(table).T @ np.array([1, -0.5, 0.3, 0.2]) + np.exp(2 * rng.normal(size=9000))
+    plan = BoostingPlan(rules(Criterion.NEWTON, 4, max_depth=6, reg_lambda=1.0), 9, Squared(), 4)
+    results = []
+    for _ in range(2):
+        with local(table, y) as executor:
+            results.append(boost(executor, plan))
+        for name, value in (("_BLOCK_CELLS", 0), ("_MIN_ROWS", 1), ("_HEIRS", 1), ("_FINE_SLOTS", 1)):
+            monkeypatch.setattr(sums, name, value)
+    assert same(*results)
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_several_levels_of_large_nodes(loss: str) -> None:
     """Beyond what one thread grows by itself, and summed by parts of zones in more slots than one."""
