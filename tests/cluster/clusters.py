@@ -27,6 +27,8 @@ def process(module: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """One of Dask's commands, killed at the end of the block."""
     path = os.pathsep.join(filter(None, sys.path))
     arguments = [sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", "--no-dashboard", *options]
+    if module == "dask_worker":  # to import dtrees takes seconds, in which a worker that is known already would be silent
+        arguments += ["--preload", "dtrees.cluster.forest"]
     command = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
     try:
         yield command
