@@ -326,12 +326,12 @@ def test_placements_that_cannot_be(client: Client) -> None:
     assert_clean(client)
 
 
-def _limit(free: dict[str, float] | None, dask_scheduler: Any) -> None:
-    """Have the scheduler tell that workers have so much memory left; None ends that."""
+def _limit(free: float | None, dask_scheduler: Any) -> None:
+    """Have the scheduler tell that each worker has so many bytes left, beyond what it uses now; None ends that."""
     true_limits = dask_scheduler.extensions.setdefault("dtrees-true-limits", {})
     for address, worker in dask_scheduler.workers.items():
         true_limits.setdefault(address, worker.memory_limit)
-        worker.memory_limit = true_limits[address] if free is None else free[address]
+        worker.memory_limit = true_limits[address] if free is None else int((worker.metrics["memory"] + free) / 0.8)
 
 
 @pytest.fixture
@@ -339,8 +339,7 @@ def limited(client: Client) -> Iterator[Any]:
     """A function to have all workers left with so many bytes, beyond what they use now."""
 
     def limit(free: float) -> None:
-        used = {worker: facts["metrics"]["memory"] for worker, facts in client.scheduler_info(n_workers=-1)["workers"].items()}
-        client.run_on_scheduler(_limit, {worker: int((used[worker] + free) / 0.8) for worker in used})
+        client.run_on_scheduler(_limit, free)
 
     yield limit
     client.run_on_scheduler(_limit, None)
