@@ -31,6 +31,7 @@ from distributed import Client, LocalCluster
 import dtrees
 from benchmarks.registry import Measure, Row, Yielded, benchmark
 from benchmarks.run import Run
+from dtrees.cluster.questions import threads_of_workers
 
 #: What is done to workers, and how often in relation to each other.
 KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1}
@@ -146,7 +147,7 @@ class Saboteur:
 
     def _processes(self) -> dict[str, int]:
         """Return the addresses and the processes of workers that are up and awake, in order."""
-        known = self._client.scheduler_info(n_workers=-1)["workers"]
+        known = threads_of_workers(self._client)
         asleep = {process for _, process in self._asleep}
         found = {}
         for nanny in list(self._cluster.workers.values()):

@@ -225,7 +225,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
         model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
         if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask?
-            parts["callbacks"] = [*parts["callbacks"], lambda progress: running.check()]
+            parts["callbacks"] = [*parts["callbacks"], running.go_on]
         with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages:
             fitted = model.fit(X, y, **parts)
             confirm(client, running)

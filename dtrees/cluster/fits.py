@@ -133,6 +133,11 @@ class Fit:
         if task is None or task.state == "cancelled" or self._worker.status.name in ("closing", "closed", "failed"):
             raise FitCancelled(f"The fit {self.name} was cancelled.")
 
+    def go_on(self, progress: object) -> bool:
+        """Be a callback of trees grown in this task, which asks after each (:meth:`check`) and never ends the fit as a success."""
+        self.check()
+        return False
+
 
 class _Current(threading.local):
     fit: Fit | None = None

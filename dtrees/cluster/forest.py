@@ -179,13 +179,8 @@ def _grow_batch(
 ) -> ForestResult:
     from dtrees.engine.forest import grow_forest as grow
 
-    task = current_fit()  # of this task, whose threads may grow trees for hours that nobody wants any more
-
-    def go_on(progress: Progress) -> bool:
-        task.check()
-        return False
-
-    return grow(columns, target, weight, plan, first, last, n_threads, go_on)
+    # Its threads might else grow trees for hours that nobody wants any more.
+    return grow(columns, target, weight, plan, first, last, n_threads, current_fit().go_on)
 
 
 def _without_sums(result: ForestResult) -> ForestResult:

@@ -18,6 +18,7 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
+from dtrees.cluster.questions import threads_of_workers
 from dtrees.engine import messages
 from tests.cluster.cases import CASES, N_ROWS, fit, outcome
 from tests.cluster.faults import Cut, cut_off
@@ -76,7 +77,7 @@ def client_of_threads(cluster_of_threads: LocalCluster) -> Iterator[Client]:
 
 @pytest.fixture
 def five_threads(cluster_of_threads: LocalCluster, client_of_threads: Client) -> Client:
-    wait_until(lambda: cluster_of_threads.scale(5) or len(client_of_threads.scheduler_info(n_workers=-1)["workers"]) == 5, 60)
+    wait_until(lambda: cluster_of_threads.scale(5) or len(threads_of_workers(client_of_threads)) == 5, 60)
     return client_of_threads
 
 
