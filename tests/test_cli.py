@@ -230,7 +230,10 @@ def test_codes_that_look_like_numbers_stay_text(tmp_path: Path, scheduler: str) 
         (("flats.csv", "--target", "rent", "-p", "max_depth"), "not of the form NAME=VALUE"),
         (("flats.csv", "--target", "rent", "-p", "random_state=3"), "use --seed"),
         (("flats.csv", "--target", "rent", "--output", "no/such/model"), "does not exist; create it first"),
+        (("flats.csv", "--target", "rent", "--output", "flats.csv"), "--output: 'flats.csv' is what this command reads"),
         (("flats.csv", "--target", "rent", "--test", "dear.parquet"), "--test: 'dear.parquet' has no column 'rent'"),
+        (("flats.csv", "--target", "rent", "-p", "learning_rate=-1"), "The 'learning_rate' parameter of GradientBoostingRegressor must be"),
+        (("flats.csv", "--target", "rent", "--model", "forest", "-p", "criterion=entropie"), "'criterion' parameter of RandomForest"),
         (("flats.csv", "--target", "rent", "--scheduler", "127.0.0.1:1"), "No Dask scheduler answers at '127.0.0.1:1'"),
     ],
 )
@@ -246,8 +249,7 @@ def test_mistakes_that_show_before_anything_is_started(
     [
         (("flats.csv", "--target", "district", "--task", "regression"), "holds text such as 'Harbour'; use --task classification"),
         (("flats.csv", "--target", "rent", "--task", "classification"), "use --task regression"),
-        (("flats.csv", "--target", "rent", "-p", "learning_rate=-1"), "learning_rate"),
-        (("flats.csv", "--target", "rent", "-p", "max_depth=deep"), "max_depth"),
+        (("flats.csv", "--target", "rent", "--model", "forest", "-p", "criterion=gini"), "'criterion' parameter of RandomForestRegressor"),
         (
             ("flats.csv", "--target", "rent", "-p", "class_weight=balanced"),
             "'class_weight' is no parameter of --model boosting for regression",
@@ -321,6 +323,11 @@ def test_mistakes_at_prediction(model: Path, folder: Path, tmp_path: Path) -> No
     assert "--proba is for classes" in fail("predict", model, folder / "flats.csv", *output, "--proba")
     assert "would be compressed" in fail("predict", model, folder / "flats.csv", "--output", tmp_path / "p.csv.gz")
     assert not list(tmp_path.glob("*p.csv*"))
+    for read in (model, tmp_path / "less.csv"):
+        before = read.read_bytes()
+        data = folder / "flats.csv" if read == model else tmp_path / "less.csv"
+        assert "is what this command reads, and would be written over" in fail("predict", model, data, "--output", read)
+        assert read.read_bytes() == before
 
 
 def test_help_and_version_in_a_process_of_their_own() -> None:

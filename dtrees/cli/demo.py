@@ -58,7 +58,7 @@ def run(rows: int, data: str | None, display: Display | None = None, **options: 
     display = display or Display()
     with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
         path = data or str(Path(folder) / "flats.csv")
-        fit.check_writable(path)
+        fit.check_writable(path, [])
         with atomic_file(path) as file:
             flats(rows, options["seed"]).to_csv(file, index=False)
         display.note(f"Made up {rows:,} flats; the rent is to be predicted from the other columns.")

@@ -93,14 +93,18 @@ def _check(options: FitOptions) -> list[str]:
         raise click.UsageError("--checkpoint is for models of several trees; --model is tree")
     if options.checkpoint is None and options.checkpoint_interval is not None:
         raise click.UsageError("--checkpoint-interval is for --checkpoint, which is not given")
-    names = column_names(find_files(options.data), options.separator)
+    files = find_files(options.data)
+    names = column_names(files, options.separator)
     columns = choose_features(names, options.target, options.features, options.drop, options.data)
     models.check_settings(options.model, options.settings)
-    if options.output:
-        check_writable(options.output)
+    read = [*files.paths]
     for option, data in (("--test", options.test), ("--validation", options.validation)):
         if data is not None:
-            check_columns([*columns, options.target], column_names(find_files(data), options.separator), option, data)
+            more = find_files(data)
+            read += more.paths
+            check_columns([*columns, options.target], column_names(more, options.separator), option, data)
+    if options.output:
+        check_writable(options.output, read)
     if options.validation is None and any(name == "early_stopping_rounds" for name in models.parse_settings(options.settings)):
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     return columns
@@ -120,13 +124,15 @@ def choose_features(names: Sequence[str], target: str, features: Sequence[str], 
     return columns
 
 
-def check_writable(output: str) -> None:
-    """Raise before the work is done, not after it, if the output cannot be written."""
+def check_writable(output: str, read: Collection[str]) -> None:
+    """Raise before the work is done, not after it, if the output cannot be written, or is one of the files that are read."""
     folder = Path(os.path.realpath(output)).parent
     if not folder.is_dir():
         raise CommandError(f"--output: the folder {str(folder)!r} does not exist; create it first.")
     if not os.access(folder, os.W_OK):
         raise CommandError(f"--output: the folder {str(folder)!r} is not writable; choose another.")
+    if os.path.realpath(output) in map(os.path.realpath, read):
+        raise CommandError(f"--output: {output!r} is what this command reads, and would be written over; give another name.")
 
 
 def evaluate(

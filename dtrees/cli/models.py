@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dtrees
@@ -36,7 +36,7 @@ def build(model: str, task: str, settings: Sequence[str], seed: int) -> Any:
     Raises
     ------
     CommandError
-        If the estimator has no such parameter for this task. Values are checked by the estimator when it is fitted.
+        If the estimator has no such parameter for this task.
     """
     estimator_class = _estimator_class(model, "Classifier" if task == "classification" else "Regressor")
     parameters = parse_settings(settings)
@@ -48,7 +48,7 @@ def build(model: str, task: str, settings: Sequence[str], seed: int) -> Any:
 
 
 def check_settings(model: str, settings: Sequence[str]) -> None:
-    """Raise what :func:`build` would raise for either task; needs no data."""
+    """Raise what :func:`build` and fitting would raise for either task; needs no data."""
     parameters = parse_settings(settings)
     for parameter, advice in _SET_ELSEWHERE.items():
         if parameter in parameters:
@@ -59,6 +59,20 @@ def check_settings(model: str, settings: Sequence[str]) -> None:
             raise CommandError(
                 f"--model {model} has no parameter {parameter!r}. {suggestion(parameter, sorted(known - set(_SET_ELSEWHERE)))}"
             )
+    problems = [problem for task in ("Classifier", "Regressor") if (problem := _problem(_estimator_class(model, task), parameters))]
+    if len(problems) > 1:
+        raise CommandError(problems[-1])
+
+
+def _problem(estimator_class: Any, parameters: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the values of those parameters that an estimator has."""
+    estimator = estimator_class()
+    known = estimator.get_params(deep=False)
+    try:
+        estimator.set_params(**{name: value for name, value in parameters.items() if name in known})._validate_params()
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

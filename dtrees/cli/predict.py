@@ -35,13 +35,14 @@ def run(
 ) -> None:
     """Carry out the command; the arguments are its options."""
     display = display or Display()
-    check_writable(output)
     if PurePath(output).suffix.lower() in COMPRESSION:
         raise CommandError(f"--output: {output!r} would be compressed, which is not supported; give a name ending in .csv or .parquet.")
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
-    names = column_names(find_files(data), separator)
+    files = find_files(data)
+    check_writable(output, [model, *files.paths])
+    names = column_names(files, separator)
     kept = column_list(keep)
     check_columns(kept, names, "--keep", data)
     features = _features(estimator, names, data)

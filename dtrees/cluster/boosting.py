@@ -21,6 +21,7 @@ from dtrees.cluster.events import tell
 from dtrees.cluster.executor import DaskExecutor
 from dtrees.cluster.fits import Fit, current_fit
 from dtrees.cluster.loading import ClusterColumns
+from dtrees.cluster.questions import connected
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
 from dtrees.cluster.tree_log import log_of
@@ -92,7 +93,7 @@ def _boost_here(
     fit = Fit(name, current_fit().settings, submitted)
     n_threads = get_worker().state.nthreads
     evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
-    with LocalExecutor(columns, target, weight, n_threads) as executor, log_of(fit, get_client(), plan) as log:
+    with LocalExecutor(columns, target, weight, n_threads) as executor, log_of(fit, connected(get_client()), plan) as log:
         watched = _Watched(fit, callback, None)
         return boosting.boost(executor, plan, previous, initial, watched, log, evaluation)
 

@@ -38,7 +38,7 @@ from dtrees.cluster.guard import start_guard
 from dtrees.cluster.holding import HeldFuture, guards, hold, let_go, let_go_if_cancelled, let_go_of_fit, needs
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.placement import check_placement
-from dtrees.cluster.questions import give_up
+from dtrees.cluster.questions import connected, give_up
 from dtrees.cluster.relay import here
 from dtrees.cluster.scattered import lost_data_named
 from dtrees.cluster.watch import Watch, confirm
@@ -217,7 +217,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     """Run a fit, as a task on a worker."""
     if lazy:
         secede()  # for good: the thread only waits, and what it waits for may need its place
-    client = get_client()
+    client = connected(get_client())
     let_go(client, guards(name))  # that of an earlier run may be on this very worker
     start_guard(client, name, settings)
     running = Fit(name, settings, submitted=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import TypeVar
@@ -20,6 +21,15 @@ SCHEDULER_PATIENCE = 20.0
 #: What users are told to do.
 RUN_AGAIN = "Nothing of this fit is left on the cluster; run it again"
 _SLICE = 0.5
+_SECONDS_TO_CONNECT = 0.01
+
+
+def connected(client: Client) -> Client:
+    """Return a client once it is connected: that of a worker, which its tasks share, is found by all while one of them still makes it."""
+    deadline = time.monotonic() + SCHEDULER_PATIENCE
+    while client.status in ("newly-created", "connecting") and time.monotonic() < deadline:
+        time.sleep(_SECONDS_TO_CONNECT)
+    return client
 
 
 def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:

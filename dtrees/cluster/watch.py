@@ -31,7 +31,7 @@ from distributed import Client, Future, KilledWorker, get_worker, worker_client
 
 from dtrees.cluster.errors import ClusterError, SchedulerLost, WorkerLost
 from dtrees.cluster.fits import Fit, current_fit
-from dtrees.cluster.questions import RUN_AGAIN, SCHEDULER_PATIENCE, answer, explained
+from dtrees.cluster.questions import RUN_AGAIN, SCHEDULER_PATIENCE, answer, connected, explained
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -61,7 +61,7 @@ def current_client() -> Iterator[Client | None]:
     """
     if in_task():
         with worker_client() as client:
-            yield client
+            yield connected(client)
     else:
         yield default_client()
 

@@ -272,15 +272,23 @@ class BoostingTarget:
         self._leaf_of = np.empty(0, np.uint8)
 
     def _hold_out(self) -> NDArray[np.bool_]:
-        """Draw the rows kept for validation, a share of each class."""
+        """Draw the rows kept for validation, a share of each class, but never all that it has."""
         n = self.target.shape[0]
         held_out = np.zeros(n, np.bool_)
         chosen = np.empty(n, np.bool_)
         for k in range(max(self.plan.n_classes, 1)):
             eligible = self.target == k if self.plan.n_classes else np.ones(n, np.bool_)
-            n_wanted = math.ceil(self.plan.validation_fraction * int(eligible.sum()))
+            if self.weight is not None:
+                eligible &= self.weight > 0
+            n_eligible = int(eligible.sum())
+            n_wanted = max(0, min(math.ceil(self.plan.validation_fraction * n_eligible), n_eligible - 1))
             hashing.subsample(self.seed, hashing.STREAM_VALIDATION, k, n_wanted, eligible, chosen)
             held_out |= chosen
+        if not held_out.any():
+            raise ValueError(
+                f"n_iter_no_change={self.plan.n_iter_no_change} holds out some rows{' of each class' * bool(self.plan.n_classes)}, but "
+                f"never the last one with a weight above 0, and of {n} rows none can be; wants more rows, or n_iter_no_change=None"
+            )
         return held_out
 
     def start(self, tree: int, output: int) -> Prepared:

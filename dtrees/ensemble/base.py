@@ -24,7 +24,7 @@ from dtrees.engine.plans import BoostingPlan, Callback, ForestPlan, Progress
 from dtrees.ensemble.backend import Backend, Output, Placement, Purpose, Table
 from dtrees.ensemble.local import LOCAL, backend_for
 from dtrees.ensemble.prediction import FindLeaves, Predict, Step, TreeSum, logarithm
-from dtrees.ensemble.schema import CATEGORICAL, Schema
+from dtrees.ensemble.schema import CATEGORICAL, Schema, column_names
 from dtrees.ensemble.state import EstimatorState
 from dtrees.tree.tree import Tree
 
@@ -149,9 +149,9 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
 
     def _check_names(self, X: Any, *, reset: bool) -> None:
         """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, take them over."""
-        names = getattr(X, "columns", ())
+        names = column_names(X)
         if len(set(names)) < len(names):
-            twice = sorted({str(name) for name in names if list(names).count(name) > 1})
+            twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
         validate_data(self, X=X, skip_check_array=True, reset=reset)
 

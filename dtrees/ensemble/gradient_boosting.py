@@ -217,7 +217,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     def _loss(self, table: Table) -> LinkedLoss:
         assert table.classes is not None
         assert table.class_weights is not None
-        n_weighted = np.count_nonzero(table.class_weights)
+        factors = parameters.class_weights(self.class_weight, table, by_rows=False)
+        n_weighted = np.count_nonzero(table.class_weights if factors is None else table.class_weights * np.array(factors))
         if n_weighted < 2:
             raise ValueError(
                 f"y contains {n_weighted} class(es) with a weight above zero (of {table.classes.tolist()}); "

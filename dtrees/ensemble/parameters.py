@@ -181,7 +181,12 @@ def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[fl
     if isinstance(class_weight, dict):
         if any(not np.isfinite(factor) or factor < 0 for factor in class_weight.values()):
             raise ValueError(f"class_weight is {class_weight}; wants finite factors of at least 0")
-        return tuple(float(factor) for factor in compute_class_weight(class_weight, classes=table.classes, y=table.classes))
+        factors = tuple(float(factor) for factor in compute_class_weight(class_weight, classes=table.classes, y=table.classes))
+        if not np.any(np.asarray(table.class_weights) * factors):
+            raise ValueError(
+                f"class_weight is {class_weight}, which leaves no row with a weight above 0; wants a class above 0 that has one"
+            )
+        return factors
     totals = np.asarray(table.class_counts if by_rows else table.class_weights, dtype=np.float64)
     # A class without weight has nothing to balance; its factor does not matter.
     return tuple(float(factor) for factor in totals.sum() / (len(totals) * np.where(totals > 0, totals, np.inf)))

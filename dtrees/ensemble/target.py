@@ -33,6 +33,8 @@ from dtrees.ensemble.warning import warn
 
 #: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
 MAX_TARGET = 1e148
+#: Sums of weights up to this size can be multiplied by those of their count, or added up again, without overflow.
+MAX_WEIGHT = 1e300
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class TargetSummary:
             raise ValueError("X and y have no rows; at least one is needed to fit")
         if self.total_weight == 0:
             raise ValueError("sample_weight must contain at least one non-zero number; all weights are zero")
+        if self.total_weight > MAX_WEIGHT:
+            raise ValueError(f"sample_weight adds up to more than {MAX_WEIGHT:g}; wants smaller numbers, only their ratios matter much")
         if self.classes is not None:
             check_classification_targets(self.classes)
 
@@ -130,6 +134,8 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     shape = getattr(y, "shape", None)
+    if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
+        raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column(2)
     y = column_or_1d(y, warn=shape is None, input_name="y")
@@ -139,10 +145,27 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
         return _real_target(y)
     if y.dtype.kind == "f":
         _check_finite(y)
-    elif y.dtype.kind == "O" and any(map(is_missing, y)):
-        raise ValueError("y contains missing values (None or NaN); drop those rows, every label must be known")
+    elif y.dtype.kind == "O":
+        y = _labels(y)
     check_classification_targets(y)
     return y
+
+
+def _labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Return labels that came as objects; other than text, as the array that they make."""
+    if any(map(is_missing, y)):
+        raise ValueError("y contains missing values (None or NaN); drop those rows, every label must be known")
+    kinds = {type(label) for label in y}
+    if all(issubclass(kind, str) for kind in kinds):
+        return y
+    if all(issubclass(kind, bool | int | float | np.number | np.bool_) for kind in kinds):
+        plain = np.array(y.tolist())
+        if plain.dtype.kind in "biuf":  # integers may be too long
+            return plain
+    names = " and ".join(sorted(kind.__name__ for kind in kinds))
+    raise ValueError(
+        f"Unknown label type: y holds labels of type {names}; wants numbers of up to 64 bits, or text, not both (convert by astype(str))"
+    )
 
 
 def warn_of_column(stacklevel: int = 1) -> None:

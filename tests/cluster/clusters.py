@@ -13,10 +13,12 @@ from distributed import Client, LocalCluster
 
 
 @contextlib.contextmanager
-def cluster_of(n_workers: int, **options: Any) -> Iterator[Client]:
+def cluster_of(n_workers: int, threads_per_worker: int = 1, **options: Any) -> Iterator[Client]:
     """A cluster of its own for a test, and the current client of it."""
     with contextlib.ExitStack() as stack:
-        cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", **options)
+        cluster = LocalCluster(
+            n_workers=n_workers, threads_per_worker=threads_per_worker, host="127.0.0.1", dashboard_address="127.0.0.1:0", **options
+        )
         client = Client(stack.enter_context(cluster), set_as_default=False)
         stack.enter_context(stack.enter_context(client).as_current())
         yield client

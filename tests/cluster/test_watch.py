@@ -7,6 +7,7 @@ import contextlib
 from types import SimpleNamespace
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, Status
@@ -15,11 +16,12 @@ from dtrees import DecisionTreeRegressor
 from dtrees.cluster.errors import FitCancelled, SchedulerLost
 from dtrees.cluster.fits import Fit, Settings
 from dtrees.cluster.placement import spread, worker_for_all
-from dtrees.cluster.questions import ask
+from dtrees.cluster.questions import ask, connected
 from dtrees.cluster.tasks import Tasks, task_keys
 from dtrees.cluster.tree_log import ClusterTreeLog
 from dtrees.cluster.watch import Heartbeats, Watch
 from dtrees.engine.messages import Scores
+from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import assert_clean, wait_until
 
 
@@ -77,6 +79,33 @@ def test_patience_grows_with_workers_that_are_struck_off() -> None:
         heartbeats.struck_off()
         grown.append(heartbeats.patience)
     assert grown == [15.0, 22.5, 30.0, 30.0]
+
+
+def test_a_client_that_another_thread_is_making_is_waited_for() -> None:
+    states = iter(["newly-created", "connecting", "connecting", "running"])
+
+    class Client:
+        @property
+        def status(self) -> str:
+            return next(states)
+
+    client = Client()
+    assert connected(client) is client
+    assert next(states, None) is None
+
+
+def test_fits_that_start_together_on_a_new_worker() -> None:
+    """They share the client that the first of them makes."""
+    X = np.arange(40.0).reshape(20, 2)
+    with cluster_of(0, threads_per_worker=8) as client:
+        futures = [client.submit(_fit_in_a_task, X, i) for i in range(8)]
+        client.cluster.scale(1)
+        assert [future.result(timeout=120) for future in futures] == [True] * 8
+
+
+def _fit_in_a_task(X: np.ndarray, number: int) -> bool:
+    table, target = da.from_array(X, chunks=(5, 2)), da.from_array(X[:, 0], chunks=5)
+    return DecisionTreeRegressor(max_depth=number + 1).fit(table, target).get_depth() <= number + 1
 
 
 def test_results_come_as_they_finish(client: Client) -> None:

@@ -52,12 +52,21 @@ every_classifier = pytest.mark.parametrize("estimator", CLASSIFIERS, ids=name)
         (np.where(X == 3, 2.0**60, X).astype(np.int64), "X contains the integer 1152921504606846976; integers must lie within"),
         (pd.DataFrame({"day": pd.date_range("2020-01-01", periods=6)}), "column 'day' is of dtype Datetime"),
         (pl.DataFrame({"x": [[1]] * 6}), "column 'x' is of dtype List"),
+        (np.array([["a", 1.0]] * 6, dtype=object), r"X is a ndarray of objects .*'a'.*; wants numbers\. .*set_output"),
+        (X[:, 0], r"Expected 2D array, got 1D array instead: X has shape \(6,\)\. Reshape your data"),
     ],
 )
 def test_x(estimator, X, message):
     y = Y[: len(X)] if len(X) == 0 else Y
     with pytest.raises(ValueError, match=message):
         estimator.fit(X, y)
+
+
+@every
+@pytest.mark.parametrize("X", [None, "table.csv", {"a": [1.0] * 6}, iter(X)])
+def test_what_is_no_table(estimator, X):
+    with pytest.raises(TypeError, match=f"X is .* of type {type(X).__name__}; wants an array or a frame"):
+        estimator.fit(X, Y)
 
 
 @every
@@ -68,7 +77,7 @@ def test_x(estimator, X, message):
         (np.where(np.arange(6) == 2, np.inf, Y), "y contains infinity"),
         (None, "requires y to be passed"),
         (np.ones((6, 2)), "y should be a 1d array"),
-        (Y * 1j, "Complex data not supported"),
+        (Y * 1j, "Complex data not supported: y is an array of dtype complex128"),
         (np.array(["2020-01-01"] * 6, dtype="M8[D]"), "y is of dtype datetime64"),
     ],
 )
@@ -88,6 +97,23 @@ def test_labels_are_not_for_regressors(estimator):
 def test_labels_must_be_known(estimator, y):
     with pytest.raises(ValueError, match="y contains missing values"):
         estimator.fit(X, y)
+
+
+@every_classifier
+@pytest.mark.parametrize(
+    ("y", "kinds"), [([1, "a"] * 3, "int and str"), ([10**30, 1] * 3, "int"), ([(1, 2)] * 6, "tuple"), ([True, "a"] * 3, "bool and str")]
+)
+def test_labels_of_no_kind(estimator, y, kinds):
+    with pytest.raises(ValueError, match=f"Unknown label type: y holds labels of type {kinds}; wants"):
+        estimator.fit(X, pd.Series(y, dtype=object))
+
+
+@every_classifier
+def test_labels_that_come_as_objects(estimator):
+    for labels in ([True, False], [3, 5], [0.0, 2.0]):
+        model = estimator.fit(X, np.array(labels * 3, dtype=object))
+        assert model.classes_.tolist() == sorted(labels)
+        assert model.classes_.dtype == np.array(labels).dtype
 
 
 @every_classifier
@@ -115,6 +141,7 @@ def test_one_class():
         (np.ones((6, 1)), "must be 1D array or scalar; sample_weight has shape"),
         (np.array([1, 1, np.nan, 1, 1, 1]), "sample_weight contains NaN or infinity"),
         (["a"] * 6, "sample_weight cannot be turned into numbers"),
+        (np.full(6, 1.7e308), r"sample_weight adds up to more than 1e\+300"),
     ],
 )
 def test_sample_weight(estimator, weight, message):
@@ -190,6 +217,31 @@ def test_class_weights():
         dtrees.DecisionTreeClassifier(class_weight={0: 1.0, 7: 2.0}).fit(X, Y)
     with pytest.raises(ValueError, match="class_weight is .* wants finite factors of at least 0"):
         dtrees.DecisionTreeClassifier(class_weight={0: 1.0, 1: -2.0}).fit(X, Y)
+    for kind in (dtrees.DecisionTreeClassifier, dtrees.RandomForestClassifier, dtrees.GradientBoostingClassifier):
+        with pytest.raises(ValueError, match="class_weight is .*, which leaves no row with a weight above 0"):
+            kind(class_weight={0: 0.0, 1: 0.0}).fit(X, Y)
+    with pytest.raises(ValueError, match=r"class_weight is .*, which leaves no row"):
+        dtrees.DecisionTreeClassifier(class_weight={0: 0.0, 1: 1.0}).fit(X, Y, sample_weight=1 - Y)
+    with pytest.raises(ValueError, match=r"y contains 1 class\(es\) with a weight above zero"):
+        dtrees.GradientBoostingClassifier(class_weight={0: 0.0, 1: 1.0}).fit(X, Y)
+
+
+def test_rows_to_hold_out():
+    """What is left to train on must be of every class; where no row can be spared, that is said."""
+    model = dtrees.GradientBoostingRegressor(n_estimators=3, n_iter_no_change=2)
+    for rows, weight in ((1, None), (6, np.arange(6) == 3)):
+        with pytest.raises(
+            ValueError, match=f"n_iter_no_change=2 holds out some rows, but never the last one .* of {rows} rows none can be"
+        ):
+            model.fit(X[:rows], Y[:rows], sample_weight=weight)
+    for weight in (None, np.arange(6) < 2):
+        model.fit(X, Y, sample_weight=weight)
+        assert np.isfinite([*model.train_score_, *model.validation_score_, *model.predict(X)]).all()
+    classifier = dtrees.GradientBoostingClassifier(n_estimators=3, n_iter_no_change=2, validation_fraction=0.9)
+    with pytest.raises(ValueError, match="holds out some rows of each class"):
+        classifier.fit(X[:2], Y[:2])
+    classifier.fit(X[:4], Y[:4])
+    assert np.isfinite([classifier.train_score_, classifier.validation_score_]).all()
 
 
 @every
@@ -238,6 +290,8 @@ def test_names_of_columns(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         estimator.predict(pl.DataFrame(frame.to_dict("list")))
+        estimator.predict(pl.DataFrame(frame.to_dict("list")).to_arrow())
+        assert estimator.fit(pl.DataFrame(frame.to_dict("list")).to_arrow(), Y).feature_names_in_.tolist() == ["a", "b"]
     estimator.fit(X, Y)
     assert not hasattr(estimator, "feature_names_in_")
     with pytest.warns(UserWarning, match="X has feature names, but"):
