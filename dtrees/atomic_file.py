@@ -30,7 +30,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : str or path-like
-        Where the file is to appear, replacing what is there. A symbolic link is followed: the file it points to is replaced.
+        Where the file is to appear, replacing what is there. A symbolic link is followed: the file it points to is replaced. What is there
+        and no file (a pipe, a device such as ``/dev/stdout``) is written to as it is.
 
     Yields
     ------
@@ -45,6 +46,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     destination = Path(os.path.realpath(path))
     if destination.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; give the name of a file.")
+    if Path(path).exists() and not Path(path).is_file():
+        with open(path, "wb") as stream:
+            yield stream
+        return
     if not destination.parent.is_dir():
         raise FileNotFoundError(f"the folder {str(destination.parent)!r} does not exist; create it first.")
     # Not tempfile: it makes files that only their owner can read, and that would stay so under the final name.

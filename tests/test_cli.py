@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +194,23 @@ def test_predict(model: Path, folder: Path, tmp_path: Path, on_cluster: bool, sc
     np.testing.assert_array_equal(written["rent"].map(float), frame["rent"])
     succeed("predict", model, folder / "parts", "--output", tmp_path / "p.parquet", *where)
     np.testing.assert_array_equal(pd.read_parquet(tmp_path / "p.parquet")["prediction"], wanted)
+
+
+def test_predictions_into_a_pipe(model: Path, folder: Path, tmp_path: Path) -> None:
+    """Such as /dev/stdout, beside which no temporary file can be made, and which must not be replaced by one."""
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / "pipe").read_text)
+        result = succeed("predict", model, folder / "flats.csv", "--output", tmp_path / "pipe")
+        assert len(read.result(timeout=30).splitlines()) == 601
+    assert not result.stdout
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_files_of_other_columns(tmp_path: Path, scheduler: str) -> None:
+    for i, columns in enumerate((["a", "y"], ["y"])):
+        pd.DataFrame({"a": [1.5, 2.5], "y": [1.5, 2.5]})[columns].to_parquet(tmp_path / f"{i}.parquet")
+    assert "some of its files lack columns that the first has" in fail("fit", tmp_path, "--target", "y", "--scheduler", scheduler)
 
 
 def test_probabilities(folder: Path, tmp_path: Path, scheduler: str) -> None:

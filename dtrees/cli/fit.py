@@ -172,6 +172,8 @@ def _read(
             raise CommandError(
                 f"The workers of {options.scheduler} cannot read {path}; put the data where all of them find it under that path."
             ) from error
+        except KeyError as error:  # of CSV files, the headers were compared already
+            raise CommandError(f"Cannot read {data}: some of its files lack columns that the first has ({error.args[0]}).") from error
         except ValueError as error:
             raise CommandError(f"Cannot read {data}: {describe(error)}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -67,7 +68,8 @@ def run(
                     writer.write(part)
                     n_rows += len(part)
                 writer.close()
-    display.result(f"Wrote {plural(n_rows, 'prediction')} to {output}")
+    tell = display.result if os.path.isfile(output) else display.note  # where they went to stdout, nothing else must
+    tell(f"Wrote {plural(n_rows, 'prediction')} to {output}")
 
 
 def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str]) -> pd.DataFrame:

@@ -20,9 +20,11 @@ need again if its worker died (the user's persisted partitions, the finished tre
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import logging
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -49,6 +51,8 @@ from dtrees.ensemble.warning import collected_warnings
 
 logger = logging.getLogger("dtrees.cluster")
 
+#: After so long, the scheduler knows what was submitted before; asked so often.
+_SECONDS_TO_BE_KNOWN, _SECONDS_BETWEEN_QUESTIONS = 1.0, 0.02
 #: An attribute of the fitted model on its way back to ``fit``: what the user should be warned of.
 _WARNINGS = "_warnings"
 
@@ -173,7 +177,11 @@ def attach(key: str, *, client: Client | None = None, detached: bool = False) ->
 
 async def _attach(client: Client, key: str, detached: bool) -> Future:
     # What this client has itself submitted a moment ago, the scheduler may not have heard of yet.
-    if key not in client.futures and (await client.scheduler.get_task_status(keys=[key]))[key] is None:
+    deadline = time.monotonic() + _SECONDS_TO_BE_KNOWN
+    while key not in client.futures and (await client.scheduler.get_task_status(keys=[key]))[key] is None:
+        if time.monotonic() < deadline:
+            await asyncio.sleep(_SECONDS_BETWEEN_QUESTIONS)
+            continue
         raise KeyError(
             f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
         )

@@ -247,6 +247,14 @@ def test_attaching_at_once(client: Client) -> None:
     assert_clean(client)
 
 
+def test_attaching_by_the_key_alone(client: Client) -> None:
+    """Of the future, nothing is kept; the scheduler may hear of the fit later than of the question for it."""
+    for _ in range(5):
+        key = dtrees.submit(forest(), *training_set(), detached=True).key
+        assert_same_model(dtrees.attach(key).result(timeout=150), fitted_here("forest"))
+    assert_clean(client)
+
+
 def test_without_a_client() -> None:
     with pytest.raises(ValueError, match="no current Dask client"):
         dtrees.submit(boosting(), FRAME, REGRESSION)
