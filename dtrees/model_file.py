@@ -64,7 +64,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     TypeError
-        If ``model`` is not one of the ten estimators. Of a pipeline, save the last step.
+        If ``model`` is not one of the ten estimators, or ``path`` no path. Of a pipeline, save the last step.
+    ValueError
+        If ``path`` is an address such as ``s3://bucket/model``.
     sklearn.exceptions.NotFittedError
         If ``model`` has not been fitted.
     OSError
@@ -74,6 +76,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if name not in _ESTIMATORS or type(model) is not _estimator_class(name):
         raise TypeError(f"model must be one of the estimators of dtrees, not {type(model).__module__}.{type(model).__qualname__}.")
     check_is_fitted(model)
+    _check_path(path)
     state, arrays = model._to_state()
     document = {"format_version": FORMAT_VERSION, "dtrees_version": dtrees.__version__, "estimator": name, "state": state}
     with atomic_file(path) as file:
@@ -96,11 +99,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If the file is no dtrees model, was written by a newer dtrees, is damaged or truncated, or describes an impossible model (an
-        index out of range, a cycle, a size that does not fit). The message names the file and says what to do.
+        If ``path`` is an address such as ``s3://bucket/model``; if the file is no dtrees model, was written by a newer dtrees, is damaged or
+        truncated, or describes an impossible model (an index out of range, a cycle, a size that does not fit). The message names the file
+        and says what to do.
     OSError
         If the file cannot be read.
     """
+    _check_path(path)
     with open(path, "rb"):  # the system's own error for a file that is not there or may not be read
         pass
     try:
@@ -120,6 +125,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise ValueError(f"{_quoted(path)} does not describe a valid {name}: {reason}. Save the model again with dtrees.save.") from error
+
+
+def _check_path(path: Any) -> None:
+    """Raise if this cannot be a file of this machine's."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path is {path!r}; wants the path of a file")
+    if "://" in os.fspath(path):
+        raise ValueError(f"path is the address {path!r}; wants a file on this machine, which fsspec can copy from there and to there")
 
 
 def _estimator_class(name: str) -> type[Any]:

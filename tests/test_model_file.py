@@ -154,6 +154,19 @@ def test_nowhere_to_write(small: Any, tmp_path: Path) -> None:
 # Files that are not sound
 
 
+@pytest.mark.parametrize("path", ["s3://bucket/model", "memory://model"])
+def test_addresses(path: str, small: Any) -> None:
+    for attempt in (lambda: dtrees.save(small, path), lambda: dtrees.load(path)):
+        with pytest.raises(ValueError, match=f"path is the address '{path}'; wants a file on this machine"):
+            attempt()
+
+
+def test_what_is_no_path(small: Any) -> None:
+    for attempt in (lambda: dtrees.save(small, None), lambda: dtrees.load(None)):
+        with pytest.raises(TypeError, match="path is None; wants the path of a file"):
+            attempt()
+
+
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         dtrees.load(tmp_path / "none")

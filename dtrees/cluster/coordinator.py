@@ -23,10 +23,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import inspect
 import logging
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -125,6 +126,7 @@ def submit(
         raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
     client = _client(client)
     model._validate_params()
+    _check_options(model, options)
     settings = Settings.read(max_restarts=max_restarts, placement=placement)
     if is_lazy(X):
         check_placement(settings.placement, boosting=model._GROUP_PER_OUTPUT)
@@ -254,6 +256,13 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
 def _let_go_of_needs(client: Client, name: str) -> None:
     let_go(client, needs(name))
     let_go(client, guards(name))
+
+
+def _check_options(model: TreeEstimator, options: Mapping[str, Any]) -> None:
+    known = [name for name, given in inspect.signature(type(model).fit).parameters.items() if given.kind == given.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise TypeError(f"fit has no option {name!r} for a {type(model).__name__}; wants some of {', '.join(known)}")
 
 
 def _client(given: Any) -> Client:

@@ -128,8 +128,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
                 )
         if table.classes is not None and not np.array_equal(table.classes, getattr(self, "classes_", table.classes)):
             raise ValueError(
-                f"warm_start=True keeps the trees of the previous fit, but y had the classes {list(self.classes_)} then and has "
-                f"{list(table.classes)} now; pass the same classes, or warm_start=False"
+                f"warm_start=True keeps the trees of the previous fit, but y had the classes {self.classes_.tolist()} then and "
+                f"has {table.classes.tolist()} now; pass the same classes, or warm_start=False"
             )
 
     def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:

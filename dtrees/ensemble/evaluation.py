@@ -140,7 +140,9 @@ def _known_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
     """Return class numbers."""
     unknown = y[~np.isin(y, classes)]
     if len(unknown):
-        raise ValueError(f"y has the label {unknown[0]!r}, which the y that is fitted has not; wants labels among {classes.tolist()}")
+        raise ValueError(
+            f"y has the label {unknown[:1].tolist()[0]!r}, which the y that is fitted has not; wants labels among {classes.tolist()}"
+        )
     return encode_classes(y, classes)
 
 

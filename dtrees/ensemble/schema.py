@@ -21,7 +21,7 @@ to compare them (estimators do, by scikit-learn's rules). ``to_json`` and ``from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -251,7 +251,7 @@ def _with_rows_and_columns(X: Any) -> NDArray[Any]:
             f"Expected 2D array, got 1D array instead: X has shape {shape}. Reshape your data either using X.reshape(-1, 1) if it has a "
             "single feature, or X.reshape(1, -1) if it contains a single sample."
         )
-    if X is None or isinstance(X, str | bytes | Mapping | Iterator):
+    if isinstance(X, str | bytes | Mapping) or not (hasattr(X, "__len__") or hasattr(X, "__array__")):
         raise TypeError(f"X is {X!r:.60} of type {type(X).__name__}; wants an array or a frame of shape (n, n_features)")
     try:
         return np.asarray(check_array(X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, input_name="X"))

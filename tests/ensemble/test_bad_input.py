@@ -63,7 +63,7 @@ def test_x(estimator, X, message):
 
 
 @every
-@pytest.mark.parametrize("X", [None, "table.csv", {"a": [1.0] * 6}, iter(X)])
+@pytest.mark.parametrize("X", [None, "table.csv", {"a": [1.0] * 6}, iter(X), 3.0])
 def test_what_is_no_table(estimator, X):
     with pytest.raises(TypeError, match=f"X is .* of type {type(X).__name__}; wants an array or a frame"):
         estimator.fit(X, Y)
