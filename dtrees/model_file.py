@@ -99,9 +99,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If ``path`` is an address such as ``s3://bucket/model``; if the file is no dtrees model, was written by a newer dtrees, is damaged or
-        truncated, or describes an impossible model (an index out of range, a cycle, a size that does not fit). The message names the file
-        and says what to do.
+        If ``path`` is an address such as ``s3://bucket/model``; if the file is no dtrees model, was written by a newer dtrees, is
+        damaged or truncated, or describes an impossible model (an index out of range, a cycle, a size that does not fit). The
+        message names the file and says what to do.
     OSError
         If the file cannot be read.
     """

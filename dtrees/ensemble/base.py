@@ -24,8 +24,9 @@ from dtrees.engine.plans import BoostingPlan, Callback, ForestPlan, Progress
 from dtrees.ensemble.backend import Backend, Output, Placement, Purpose, Table
 from dtrees.ensemble.local import LOCAL, backend_for
 from dtrees.ensemble.prediction import FindLeaves, Predict, Step, TreeSum, logarithm
-from dtrees.ensemble.schema import CATEGORICAL, Schema, column_names
+from dtrees.ensemble.schema import CATEGORICAL, Schema
 from dtrees.ensemble.state import EstimatorState
+from dtrees.ensemble.tables import column_names
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from dtrees.backends import registered_backend
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Backend, Output, Placement, Purpose, Table
-from dtrees.ensemble.schema import Schema, is_frame, numeric_array
+from dtrees.ensemble.schema import Schema
+from dtrees.ensemble.tables import is_frame, numeric_array
 from dtrees.ensemble.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
 from dtrees.tree.tree import Tree
 

@@ -21,7 +21,7 @@ to compare them (estimators do, by scikit-learn's rules). ``to_json`` and ``from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -29,7 +29,8 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
+
+from dtrees.ensemble.tables import is_frame, numeric_array
 
 NUMERIC, CATEGORICAL, UNKNOWN = "numeric", "categorical", "unknown"
 
@@ -196,72 +197,6 @@ class Schema:
     def _check_width(self, width: int) -> None:
         if width != len(self.columns):
             raise ValueError(f"X has {width} features, but {len(self.columns)} were seen at fit; pass the columns of fit")
-
-
-def is_frame(X: Any) -> bool:
-    """Return whether ``X`` is a frame with typed columns rather than something to make an array of."""
-    if isinstance(X, np.ndarray):
-        return False
-    if nw.dependencies.is_polars_lazyframe(X):
-        raise TypeError("X is a lazy frame; call .collect() and pass the result")
-    return bool(nw.dependencies.is_into_dataframe(X))
-
-
-def column_names(X: Any) -> list[Any]:
-    """Return the names of a frame's columns as they are; none where ``X`` is no frame."""
-    if not is_frame(X):
-        return []
-    return list(X.columns) if hasattr(X, "iloc") else list(nw.from_native(X, eager_only=True).columns)
-
-
-def numeric_array(X: Any) -> NDArray[Any]:
-    """Return ``X`` as an array of shape (n, n_columns) of float32, float64, integers or bool; n may be 0.
-
-    Raises
-    ------
-    ValueError
-        If X is not 2-D, or holds text, dates or complex numbers.
-    TypeError
-        If X is sparse.
-    """
-    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "biuf":
-        if isinstance(X, list | tuple):
-            X = np.asarray(X)
-        if isinstance(X, np.ndarray) and X.dtype.kind in "SUTmM":
-            raise ValueError(
-                f"X is an array of dtype {X.dtype}; wants numbers. Convert dates to numbers; text is accepted in a frame (pandas, polars)"
-            )
-        if getattr(getattr(X, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
-            raise ValueError(f"Complex data not supported: X is an array of dtype {X.dtype}; wants real numbers")
-        X = _with_rows_and_columns(X)
-        if X.dtype.kind not in "biuf":
-            raise ValueError(f"X became an array of dtype {X.dtype}; wants numbers (text is accepted in a pandas or polars frame)")
-    if X.shape[1] == 0:
-        raise ValueError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
-    if X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
-        X = X.astype(np.float32 if X.dtype.itemsize == 2 else np.float64)
-    return X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("="))
-
-
-def _with_rows_and_columns(X: Any) -> NDArray[Any]:
-    """Return what is no numeric matrix yet as one, by scikit-learn's rules; its messages would show the data, and not name the argument."""
-    shape = getattr(X, "shape", None) or ()
-    if isinstance(X, np.ndarray) and len(shape) == 1:
-        raise ValueError(
-            f"Expected 2D array, got 1D array instead: X has shape {shape}. Reshape your data either using X.reshape(-1, 1) if it has a "
-            "single feature, or X.reshape(1, -1) if it contains a single sample."
-        )
-    if isinstance(X, str | bytes | Mapping) or not (hasattr(X, "__len__") or hasattr(X, "__array__")):
-        raise TypeError(f"X is {X!r:.60} of type {type(X).__name__}; wants an array or a frame of shape (n, n_features)")
-    try:
-        return np.asarray(check_array(X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=0, input_name="X"))
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-        raise ValueError(
-            f"X is a {type(X).__name__} of objects that are not all numbers ({error}); wants numbers. Text is accepted in a frame (pandas, "
-            "polars): in a pipeline, have the steps before return one by set_output(transform='pandas')"
-        ) from error
 
 
 def _float_dtype(*dtypes: np.dtype[Any]) -> type[np.floating[Any]]:
