@@ -22,6 +22,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtrees.tree.compact import CompactTree, compact, expanded
+
+#: A tree of fewer nodes is pickled as it is: that takes less time than to make it smaller.
+_LARGE = 1024
+
 
 @dataclass(frozen=True, eq=False)
 class Tree:
@@ -79,6 +84,11 @@ class Tree:
     def from_arrays(cls, **arrays: ArrayLike) -> Tree:
         """Make a tree of array-likes, converted to the right types."""
         return cls(**{name: np.ascontiguousarray(arrays[name], dtype) for name, dtype in cls.ARRAYS.items()})
+
+    def __reduce__(self) -> Any:
+        arrays = {name: getattr(self, name) for name in self.ARRAYS}
+        small = compact(arrays) if self.node_count >= _LARGE else None
+        return (_plain, (arrays,)) if small is None else (_expanded, tuple(small))
 
     @property
     def node_count(self) -> int:
@@ -141,3 +151,13 @@ class Tree:
             raise ValueError(f"tree splits on a feature that is not in 0..{n_features - 1}")
         if np.any(np.isnan(self.threshold)) or np.any(np.isneginf(self.threshold)) or not np.all(np.isfinite(self.value)):
             raise ValueError("tree has thresholds or values that are not numbers")
+
+
+def _plain(arrays: dict[str, NDArray[Any]]) -> Tree:
+    """Return a tree that was pickled as it is."""
+    return Tree(**arrays)
+
+
+def _expanded(*small: NDArray[Any]) -> Tree:
+    """Return a tree that was pickled compactly."""
+    return Tree(**expanded(CompactTree(*small)))
