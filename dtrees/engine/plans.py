@@ -154,8 +154,8 @@ class Loss(Protocol):
         Where it is known that the second derivative is 1, ``h`` may be of shape (0,): it is not looked at.
         """
 
-    def pointwise(self, target: NDArray, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each row's loss, shape (n,)."""
+    def pointwise(self, target: NDArray, raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write each row's loss into ``out``, shape (n,)."""
 
 
 @dataclass(frozen=True)

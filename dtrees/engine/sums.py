@@ -36,6 +36,9 @@ _SERIAL_CELLS = 100_000
 #: Zones are cut into parts if more than one in so many rows of the last tree's large nodes were in flagged zones: to pick and scan these
 #: takes longer then than to sum by parts.
 _FLAGGED = 512
+#: They are cut into the smallest parts if more than one in so many were, else into parts twice as large: the sums by these stay in the
+#: second cache.
+_MUCH_FLAGGED = 16
 #: Below this many rows, bounding zones costs more than it saves.
 _MIN_ROWS = 128
 #: A table of up to this many cells is grown whole in a block.
@@ -108,7 +111,7 @@ class ZoneSums:
         self._scales = np.zeros(0, SCALE)
         self._first_scale = np.zeros(1, SCALE)
         self._flagged = np.array([1, 1])
-        self._fine = False
+        self._most_grain = FOLD
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
@@ -121,9 +124,10 @@ class ZoneSums:
         shape = (places.shape[0], self._most_zones, 3 if weighted else 2)
         self._slot_of = {}
         if self._place_of.shape[0]:
-            self._fine = True  # what is flagged is listed
+            self._most_grain = FOLD  # what is flagged is listed
         elif self._flagged[1] > 0:
-            self._fine = bool(self._flagged[0] * _FLAGGED > self._flagged[1])
+            flagged, n_rows = self._flagged.tolist()
+            self._most_grain = FOLD if flagged * _MUCH_FLAGGED > n_rows else FOLD - 1 if flagged * _FLAGGED > n_rows else 0
         self._flagged[:] = 0
         self._shape_slots(*shape, grain_for(FOLD, self._fine_rows, n_in))
         if self._shape[3] and self._max_slots < _FINE_SLOTS * self._threads.n_threads:
@@ -144,10 +148,10 @@ class ZoneSums:
 
     def _sums(self) -> Sums:
         _, most_zones, width, grain = self._shape
-        most_grain = grain if self._fine else 0
+        most_grain = min(grain, self._most_grain)
+        fine_rows = self._fine_rows >> (FOLD - (most_grain or grain))
         return Sums(
-            self._slots, self._grains, self._scales, self._first_scale, most_zones, width, most_grain, self._fine_rows >> (FOLD - grain),
-            self._flagged, _NO_PLACES,
+            self._slots, self._grains, self._scales, self._first_scale, most_zones, width, most_grain, fine_rows, self._flagged, _NO_PLACES,
         )  # fmt: skip
 
     def _fold_all(self) -> None:

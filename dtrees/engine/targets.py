@@ -34,9 +34,6 @@ _NO_TARGET = np.empty(0, np.float64)
 _NO_LIMIT = 2**31
 #: Fewest rows that are worth a thread: where each takes an addition or so, and where it takes logarithms.
 _PIECE_ROWS, _LOG_PIECE_ROWS = 2**17, 2**15
-#: Rows of which losses are computed at a time: what takes 64 kB or less on the way comes from memory that the process has already. (Dask
-#: has its workers give larger pieces back to the system, which takes four times as long.)
-_SCORED_ROWS = 8192
 
 
 class Prepared(NamedTuple):
@@ -375,13 +372,7 @@ class BoostingTarget:
     def scores(self) -> tuple[float, float]:
         """Return the mean loss on the rows trained on and on those held out."""
         losses = self._g  # which the next tree will write anew
-
-        def write(s: slice) -> None:
-            for i in range(s.start, s.stop, _SCORED_ROWS):
-                part = slice(i, min(i + _SCORED_ROWS, s.stop))
-                losses[part] = self.plan.loss.pointwise(self.target[part], self.raw[:, part])
-
-        self._in_pieces(write, self._loss_rows)
+        self._in_pieces(lambda s: self.plan.loss.pointwise(self.target[s], self.raw[:, s], losses[s]), self._loss_rows)
         train = _weighted_mean(losses, self.weight, self._train)
         return train, math.nan if self.held_out is None else _weighted_mean(losses, self.weight, self.held_out)
 

@@ -45,13 +45,11 @@ def binary_gradients(target: NDArray[np.int32], raw: NDArray[np.float64], g: NDA
 
 
 @kernel
-def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any:
-    """Return log(1 + exp(-raw)) for class 1 and log(1 + exp(raw)) for class 0, shape (n,)."""
-    out = np.empty(target.size)
+def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write log(1 + exp(-raw)) for class 1 and log(1 + exp(raw)) for class 0."""
     for i in range(target.size):
         margin = raw[i] if target[i] == 1 else -raw[i]
         out[i] = max(-margin, 0.0) + math.log1p(math.exp(-abs(margin)))
-    return out
 
 
 @kernel
@@ -77,10 +75,9 @@ def multinomial_gradients(
 
 
 @kernel
-def multinomial_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any:
-    """Return log(sum_k exp(raw_k)) - raw_target, shape (n,); raw has shape (K, n)."""
+def multinomial_loss(target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write log(sum_k exp(raw_k)) - raw_target; raw has shape (K, n)."""
     n_outputs = raw.shape[0]
-    out = np.empty(target.size)
     for i in range(target.size):
         highest = raw[0, i]
         for k in range(1, n_outputs):
@@ -89,4 +86,3 @@ def multinomial_loss(target: NDArray[np.int32], raw: NDArray[np.float64]) -> Any
         for k in range(n_outputs):
             total += math.exp(raw[k, i] - highest)
         out[i] = math.log(total) + highest - raw[target[i], i]
-    return out

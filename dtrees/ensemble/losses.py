@@ -52,11 +52,10 @@ class SquaredError:
         np.subtract(raw[output], target, out=g)
         h.fill(1.0)
 
-    def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each row's squared error."""
-        residual = target - raw[0]
-        residual *= residual
-        return residual
+    def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write each row's squared error."""
+        np.subtract(target, raw[0], out=out)
+        np.multiply(out, out, out=out)
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
@@ -83,11 +82,11 @@ class BinaryLogLoss:
 
         kernels.binary_gradients(target, raw[output], g, h)
 
-    def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each row's negative log likelihood."""
+    def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write each row's negative log likelihood."""
         from dtrees.ensemble import loss_kernels as kernels
 
-        return kernels.binary_loss(target, raw[0])
+        kernels.binary_loss(target, raw[0], out)
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2), from raw predictions of shape (n, 1)."""
@@ -119,11 +118,11 @@ class MultinomialLogLoss:
 
         kernels.multinomial_gradients(target, raw, output, g, h)
 
-    def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each row's negative log likelihood."""
+    def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write each row's negative log likelihood."""
         from dtrees.ensemble import loss_kernels as kernels
 
-        return kernels.multinomial_loss(target, raw)
+        kernels.multinomial_loss(target, raw, out)
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, K), from raw predictions of shape (n, K)."""

@@ -180,7 +180,9 @@ def _absolute_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64])
 
 def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
     # As in scikit-learn, probabilities are kept this far from 0.
-    return np.minimum(link.pointwise(y, raw), -math.log(np.finfo(np.float64).eps))
+    losses = np.empty(y.shape[0])
+    link.pointwise(y, raw, losses)
+    return np.minimum(losses, -math.log(np.finfo(np.float64).eps))
 
 
 def _is_right(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 The rows of a node are scattered over the table: each visit to one is a cache miss, and loops with much to do for each row do not look far
 enough ahead by themselves. Where tables are larger than the cache, asking for rows some way ahead takes such loops from three
-nanoseconds an element to less than one.
+nanoseconds an element to less than one. They are brought into the second cache only: sums fill the first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         i32 = ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
         function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
-        builder.call(function, [pointer, i32(0), i32(3), i32(1)])
+        builder.call(function, [pointer, i32(0), i32(2), i32(1)])  # to read, into the second cache
         return context.get_dummy_value()
 
     return types.void(array, index), generate

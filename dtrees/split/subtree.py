@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.block import FEW_ROWS, Block, divide_block, empty_block, fill_block, is_pure_block
 from dtrees.split.columns import highest_code_below
+from dtrees.split.criteria import NEWTON
 from dtrees.split.few import search_few
 from dtrees.split.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.heirs import Heirs, begin_search, give_back_of, inherit, search_columns, slot_for
@@ -275,7 +276,11 @@ def grow_subtree(columns, task, start, mid, stop, depth, path, sums, nodes):
             cut = highest_code_below(values, cut, missing_code - 1, split.threshold)
         used = task.bits[: (stop - start + 7) // 8]
         mark_left(columns.codes[column], cut, missing_code, split.missing_left, partition.rows, start, stop, used)
-        inside, outside = divide_within(used, partition, start, mid, stop, task.spare)
+        if depth + 1 < stops.max_depth or limits.criterion != NEWTON:
+            inside, outside = divide_within(used, partition, start, mid, stop, task.spare)
+        else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
+            inside = split.n_left
+            outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
         middle = start + inside + outside
         put_children(stack, n_todo, node, start, mid, stop, depth, path, middle, start + inside, node_sums, best.left[0])
         _inherit(task.heirs, task, n_todo)

@@ -194,8 +194,8 @@ class Squared:
         g[:] = raw[output] - target
         h[:] = 1.0
 
-    def pointwise(self, target: Any, raw: Any) -> Any:
-        return (target - raw[0]) ** 2
+    def pointwise(self, target: Any, raw: Any, out: Any) -> None:
+        out[:] = (target - raw[0]) ** 2
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ class Logistic:
         g[:] = p - (target == 1)
         h[:] = p * expit(-raw[output])
 
-    def pointwise(self, target: Any, raw: Any) -> Any:
-        return -np.log(expit(np.where(target == 1, raw[0], -raw[0])))
+    def pointwise(self, target: Any, raw: Any, out: Any) -> None:
+        out[:] = -np.log(expit(np.where(target == 1, raw[0], -raw[0])))
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,6 @@ class Softmax:
         g[:] = p - (target == output)
         h[:] = p * (1 - p)
 
-    def pointwise(self, target: Any, raw: Any) -> Any:
+    def pointwise(self, target: Any, raw: Any, out: Any) -> None:
         p = np.array([self._probability(raw, k) for k in range(self.n_outputs)])
-        return -np.log(p[target, np.arange(target.shape[0])])
+        out[:] = -np.log(p[target, np.arange(target.shape[0])])

@@ -134,7 +134,8 @@ def test_scores_are_those_of_the_predictions(loss: str) -> None:
     for number, trees in enumerate(result.rounds):
         for output, tree in enumerate(trees):
             raw[output] += sum_values(pack([tree]), X)[:, 0]
-        losses = plan.loss.pointwise(y, raw)
+        losses = np.empty(N)
+        plan.loss.pointwise(y, raw, losses)
         assert result.train_score[number] == pytest.approx(losses[~held_out].mean())
         assert result.validation_score[number] == pytest.approx(losses[held_out].mean())
     assert raw == pytest.approx(executor.shard.target.raw, abs=1e-12)

@@ -227,7 +227,8 @@ def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -
             return int(work.sums.grains[work.nodes[0, 2]])
 
         assert grain_after((900, 1000)) == FOLD
-        assert grain_after((1, 1000)) == FOLD
+        assert grain_after((10, 1000)) == FOLD
+        assert grain_after((1, 1000)) == FOLD - 1
         assert grain_after((900, 1000)) == 0
         assert grain_after((0, 0)) == FOLD
         assert grain_after((0, 1)) == FOLD  # no node was large enough to tell
