@@ -84,6 +84,9 @@ def add_up_losses(
                 sums[block, k] = np.add.reduce(losses if part is None else losses[part[rows]])
 
     n_pieces = min(threads.n_threads, 1 + (last - first) // least)
+    if n_pieces == 1:
+        add_up(range(sums.shape[0]))
+        return Losses(sums, parts.weights)
     bounds = [sums.shape[0] * k // n_pieces for k in range(n_pieces + 1)]
     threads.map(lambda k: add_up(range(bounds[k], bounds[k + 1])), range(n_pieces))
     return Losses(sums, parts.weights)
@@ -91,8 +94,10 @@ def add_up_losses(
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
     """Return the mean losses, by those of all rows, in their order."""
-    sums, weights = np.concatenate([share.sums for share in losses]), losses[0].weights
-    return Scores(*(math.fsum(sums[:, k]) / weight if weight > 0 else math.nan for k, weight in enumerate(weights.tolist())))
+    sums = losses[0].sums if len(losses) == 1 else np.concatenate([share.sums for share in losses])
+    train, held_out = np.add.reduce(sums, axis=0).tolist()
+    weight, weight_out = losses[0].weights.tolist()
+    return Scores(train / weight if weight > 0 else math.nan, held_out / weight_out if weight_out > 0 else math.nan)
 
 
 def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:
