@@ -6,7 +6,7 @@ worker dies, falls silent or cannot be reached any more, it is lost.
 
 Dask would take every message to pieces, one for each array in it, for each of the actors it goes to. So messages are pickled here, once
 however many actors they go to, and travel as bytes. They do so by lines (:mod:`dtrees.cluster.lines`) where there are any, which spares
-both ends their event loops; the actor on the caller's own worker is called by the caller itself, while the others are at work.
+both ends their event loops, and lets calls be made while others are under way.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import contextvars
 import selectors
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from distributed import Client, Future, Worker, get_worker
+from distributed import Client, Future, get_worker
 from distributed.protocol import Serialize, to_serialize
 from distributed.protocol.pickle import dumps, loads
 
@@ -51,6 +52,14 @@ class Failed:
     """What a method returns instead of raising, so that its errors cannot be taken for those of the connection."""
 
     error: BaseException
+
+
+@dataclass
+class _Exchange:
+    """Calls that were made together, for each actor, and the replies so far."""
+
+    calls: dict[int, bytes]
+    replies: dict[int, bytes | bytearray] = field(default_factory=dict)
 
 
 class Callee:
@@ -105,12 +114,12 @@ class Actors:
         self._stage = stage
         self._make = make
         self._lookout = Lookout(client)
-        self._here = _worker_of(client)
         self._futures: list[Future] = []
         self._replaced: list[Future] = []
         self._actors: list[Any] = []
         self._lines: dict[int, Line] = {}
         self._have_lines = True
+        self._under_way: deque[_Exchange] = deque()
         self.workers: list[str] = []
         self.lost: set[int] = set()
         self.sent = 0
@@ -154,7 +163,12 @@ class Actors:
         give_up(self._client, replaced)
 
     def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
-        """Call a method of some actors, and wait for all replies.
+        """Do :meth:`post` and :meth:`collect`, while nothing else is under way."""
+        self.post(method, arguments)
+        return self.collect()
+
+    def post(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> None:
+        """Call a method of some actors. Each carries out what it is called for in the order of the calls.
 
         Parameters
         ----------
@@ -165,18 +179,47 @@ class Actors:
         Raises
         ------
         ActorsLost, FitCancelled, SchedulerLost
-            If a reply cannot come any more.
+            If replies cannot come any more, to these calls or others under way, which are all forgotten.
+        """
+        calls = _pickled(method, arguments)
+        self.sent += sum(map(len, calls.values()))
+        self._under_way.append(_Exchange(calls))
+        try:
+            self._lookout.check()
+            lacking = [i for i in calls if i not in self._lines]
+            if lacking and self._have_lines:
+                self._client.sync(self._open_lines, lacking)
+            if self._have_lines:
+                framed_calls = {id(call): framed(call) for call in calls.values()}
+                for i, call in calls.items():
+                    with self._line_to(i) as line:
+                        line.call(framed_calls[id(call)])
+        except BaseException:
+            self._forget_calls()
+            raise
+
+    def collect(self) -> dict[int, Any]:
+        """Wait for all replies to the calls that were made first of those under way.
+
+        Raises
+        ------
+        ActorsLost, FitCancelled, SchedulerLost
+            As :meth:`post` does.
         Exception
             What the method raised.
         """
-        calls = _pickled(method, arguments)
-        lacking = [i for i in calls if i not in self._lines and not self._is_here(i)]
-        if lacking and self._have_lines:
-            self._client.sync(self._open_lines, lacking)
-        answers = self._by_lines(calls) if self._have_lines else self._client.sync(self._call, calls)
-        self.sent += sum(map(len, calls.values()))
-        self.received += sum(map(len, answers.values()))
-        replies = {i: loads(answer) for i, answer in answers.items()}
+        exchange = self._under_way[0]
+        try:
+            if self._have_lines:
+                self._take_replies(exchange)
+            else:
+                exchange.replies.update(self._client.sync(self._call, exchange.calls))
+        except BaseException:
+            self._forget_calls()
+            raise
+        self._under_way.popleft()
+        self.received += sum(map(len, exchange.replies.values()))
+        replies = {i: loads(exchange.replies[i]) for i in exchange.calls}
         for reply in replies.values():
             if isinstance(reply, Failed):
                 raise reply.error
@@ -210,10 +253,6 @@ class Actors:
         for i, actor in made.items():
             self._actors[i] = actor
 
-    def _is_here(self, i: int) -> bool:
-        """Tell whether an actor is on the caller's own worker."""
-        return self._here is not None and self._here.address == self._actors[i]._address
-
     async def _open_lines(self, actors: list[int]) -> None:
         self._lookout.check()
         args = self._client.connection_args
@@ -233,57 +272,41 @@ class Actors:
             if i in self._lines:
                 self._lines.pop(i).close()
 
-    def _by_lines(self, calls: Mapping[int, bytes]) -> dict[int, bytes | bytearray]:
-        """Call actors, those here last of all, and return their replies."""
-        self._lookout.check()
-        framed_calls = {id(call): framed(call) for call in calls.values()}
-        waiting = {i: self._lines[i] for i in calls if not self._is_here(i)}
-        replies: dict[int, bytes | bytearray] = {}
-        unsent = {}
+    def _forget_calls(self) -> None:
+        """Hang up where replies are to come: one that nobody waits for must not be taken for that to a later call."""
+        self._hang_up({i for exchange in self._under_way for i in exchange.calls if i not in exchange.replies})
+        self._under_way.clear()
+
+    @contextlib.contextmanager
+    def _line_to(self, i: int) -> Iterator[Line]:
+        """Give the line of an actor, and see to it if it breaks."""
         try:
-            for i, line in waiting.items():
-                line.begin(framed_calls[id(calls[i])])
-                unsent[i] = line
-            self._go_on(unsent, selectors.EVENT_WRITE, lambda _, line: line.send())
-            for i in calls:
-                if self._here is not None and i not in waiting:
-                    actor = self._here.state.actors[self._actors[i].key]
-                    replies[i] = actor.context.copy().run(actor.answer, calls[i])
+            yield self._lines[i]
+        except OSError as error:
+            self._client.sync(self._raise_failure, i, error)
 
-            def has_replied(i: int, line: Line) -> bool:
-                reply = line.receive()
-                if reply is not None:
-                    replies[i] = reply
-                return reply is not None
-
-            self._go_on(dict(waiting), selectors.EVENT_READ, has_replied)
-        except BaseException:
-            # A reply that nobody waits for must not be taken for that to a later call.
-            self._hang_up(i for i in waiting if i not in replies)
-            raise
-        return replies
-
-    def _go_on(self, pending: dict[int, Line], event: int, step: Callable[[int, Line], bool]) -> None:
-        """Do a step on each line whenever it can be done, until it says that that was the last, and look after the actors meanwhile."""
+    def _take_replies(self, exchange: _Exchange) -> None:
+        """Take the replies of an exchange as they come, send what was left to be sent, and look after the actors meanwhile."""
         between_looks = self._lookout.heartbeats.seconds_between_looks
         next_look = time.monotonic() + between_looks
-        with _Selector() as selector:
-            for i, line in pending.items():
-                selector.register(line.socket, event, i)
-            while pending:
-                for key, _ in selector.select(_SLICE):
-                    try:
-                        done = step(key.data, pending[key.data])
-                    except OSError as error:
-                        self._client.sync(self._raise_failure, key.data, error)
-                    if done:
-                        selector.unregister(key.fileobj)
-                        del pending[key.data]
-                self._lookout.check()
-                if pending and time.monotonic() > next_look:
-                    self._client.sync(self._look)
-                    next_look = time.monotonic() + between_looks
-                    self._raise_if_lost(pending)
+        while awaited := exchange.calls.keys() - exchange.replies.keys():
+            with _Selector() as selector:
+                for i, line in self._lines.items():
+                    events = (selectors.EVENT_READ if i in awaited else 0) | (selectors.EVENT_WRITE if line.has_to_send else 0)
+                    if events:
+                        selector.register(line.socket, events, i)
+                ready = selector.select(_SLICE)
+            for key, events in ready:
+                with self._line_to(key.data) as line:
+                    if events & selectors.EVENT_WRITE:
+                        line.send()
+                    if events & selectors.EVENT_READ and (reply := line.receive()) is not None:
+                        exchange.replies[key.data] = reply
+            self._lookout.check()
+            if time.monotonic() > next_look:
+                self._client.sync(self._look)
+                next_look = time.monotonic() + between_looks
+                self._raise_if_lost(exchange.calls.keys() - exchange.replies.keys())
 
     async def _call(self, calls: Mapping[int, bytes]) -> dict[int, Any]:
         self._lookout.check()
@@ -292,11 +315,8 @@ class Actors:
     async def _reply_of(self, i: int, call: bytes) -> Any:
         """Call an actor as its own proxy would, which would wrap the call, however short it is, for each one anew."""
         actor = self._actors[i]
-        if self._here is not None and self._is_here(i):
-            reply = await self._here.actor_execute(function="answer", actor=actor.key, args=[call], kwargs={})
-        else:
-            sent = call if len(call) < _COPIED else to_serialize(call)
-            reply = await actor._worker_rpc.actor_execute(function="answer", actor=actor.key, args=[sent], kwargs={})
+        sent = call if len(call) < _COPIED else to_serialize(call)
+        reply = await actor._worker_rpc.actor_execute(function="answer", actor=actor.key, args=[sent], kwargs={})
         result = reply["exception" if reply["status"] != "OK" else "result"]
         result = result.data if isinstance(result, Serialize) else result
         if reply["status"] != "OK":
@@ -363,15 +383,6 @@ def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, b
     once = {tuple(map(id, given)): given for given in arguments.values()}
     pickled = {which: dumps((method, tuple(given))) for which, given in once.items()}
     return {i: pickled[tuple(map(id, given))] for i, given in arguments.items()}
-
-
-def _worker_of(client: Client) -> Worker | None:
-    """Return the worker whose thread this is, if the client shares its loop."""
-    try:
-        worker = get_worker()
-    except ValueError:
-        return None
-    return worker if worker.loop is client.loop else None
 
 
 async def _close_all(actors: list[Any]) -> None:

@@ -8,11 +8,13 @@ there between two trees; and where none share one, it is given columns of the ot
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 import traceback
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Future, get_worker
@@ -28,7 +30,7 @@ from dtrees.cluster.placement import nthreads
 from dtrees.cluster.spreading import Handover, Newcomers, hand_over
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
-from dtrees.engine.executor import ShardsLost
+from dtrees.engine.executor import Executor, ShardsLost
 from dtrees.engine.messages import Message, Reply
 from dtrees.engine.shard import Shard
 from dtrees.split.columns import Columns
@@ -78,7 +80,15 @@ class ShardActor(Callee):
             self._shard.close()
 
 
-class DaskExecutor:
+class _Posted(NamedTuple):
+    """An exchange under way: the message, when it began, and the bytes sent."""
+
+    kind: str
+    began: float
+    sent: int
+
+
+class DaskExecutor(Executor):
     """Shards on the workers of a cluster; see :class:`dtrees.engine.executor.Executor`.
 
     Close it, or use it as a context manager, to free the shards.
@@ -105,6 +115,8 @@ class DaskExecutor:
         self._exchanges = Exchanges(self._fit.name)
         self._n_restarts = 0
         self._next_census = 0.0
+        self._posted: deque[_Posted] = deque()
+        self._ended = 0.0
         with Tasks(columns.client) as tasks:
             sizes = tasks.watch.gather(tasks.map("size", _sizes, columns.blocks))
         self._sizes = np.empty(self.n_columns, np.int64)
@@ -139,13 +151,16 @@ class DaskExecutor:
         """Return the shard that has each of some columns."""
         return self._owner[columns]
 
-    def broadcast(self, message: Message) -> list[Reply]:
-        """Send one message to every shard and wait for all replies, in the order of the shards."""
-        replies = self.send(dict.fromkeys(range(self.n_shards), message))
-        return [replies[shard] for shard in range(self.n_shards)]
+    def post(self, messages: Mapping[int, Message]) -> None:
+        """Begin an exchange; see :meth:`dtrees.engine.executor.Executor.post`."""
+        before, began = self._actors.sent, time.perf_counter()
+        with self._losses():
+            self._actors.post("handle", {shard: (message,) for shard, message in messages.items()})
+        kind = type(next(iter(messages.values()))).__name__
+        self._posted.append(_Posted(kind, began, self._actors.sent - before))
 
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
-        """Send messages to some shards and wait for all replies.
+    def collect(self) -> dict[int, Reply]:
+        """Wait for all replies of the exchange that began first of those under way.
 
         Raises
         ------
@@ -156,19 +171,29 @@ class DaskExecutor:
         Exception
             What a shard raised.
         """
-        before = self._actors.sent, self._actors.received
-        began = time.perf_counter()
-        try:
-            replies = self._actors.call("handle", {shard: (message,) for shard, message in messages.items()})
-        except ActorsLost as error:
-            raise ShardsLost(str(error)) from error
-        seconds = time.perf_counter() - began
+        before = self._actors.received
+        with self._losses():
+            replies = self._actors.collect()
+        posted, ended = self._posted.popleft(), time.perf_counter()
+        seconds = ended - max(posted.began, self._ended)  # what of it passed before is counted with another exchange
+        self._ended = ended
         self.timings.add(seconds, [(self._actors.workers[shard], spent) for shard, (_, spent) in replies.items()])
-        kind = type(next(iter(messages.values()))).__name__
-        slowest = max(spent for _, spent in replies.values())
-        sent, received = self._actors.sent - before[0], self._actors.received - before[1]
-        self._exchanges.note(message=kind, n_shards=len(messages), seconds=seconds, slowest=slowest, sent=sent, received=received)
+        slowest, received = max(spent for _, spent in replies.values()), self._actors.received - before
+        self._exchanges.note(
+            message=posted.kind, n_shards=len(replies), seconds=seconds, slowest=slowest, sent=posted.sent, received=received
+        )
         return {shard: reply for shard, (reply, _) in replies.items()}
+
+    @contextlib.contextmanager
+    def _losses(self) -> Iterator[None]:
+        """Tell the engine of actors that are lost, in its own terms."""
+        try:
+            yield
+        except BaseException as error:
+            self._posted.clear()
+            if isinstance(error, ActorsLost):
+                raise ShardsLost(str(error)) from error
+            raise
 
     def wants_repair(self, n_left: int) -> bool:
         """Tell whether shards are to be made anew or moved, or columns to be spread over workers that have joined."""

@@ -4,8 +4,9 @@ A call that goes Dask's way passes an event loop at either end, and a thread bes
 is what an exchange of short messages then takes. A line is a connection of Dask's, to the worker's own port, with Dask's handshake. But
 once both sides have agreed on it, the actor waits for calls in a thread at one end, and who calls does so from his thread at the other.
 
-Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.actors`. Who gives up waiting for a reply
-closes the line. Lines are for plain TCP; there are none where connections are encrypted, or of another kind.
+Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.actors`. A call may be sent before the
+reply to another has come: it waits at the other end, so that the actor is not kept waiting. Who gives up waiting for a reply closes the
+line. Lines are for plain TCP; there are none where connections are encrypted, or of another kind.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ import contextvars
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from distributed import Worker
 from distributed.comm.tcp import TCP
 from distributed.core import Status, connect
 
+T = TypeVar("T")
+
 _LENGTH = struct.Struct("Q")
 _OPERATION = "dtrees_line"
-#: Bytes to ask for at once; short replies come as one piece.
-_PIECE = 65_536
 
 
 class LineBroken(OSError):
@@ -34,25 +36,30 @@ class LineBroken(OSError):
 
 
 class Line:
-    """The caller's end of a line."""
+    """The caller's end of a line. Calls may follow each other before there are replies, which come in the same order."""
 
     def __init__(self, comm: TCP) -> None:
         self._comm = comm
         self._loop = comm.stream.io_loop
         self.socket = _taken_from(comm)
         self.socket.setblocking(False)
-        self._to_send = memoryview(b"")
+        self._to_send: deque[memoryview] = deque()
         self._head = b""
-        self._reply = bytearray()
+        self._reply: bytearray | None = None
         self._n_read = 0
 
-    def begin(self, call: bytes) -> None:
-        """Begin a call, as :func:`framed`; what there is to be said of an earlier one has been."""
-        self._to_send = memoryview(call)
-        self._head, self._reply, self._n_read = b"", bytearray(), 0
+    def call(self, call: bytes) -> None:
+        """Send a call, as :func:`framed`, or what of it can be sent without waiting; raises as :meth:`send` does."""
+        self._to_send.append(memoryview(call))
+        self.send()
 
-    def send(self) -> bool:
-        """Send what can be sent without waiting; tell whether that is all.
+    @property
+    def has_to_send(self) -> bool:
+        """Whether there is something left to be sent."""
+        return bool(self._to_send)
+
+    def send(self) -> None:
+        """Send what can be sent without waiting.
 
         Raises
         ------
@@ -61,31 +68,30 @@ class Line:
         """
         with contextlib.suppress(BlockingIOError):
             while self._to_send:
-                self._to_send = self._to_send[self.socket.send(self._to_send) :]
-        return not self._to_send
+                rest = self._to_send[0][self.socket.send(self._to_send[0]) :]
+                if rest:
+                    self._to_send[0] = rest
+                else:
+                    self._to_send.popleft()
 
     def receive(self) -> bytearray | None:
         """Take what has come of a reply; return the reply when it is complete, else None; raises as :meth:`send` does."""
         with contextlib.suppress(BlockingIOError):
-            while True:
-                if len(self._head) < _LENGTH.size:
-                    piece = self.socket.recv(_PIECE)
-                    if not piece:
-                        raise LineBroken("the connection was closed")
-                    self._head += piece
-                    if len(self._head) >= _LENGTH.size:
-                        (size,) = _LENGTH.unpack_from(self._head)
-                        rest, self._reply = self._head[_LENGTH.size :], bytearray(size)
-                        self._reply[: len(rest)] = rest
-                        self._head, self._n_read = self._head[: _LENGTH.size], len(rest)
-                else:
-                    n = self.socket.recv_into(memoryview(self._reply)[self._n_read :])
-                    if not n:
-                        raise LineBroken("the connection was closed")
-                    self._n_read += n
-                if len(self._head) >= _LENGTH.size and self._n_read == len(self._reply):
-                    return self._reply
+            while self._reply is None:
+                self._head += self._some(self.socket.recv(_LENGTH.size - len(self._head)))
+                if len(self._head) == _LENGTH.size:
+                    self._reply, self._n_read, self._head = bytearray(*_LENGTH.unpack(self._head)), 0, b""
+            while self._n_read < len(self._reply):
+                self._n_read += self._some(self.socket.recv_into(memoryview(self._reply)[self._n_read :]))
+            reply, self._reply = self._reply, None
+            return reply
         return None
+
+    @staticmethod
+    def _some(received: T) -> T:
+        if not received:
+            raise LineBroken("the connection was closed")
+        return received
 
     def close(self) -> None:
         """Hang up."""

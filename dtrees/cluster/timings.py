@@ -17,7 +17,8 @@ class Timings:
     wait : dict from str to float
         For slower workers to be done with the same message.
     communicate : float
-        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them.
+        What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them. Where
+        one exchange is under way while workers do the work of another, nothing.
 
     Examples
     --------
@@ -37,4 +38,4 @@ class Timings:
         for worker, own in spent:
             self.scan[worker] = self.scan.get(worker, 0.0) + own
             self.wait[worker] = self.wait.get(worker, 0.0) + slowest - own
-        self.communicate += seconds - slowest
+        self.communicate += max(0.0, seconds - slowest)

@@ -6,6 +6,8 @@
     what the coordinator and the shards say to each other, all of it.
 ``targets``
     what the rows of a tree are to be split on: its integers, its draws.
+``scoring``
+    the mean losses of boosting, added up by blocks of rows.
 ``shard``, ``one_tree``
     some presorted columns and what trees leave behind for the next ones; a tree under way, with a replica of the row partition.
     Between them they answer messages.

@@ -1,10 +1,17 @@
 """Executors carry messages to shards. They know nothing of what the messages say.
 
 One engine, several executors: :class:`LocalExecutor` calls a shard in this process; the one on Dask is in :mod:`dtrees.cluster`.
+
+Terms
+-----
+exchange
+    messages to some shards, and their replies. One may begin while others are under way: each shard carries out its messages in the order
+    in which exchanges began, and replies are taken in that order too.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -40,17 +47,27 @@ class Executor(Protocol):
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the shard that has each of some columns."""
 
-    def broadcast(self, message: Message) -> list[Reply]:
-        """Send one message to every shard and wait for all replies, in the order of the shards.
+    def post(self, messages: Mapping[int, Message]) -> None:
+        """Begin an exchange: send messages to some shards.
 
         Raises
         ------
         ShardsLost
-            If replies cannot come any more.
+            If some cannot be reached any more. Then no exchange is under way.
         """
 
+    def collect(self) -> dict[int, Reply]:
+        """Wait for all replies of the exchange that began first of those under way; raises as :meth:`post` does."""
+
     def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
-        """Send messages to some shards and wait for all replies; raises as :meth:`broadcast` does."""
+        """Send messages to some shards and wait for all replies, while nothing else is under way; raises as :meth:`post` does."""
+        self.post(messages)
+        return self.collect()
+
+    def broadcast(self, message: Message) -> list[Reply]:
+        """Do the same with one message to every shard; replies come in the order of the shards."""
+        replies = self.send(dict.fromkeys(range(self.n_shards), message))
+        return [replies[shard] for shard in range(self.n_shards)]
 
     def wants_repair(self, n_left: int) -> bool:
         """Tell whether shards had better be replaced before the next tree, if ``n_left`` are left to grow."""
@@ -70,8 +87,8 @@ class Executor(Protocol):
         """Release what the executor holds."""
 
 
-class LocalExecutor:
-    """One shard with all columns, in this process.
+class LocalExecutor(Executor):
+    """One shard with all columns, in this process. It carries out a message when its reply is asked for.
 
     Parameters
     ----------
@@ -86,18 +103,19 @@ class LocalExecutor:
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
         self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads)
         self.whole_threads = self.shard.n_threads
+        self._posted: deque[Mapping[int, Message]] = deque()
 
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the one shard for every column."""
         return np.zeros(columns.shape[0], np.int64)
 
-    def broadcast(self, message: Message) -> list[Reply]:
-        """Have the shard carry out a message."""
-        return [self.shard.handle(message)]
+    def post(self, messages: Mapping[int, Message]) -> None:
+        """Note a message to the shard."""
+        self._posted.append(messages)
 
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
-        """Have the shard carry out messages."""
-        return {shard: self.shard.handle(message) for shard, message in messages.items()}
+    def collect(self) -> dict[int, Reply]:
+        """Have the shard carry out a message."""
+        return {shard: self.shard.handle(message) for shard, message in self._posted.popleft().items()}
 
     def wants_repair(self, n_left: int) -> bool:
         """Return False: the shard is here, for as long as this process is."""

@@ -20,7 +20,8 @@ than a message takes: so the first exchange is about that, the second, ``Scan``,
 the owners of the columns split on, and nobody else, say which rows go left.
 
 It is a generator, which sends nothing itself: it yields the messages of an exchange with the shards, and is given their replies.
-:func:`grow_tree` carries out the exchanges of one tree, :mod:`dtrees.engine.lockstep` those of many trees at once.
+:func:`grow_tree` carries out the exchanges of one tree, :mod:`dtrees.engine.lockstep` those of many trees at once. The message that starts
+a boosted tree follows right behind the one that closes the tree before, so that shards need not wait for what is done between trees.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ from dtrees.engine.lending import NO_LOANS, Loans, grow_on_loan, rows_to_lend
 from dtrees.engine.limits import gain_exponent, scaled
 from dtrees.engine.offers import Offers
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
+from dtrees.engine.scoring import scores_of, shares_of
 from dtrees.engine.sums import inherits_sums, rows_to_grow
-from dtrees.engine.values import newton_values, take_apart
+from dtrees.engine.values import class_values, newton_values, take_apart
 from dtrees.split.kernel import kernel
 from dtrees.split.nodes import Nodes
 from dtrees.split.partition import count_left
@@ -97,12 +99,15 @@ class Session:
         """Return the requests of one message to every shard."""
         return dict.fromkeys(range(self.executor.n_shards), message)
 
-    def run(self, steps: Steps[T]) -> T:
-        """Carry out steps, one exchange after the other; return what they do."""
+    def run(self, steps: Steps[T], are_begun: bool = False) -> T:
+        """Carry out steps, one exchange after the other; return what they do. ``are_begun``: the first exchange is under way already."""
         try:
             requests = next(steps)
             while True:
-                requests = steps.send(self.executor.send(requests))
+                if not are_begun:
+                    self.executor.post(requests)
+                are_begun = False
+                requests = steps.send(self.executor.collect())
         except StopIteration as end:
             return cast(T, end.value)
 
@@ -164,7 +169,15 @@ def merge_found(found: list[m.Found]) -> Candidates:
     return merge([f.candidates for f in found], [f.place for f in found])
 
 
-def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> tuple[Tree, m.Scores]:
+def grow_tree(
+    session: Session,
+    tree: int,
+    output: int = 0,
+    learning_rate: float = 1.0,
+    score: bool = False,
+    is_started: bool = False,
+    following: m.Start | None = None,
+) -> tuple[Tree, m.Scores]:
     """Grow one tree and add it to the predictions.
 
     Parameters
@@ -179,33 +192,49 @@ def grow_tree(session: Session, tree: int, output: int = 0, learning_rate: float
         Multiplies its values.
     score : bool, default=False
         Whether to compute the mean loss afterwards.
+    is_started : bool, default=False
+        Whether the message that starts the tree is on its way already.
+    following : Start, optional
+        The message that starts the next tree (:func:`starting`), to be sent right behind the one that closes this.
     """
     if session.boosts_at_once:
         message = m.BoostTree(session.fit, session.epoch, tree, output, learning_rate, score)
         return cast(m.Boosted, session.executor.broadcast(message)[0])
-    grown, closing = session.run(tree_steps(session, tree, output, learning_rate, score))
-    scores = m.Scores(math.nan, math.nan) if closing is None else cast(m.Scores, session.executor.broadcast(closing)[0])
-    return grown, scores
+    executor = session.executor
+    grown, closing = session.run(tree_steps(session, tree, output, learning_rate), is_started)
+    if closing is None:
+        return grown, m.Scores(math.nan, math.nan)
+    shares = dict(enumerate(shares_of(executor.n_rows, executor.n_shards) if score else []))
+    executor.post({i: replace(closing, scored=share) for i, share in shares.items()} or session.to_all(closing))
+    if following is not None:
+        executor.post(session.to_all(following))
+    replies = executor.collect()
+    return grown, scores_of([cast(m.Losses, replies[i]) for i in shares]) if shares else m.Scores(math.nan, math.nan)
 
 
-def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> Steps[Grown]:
+def starting(session: Session, tree: int, output: int) -> m.Start:
+    """Return the message that starts a tree."""
+    executor = session.executor
+    # A shard that grows the whole tree by itself need not search the root first.
+    search, several = _rows_set_aside(session) < executor.n_rows, executor.n_shards > 1
+    return m.Start(session.fit, session.epoch, tree, output, search, several, session.way(executor.n_rows))
+
+
+def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: float = 1.0) -> Steps[Grown]:
     """Grow one tree, and leave it to the caller to close it; see :func:`grow_tree`."""
     executor, plan = session.executor, session.plan
-    n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
-    subtree_rows = _subtree_rows(executor, plan.rules, n_classes) if executor.whole_threads else rows_to_lend(session)
-    search = subtree_rows < executor.n_rows  # a shard that grows the whole tree by itself need not search the root first
-    several = executor.n_shards > 1
-    way = session.way(executor.n_rows)
-    replies = yield session.to_all(m.Start(session.fit, session.epoch, tree, output, search, several, way))
+    start = starting(session, tree, output)
+    replies = yield session.to_all(start)
     roots = [cast(m.Root, replies[i]) for i in range(len(replies))]
     root = roots[0]
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {tree}")
-    if not search:
+    if not start.search:
         replies = yield {0: m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), session.last_tree)}
-        return (yield from _complete(session, tree, cast(m.Subtrees, replies[0])[0], root, None, output, learning_rate, score))
+        return (yield from _complete(session, tree, cast(m.Subtrees, replies[0])[0], root, None, output, learning_rate))
+    n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
     n_columns = plan.rules.columns_per_tree
-    grower = Grower(plan.rules, n_classes, n_columns, root, subtree_rows)
+    grower = Grower(plan.rules, n_classes, n_columns, root, _rows_set_aside(session))
     offers, last = Offers(), None
     if grower.to_search.shape[0]:
         yield from _accept(session, grower, [r.found for r in roots], offers)
@@ -227,7 +256,15 @@ def tree_steps(session: Session, tree: int, output: int = 0, learning_rate: floa
     elif grower.to_grow:
         replies = yield {0: m.Grow(session.fit, session.epoch, np.array(grower.to_grow, np.int64), session.last_tree)}
         grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
-    return (yield from _complete(session, tree, grower.arrange(), root, last, output, learning_rate, score, loans))
+    return (yield from _complete(session, tree, grower.arrange(), root, last, output, learning_rate, loans))
+
+
+def _rows_set_aside(session: Session) -> int:
+    """Return up to how many rows a node is grown to its end by one shard."""
+    executor, plan = session.executor, session.plan
+    if not executor.whole_threads:
+        return rows_to_lend(session)
+    return _subtree_rows(executor, plan.rules, plan.n_classes if isinstance(plan, ForestPlan) else 0)
 
 
 def _subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
@@ -273,7 +310,6 @@ def _complete(
     last: m.Advance | None,
     output: int,
     learning_rate: float,
-    score: bool,
     loans: Loans = NO_LOANS,
 ) -> Steps[Grown]:
     """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for what was lent."""
@@ -308,14 +344,14 @@ def _complete(
             records, nodes.sums, a_exponent, b_exponent, gain_exponent(rules.criterion, root.exponents), rules.reg_lambda, learning_rate
         )
     else:
-        value, weight, impurity = _class_values(nodes, rules.criterion, b_exponent)
+        value, weight, impurity = class_values(nodes, rules.criterion, b_exponent)
         gain = scaled(records["gain"], -b_exponent)
     closing = None
     if _closes(plan):
         # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
         told = np.flatnonzero(stop > mid) if isinstance(plan, ForestPlan) else slice(None)
         start, mid, stop, value_of_leaf = start[told], mid[told], stop[told], value[leaf][told]
-        closing = m.Finish(session.fit, session.epoch, output, start, mid, stop, value_of_leaf, score, last)
+        closing = m.Finish(session.fit, session.epoch, output, start, mid, stop, value_of_leaf, last=last)
         if loans.outside:
             closing = replace(closing, lent=loans.shard_of(start, -1) >= 0, outside=np.concatenate(loans.outside))
     tree = Tree(
@@ -336,23 +372,6 @@ def _complete(
 def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the weights of nodes, which are their numbers of rows where no sums were kept."""
     return (nodes.sums[:, 1] if nodes.sums.shape[1] else n_samples).astype(np.float64)
-
-
-def _class_values(
-    nodes: Nodes, criterion: Criterion, exponent: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return class fractions, weights and impurities of nodes."""
-    sums = nodes.sums
-    if sums.shape[1] == 2:  # two classes: (weight of class 1, weight)
-        sums = np.stack([sums[:, 1] - sums[:, 0], sums[:, 0]], axis=1)
-    weight = sums.sum(axis=1).astype(np.float64)
-    value = sums / weight[:, None]
-    if criterion == Criterion.GINI:
-        impurity = 1.0 - (value * value).sum(axis=1)
-    else:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
-    return value, scaled(weight, -exponent), np.maximum(impurity, 0.0) + 0.0
 
 
 @kernel

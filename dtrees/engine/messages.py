@@ -136,7 +136,7 @@ class Start(Message):
 class BoostTree(Message):
     """Grow a tree and add its values to the predictions, all at once; only to a shard that has all columns. Reply: :class:`Boosted`.
 
-    ``tree`` and ``output`` are as of :class:`Start`; ``score`` as of :class:`Finish`.
+    ``tree`` and ``output`` are as of :class:`Start`; ``score`` asks for scores afterwards.
     """
 
     tree: int
@@ -236,7 +236,7 @@ class MeasureNodes(Message):
 
 @dataclass(frozen=True)
 class Finish(Message):
-    """Close a tree: add the leaf values to the predictions. Reply: :class:`Scores`, empty unless ``score``.
+    """Close a tree: add the leaf values to the predictions. Reply: :class:`Losses` of the rows from ``scored[0]`` to ``scored[1] - 1``.
 
     Leaf i owns the places ``start[i]:stop[i]`` of the row partition, those up to ``mid[i]`` in sample; ``value`` has shape
     (n_leaves, n_values). ``last`` are splits still to be applied, the children of which are leaves. Where some shards do not know the rows
@@ -248,7 +248,7 @@ class Finish(Message):
     mid: NDArray[np.int64]
     stop: NDArray[np.int64]
     value: NDArray[np.float64]
-    score: bool
+    scored: tuple[int, int] | None = None
     last: Advance | None = None
     lent: NDArray[np.bool_] | None = None
     outside: NDArray[np.uint32] | None = None
@@ -354,6 +354,13 @@ class Scores(NamedTuple):
     validation: float
 
 
+class Losses(NamedTuple):
+    """Sums of weighted losses over blocks of rows, trained on and held out, shape (n_blocks, 2); and the weight of all such rows."""
+
+    sums: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
 class Boosted(NamedTuple):
     """A tree whose values have been added to the predictions, and the scores then; these are NaN if they were not asked for."""
 
@@ -375,7 +382,7 @@ Reply = (
     | Divided
     | Borrowed
     | Measured
-    | Scores
+    | Losses
     | Boosted
     | Subtrees
     | list[Any]

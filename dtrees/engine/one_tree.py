@@ -20,6 +20,7 @@ from dtrees.engine.node_table import NodeTable
 from dtrees.engine.packing import PackedNodes
 from dtrees.engine.places import places_of
 from dtrees.engine.plans import BoostingPlan, ForestPlan
+from dtrees.engine.scoring import scores_of
 from dtrees.engine.stock import Stock, make_stock
 from dtrees.engine.sums import inherits_sums, rows_in_block
 from dtrees.engine.targets import BoostingTarget, ForestTarget
@@ -46,7 +47,7 @@ _HEIR_CELLS = 2**15
 _PARTS = 3
 #: Fewest rows of a node that threads share.
 _SHARE_ROWS = 2048
-_NO_SCORES = m.Scores(np.nan, np.nan)
+_NOTHING = np.empty(0, np.int64)
 
 
 class OneTree:
@@ -118,8 +119,7 @@ class OneTree:
 
     def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
         n_in, n, sums, exponents = self._open(message.tree, message.output, workspace)
-        nothing = np.empty(0, np.int64)
-        found = self._search_nodes(np.zeros(1, np.int64), nothing, nothing, message.way, workspace) if message.search else None
+        found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING, message.way, workspace) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, exponents, checksum, found)
 
@@ -128,7 +128,8 @@ class OneTree:
         in_sample, a, b, exponents, self._pure_by, self._levels, spent = self._target.start(tree, output)
         n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
         n = a.shape[0] if self._target.keeps_out_of_sample else n_in
-        self._lay_out(n, weighted=b.shape[0] > 0)
+        in_order = in_sample is None and spent
+        self._lay_out(n, a if in_order else None, b)
         if in_sample is None:
             partition.number(self._rows.rows)
         else:
@@ -136,7 +137,7 @@ class OneTree:
             if n > n_in:
                 self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
         total_a, total_b, size, slope = self._gather(n_in, a, b, workspace)
-        if spent:
+        if spent and not in_order:
             workspace.divide_in(a, b)
         del a, b  # their memory may be needed
         if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
@@ -168,7 +169,7 @@ class OneTree:
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
         tree, leaves = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
         target.add(message.output, self._rows.rows, *leaves)
-        return m.Boosted(tree, m.Scores(*target.scores()) if message.score else _NO_SCORES)
+        return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
 
     def _gather(self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], workspace: Workspace) -> tuple[int, int, int, float]:
         """Put the sums of rows in sample in their order; see :func:`~dtrees.split.partition.gather`."""
@@ -178,18 +179,20 @@ class OneTree:
         total_a, total_b, size, slope = zip(*totals, strict=True)
         return sum(total_a), sum(total_b), sum(size), max(slope)
 
-    def _lay_out(self, n: int, weighted: bool) -> None:
-        """Make the row partition of a new tree of ``n`` rows, which are still to be written to it."""
-        n_b = n if weighted else 0
-        if self._rows.a.shape[0] != n or self._rows.b.shape[0] != n_b:  # memory that is in use already costs no page faults
-            self._rows = partition.no_rows()
-            self._rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n_b, np.int64))
+    def _lay_out(self, n: int, a: NDArray[np.int64] | None, b: NDArray[np.int64]) -> None:
+        """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""
+        rows = self._rows  # memory that is in use already costs no page faults
+        if a is not None:
+            self._rows = partition.RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
+        elif rows.a.shape[0] != n or rows.b.shape[0] != (n if b.shape[0] else 0):
+            self._rows = rows = partition.no_rows()
+            self._rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
 
     def _route(self, output: int) -> None:
         if isinstance(self._target, BoostingTarget) and output == 0:
             self._target.open_round()
         n_rows = self._labels.shape[0]
-        self._lay_out(n_rows, weighted=False)
+        self._lay_out(n_rows, None, _NOTHING)
         partition.number(self._rows.rows)
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
@@ -384,13 +387,13 @@ class OneTree:
         node_medians(self._rows, self._labels, message.left, message.right, message.start, message.mid, median, spread)
         return m.Measured(median, spread)
 
-    def _finish(self, message: m.Finish, workspace: Workspace) -> m.Scores:
+    def _finish(self, message: m.Finish, workspace: Workspace) -> m.Losses | None:
         if message.last is not None:
             self._divide(message.last.splits, message.last.marks, workspace, rows_only=True)
         if message.lent is not None and message.outside is not None:
             mid, stop = message.mid[message.lent], message.stop[message.lent]
             self._rows.rows[places_of(mid, stop - mid)] = message.outside
         self._target.finish(message.output, self._rows.rows, message)
-        if message.score and isinstance(self._target, BoostingTarget):
-            return m.Scores(*self._target.scores())
-        return _NO_SCORES
+        if message.scored is None or not isinstance(self._target, BoostingTarget):
+            return None
+        return self._target.losses(*message.scored)

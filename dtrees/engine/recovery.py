@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine import messages as m
 from dtrees.engine.executor import Executor, ShardsLost
-from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.grow import Session, grow_tree, starting
 from dtrees.engine.plans import BoostingPlan
 from dtrees.engine.replay import replay_tree
 from dtrees.tree.tree import Tree
@@ -73,10 +73,12 @@ class LastingFit:
     ) -> None:
         self._executor = executor
         self._session = Session(executor, plan, fit=uuid.uuid4().hex)
+        self._plan = plan
         self._n_trees = plan.n_rounds * plan.loss.n_outputs
         self._finished: list[tuple[Tree, int]] = []
         self._log = log
         self._recalled = [] if log is None else log.recall()[::-1]
+        self._is_started = False  # the next tree
         self._given = initial
         self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial).initial)
         self._given = self.initial
@@ -94,11 +96,20 @@ class LastingFit:
             return grown, scores
         if self._executor.wants_repair(self._n_trees - len(self._finished)):
             self._recover()
-        grown, scores = self._lasting(lambda: grow_tree(self._session, tree, output, learning_rate, score))
+        grown, scores = self._lasting(lambda: self._grow(tree, output, learning_rate, score))
         self._finished.append((grown, output))
         if self._log is not None:
             self._log.keep(grown, scores)
         return grown, scores
+
+    def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
+        """Grow a tree, and start the next one where there are messages to wait for: this leaves no trace, should no other be wanted."""
+        is_started, self._is_started = self._is_started, False
+        is_last = bool(self._executor.whole_threads) or len(self._finished) + 1 == self._n_trees
+        following = None if is_last else starting(self._session, tree + 1, (tree + 1) % self._plan.loss.n_outputs)
+        grown = grow_tree(self._session, tree, output, learning_rate, score, is_started, following)
+        self._is_started = not is_last
+        return grown
 
     def _lasting(self, act: Callable[[], T]) -> T:
         """Do something that leaves no trace in the fit unless it ends well, as often as it takes."""
@@ -112,6 +123,9 @@ class LastingFit:
         """Bring all shards to the state after the last finished tree."""
         while True:
             try:
+                if self._is_started:
+                    self._is_started = False
+                    self._executor.collect()
                 self._executor.repair()
                 return self._align()
             except ShardsLost:

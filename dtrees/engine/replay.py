@@ -58,4 +58,4 @@ def replay_tree(session: Session, tree: Tree, output: int) -> None:
         level = np.concatenate([left, right])
     leaf = tree.children_left < 0
     value = tree.value[leaf]
-    session.executor.broadcast(m.Finish(session.fit, session.epoch, output, start[leaf], start[leaf], stop[leaf], value, score=False))
+    session.executor.broadcast(m.Finish(session.fit, session.epoch, output, start[leaf], start[leaf], stop[leaf], value))

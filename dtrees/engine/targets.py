@@ -18,14 +18,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.messages import Finish
+from dtrees.engine.messages import Finish, Losses
 from dtrees.engine.places import places_of
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
+from dtrees.engine.scoring import Parts, add_up_losses
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing
 from dtrees.split.columns import presort_column
 from dtrees.split.deviation import levels_of, weights_in_bits
-from dtrees.split.fixed_point import absolute_sum, exponent_for, scale_into, to_fixed
+from dtrees.split.fixed_point import exponent_for, scale_into, to_fixed
 from dtrees.split.partition import add_by_leaf
 from dtrees.split.queue import make_queue
 
@@ -52,7 +53,7 @@ class Prepared(NamedTuple):
     levels : ndarray of int64, shape (n_targets,) or (0,)
         For absolute error, where ``a`` are the numbers of targets: the targets in fixed point (:mod:`dtrees.split.deviation`).
     spent : bool
-        Whether ``a`` and ``b`` were made for this tree, and may be overwritten once they are read.
+        Whether ``a`` and ``b`` were made for this tree, which may overwrite them, until the next tree.
     """
 
     in_sample: NDArray[np.bool_] | None
@@ -261,11 +262,10 @@ class BoostingTarget:
         self._round_raw = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._drawn_for: int | None = None
         self._in_sample = train
+        self._parts = Parts.of(n, self.weight, train, self.held_out)
         # Kept from tree to tree: memory that is in use already costs no page faults.
         self._g = np.empty(n)
-        self._a = np.empty(n, np.int64)
         self._h = np.empty(0 if self._unit_hessian else n)
-        self._b = _NONE if self._unit_hessian else np.empty(n, np.int64)
         self._leaf_of = np.empty(0, np.uint8)
 
     def _hold_out(self) -> NDArray[np.bool_]:
@@ -303,14 +303,14 @@ class BoostingTarget:
         if self._in_sample is not None:
             g[~self._in_sample] = 0.0
             h[~self._in_sample[: h.shape[0]]] = 0.0
-        a_exponent = self._fix(g, _NO_LIMIT, self._a)
+        a_exponent = self._fix(g, _NO_LIMIT)
         b_exponent = 0
         if not self._unit_hessian:
             # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
             penalty = self.plan.rules.reg_lambda
             limit = 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
-            b_exponent = self._fix(h, limit, self._b)
-        return Prepared(self._in_sample, self._a, self._b, (a_exponent, b_exponent), _NO_TARGET, spent=True)
+            b_exponent = self._fix(h, limit)
+        return Prepared(self._in_sample, g.view(np.int64), h.view(np.int64), (a_exponent, b_exponent), _NO_TARGET, spent=True)
 
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
@@ -332,9 +332,9 @@ class BoostingTarget:
     def _unit_hessian(self) -> bool:
         return self.weight is None and self.plan.loss.constant_hessian
 
-    def _fix(self, x: NDArray[np.float64], most: int, out: NDArray[np.int64]) -> int:
-        """Write ``x`` in fixed point; return the power of two that it is multiplied by, which is not above ``most``."""
-        exponent = min(exponent_for(x), most)
+    def _fix(self, x: NDArray[np.float64], most: int) -> int:
+        """Put ``x`` in fixed point, where it is; return the power of two that it is multiplied by, which is not above ``most``."""
+        exponent, out = min(exponent_for(x), most), x.view(np.int64)
         self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]), _PIECE_ROWS)
         return exponent
 
@@ -342,9 +342,9 @@ class BoostingTarget:
     def _loss_rows(self) -> int:
         return _PIECE_ROWS if self.plan.loss.constant_hessian else _LOG_PIECE_ROWS
 
-    def _in_pieces(self, function: Callable[[slice], Any], least: int) -> None:
-        """Apply an elementwise function to stretches of ``least`` rows or more, in threads."""
-        n = self.target.shape[0]
+    def _in_pieces(self, function: Callable[[slice], Any], least: int, n: int | None = None) -> None:
+        """Apply an elementwise function to stretches of ``least`` rows or more of all rows, or of ``n``, in threads."""
+        n = self.target.shape[0] if n is None else n
         step = max(least, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 
@@ -369,19 +369,9 @@ class BoostingTarget:
         n_pieces = min(4 * self.threads.n_threads, 1 + n // _PIECE_ROWS)
         self.threads.share(2 * n_pieces, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
 
-    def scores(self) -> tuple[float, float]:
-        """Return the mean loss on the rows trained on and on those held out."""
-        losses = self._g  # which the next tree will write anew
-        self._in_pieces(lambda s: self.plan.loss.pointwise(self.target[s], self.raw[:, s], losses[s]), self._loss_rows)
-        train = _weighted_mean(losses, self.weight, self._train)
-        return train, math.nan if self.held_out is None else _weighted_mean(losses, self.weight, self.held_out)
-
-
-def _weighted_mean(losses: NDArray[np.float64], weight: NDArray[np.float64] | None, which: NDArray[np.bool_] | None) -> float:
-    if which is not None:
-        losses = losses[which]
-        weight = None if weight is None else weight[which]
-    if weight is None:
-        return float(np.add.reduce(losses)) / losses.shape[0] if losses.shape[0] else math.nan  # the mean, in less time
-    total = float(absolute_sum(weight))
-    return float((losses * weight).sum() / total) if total > 0 else math.nan
+    def losses(self, first: int, last: int) -> Losses:
+        """Return the losses of some rows; see :func:`~dtrees.engine.scoring.add_up_losses`."""
+        losses = self._g[first:last]  # which the next tree will write anew
+        target, raw = self.target[first:last], self.raw[:, first:last]
+        self._in_pieces(lambda s: self.plan.loss.pointwise(target[s], raw[:, s], losses[s]), self._loss_rows, last - first)
+        return add_up_losses(losses, None if self.weight is None else self.weight[first:last], self._parts.share(first, last))

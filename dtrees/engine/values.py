@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.limits import gain_exponent
+from dtrees.engine.limits import gain_exponent, scaled
 from dtrees.engine.plans import Criterion
 from dtrees.split.kernel import bind, kernel
 from dtrees.split.nodes import Nodes, empty_nodes
@@ -100,3 +100,18 @@ def _to_tree(records, sums, a_exponent, b_exponent, gain_exponent, penalty, lear
             value_of_leaf[n_leaves] = value[i, 0]
             n_leaves += 1
     return (left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value), (start, value_of_leaf)
+
+
+def class_values(nodes: Nodes, criterion: Criterion, exponent: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return class fractions, weights and impurities of nodes."""
+    sums = nodes.sums
+    if sums.shape[1] == 2:  # two classes: (weight of class 1, weight)
+        sums = np.stack([sums[:, 1] - sums[:, 0], sums[:, 0]], axis=1)
+    weight = sums.sum(axis=1).astype(np.float64)
+    value = sums / weight[:, None]
+    if criterion == Criterion.GINI:
+        impurity = 1.0 - (value * value).sum(axis=1)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            impurity = -np.where(value > 0, value * np.log2(value), 0.0).sum(axis=1)
+    return value, scaled(weight, -exponent), np.maximum(impurity, 0.0) + 0.0

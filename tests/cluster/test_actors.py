@@ -72,3 +72,24 @@ def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
     with pytest.raises(KeyError, match="of its own"):
         echoes.call("fail", {0: (), 1: ()})
     assert not echoes.lost
+
+
+@pytest.mark.parametrize("n_bytes", [8, 16_000_000])  # the larger ones do not fit into what a connection holds
+def test_calls_may_follow_each_other(echoes: Actors, n_bytes: int) -> None:
+    array = np.arange(n_bytes // 8)
+    for k in range(3):
+        echoes.post("say", {i: (k, i, array) for i in range(3)})
+    echoes.post("say", {1: ("last",)})
+    for k in range(3):
+        heard = echoes.collect()
+        assert [heard[i][:2] for i in range(3)] == [(k, i) for i in range(3)]
+        assert all(np.array_equal(heard[i][2], array) for i in range(3))
+    assert echoes.collect() == {1: ("last",)}
+
+
+def test_an_error_does_not_touch_calls_that_follow(echoes: Actors) -> None:
+    echoes.post("fail", {0: ()})
+    echoes.post("say", {0: ("more",), 2: ("else",)})
+    with pytest.raises(KeyError, match="of its own"):
+        echoes.collect()
+    assert echoes.collect() == {0: ("more",), 2: ("else",)}

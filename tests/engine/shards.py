@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dtrees.engine.executor import LocalExecutor
+from dtrees.engine.executor import Executor, LocalExecutor, ShardsLost
 from dtrees.engine.forest import grow_forest
 from dtrees.engine.grow import Session, grow_tree
 from dtrees.engine.messages import Message, Reply
@@ -23,7 +24,7 @@ from dtrees.tree.tree import Tree
 Table = Sequence[NDArray[Any]]
 
 
-class ShardedExecutor:
+class ShardedExecutor(Executor):
     """Columns spread over shards; what is sent is pickled on the way, as it would be between processes.
 
     ``spread[i]`` are the columns of shard i. ``log`` keeps the messages sent, ``meddle`` may change a reply.
@@ -46,6 +47,7 @@ class ShardedExecutor:
         self._owner = np.empty(len(table), np.int64)
         for shard, mine in enumerate(spread):
             self._owner[list(mine)] = shard
+        self._posted: deque[Mapping[int, Message]] = deque()
         self.log: list[tuple[int, Message]] = []
         self._meddle = meddle
 
@@ -70,11 +72,15 @@ class ShardedExecutor:
         reply = self.shards[shard].handle(pickle.loads(pickle.dumps(message)))
         return self._meddle(shard, message, pickle.loads(pickle.dumps(reply)))
 
-    def broadcast(self, message: Message) -> list[Reply]:
-        return [self._call(shard, message) for shard in range(self.n_shards)]
+    def post(self, messages: Mapping[int, Message]) -> None:
+        self._posted.append(messages)
 
-    def send(self, messages: Mapping[int, Message]) -> dict[int, Reply]:
-        return {shard: self._call(shard, message) for shard, message in messages.items()}
+    def collect(self) -> dict[int, Reply]:
+        try:
+            return {shard: self._call(shard, message) for shard, message in self._posted.popleft().items()}
+        except ShardsLost:
+            self._posted.clear()
+            raise
 
     def close(self) -> None:
         for shard in self.shards:

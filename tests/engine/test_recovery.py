@@ -170,6 +170,30 @@ def test_a_shard_is_lost_at_a_scan(after: bool, monkeypatch: pytest.MonkeyPatch)
         assert executor.n_repairs == 1
 
 
+class MendedExecutor(LossyExecutor):
+    """Wants repair before the last tree but one."""
+
+    def wants_repair(self, n_left: int) -> bool:
+        return n_left == 2
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_tree_that_is_started_already_starts_again_after_repair(name: str) -> None:
+    wanted, _ = undisturbed(name)
+    y, weight, plan = case(name)
+    calm = MendedExecutor(TABLE, y, weight, SPREAD, losses={})
+    assert_same(boost(calm, plan), wanted)
+    assert calm.n_repairs == 1
+    (renewed,) = {message.epoch for _, message in calm.log if isinstance(message, m.Renew)}
+    twice = [k for k, (_, message) in enumerate(calm.log) if isinstance(message, m.Start) and message.epoch < renewed][-len(SPREAD) :]
+    again = [message for _, message in calm.log if isinstance(message, m.Start) and message.epoch == renewed]
+    assert [calm.log[k][1].tree for k in twice] == [again[0].tree] * len(SPREAD)  # type: ignore[attr-defined]
+    for k in twice:  # and if a shard is lost at it
+        executor = MendedExecutor(TABLE, y, weight, SPREAD, losses={k: (calm.log[k][0],)})
+        assert_same(boost(executor, plan), wanted)
+        assert executor.n_repairs == 1
+
+
 def test_the_only_shard_is_lost() -> None:
     y, weight, plan = case("one output")
     wanted, _ = undisturbed("one output")

@@ -57,7 +57,7 @@ def opened() -> Shard:
         lambda fit, epoch: m.Advance(fit, epoch, splits(0, 0.0, 1), m.Marks(np.zeros(1, np.uint8), np.zeros(2, int)), NODE),
         lambda fit, epoch: m.Grow(fit, epoch, NODE),
         lambda fit, epoch: m.MeasureLeaves(fit, epoch, NODE, NODE + 1),
-        lambda fit, epoch: m.Finish(fit, epoch, 0, NODE, NODE, NODE, np.zeros((1, 1)), False),
+        lambda fit, epoch: m.Finish(fit, epoch, 0, NODE, NODE, NODE, np.zeros((1, 1))),
     ],
 )
 def test_messages_of_another_fit_or_epoch_are_refused(make: Any, fit: str, epoch: int) -> None:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from dtrees.engine import scoring, targets
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
+from dtrees.engine.scoring import scores_of, shares_of
 from dtrees.engine.targets import BoostingTarget, ForestTarget, OutOfBag, combine_weights
 from dtrees.engine.threads import Threads
 from dtrees.split import hashing
@@ -197,10 +199,26 @@ def test_scores_are_weighted_means_over_both_parts() -> None:
     target = boosting_target(Squared(), Y, WEIGHT, n_iter_no_change=2, validation_fraction=0.3)
     target.raw += RNG.normal(size=N)
     losses, out = (Y - target.raw[0]) ** 2, target.held_out
-    assert target.scores() == pytest.approx([np.average(losses[part], weights=WEIGHT[part]) for part in (~out, out)])
-    train, validation = boosting_target(Squared(), Y).scores()
+    scores = scores_of([target.losses(0, N)])
+    assert scores == pytest.approx([np.average(losses[part], weights=WEIGHT[part]) for part in (~out, out)])
+    train, validation = scores_of([boosting_target(Squared(), Y).losses(0, N)])
     assert train == pytest.approx(Y.var())
     assert np.isnan(validation)
+
+
+@given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 3))
+def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: int) -> None:
+    """However rows are shared out: the same numbers, to the last bit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "_BLOCK_ROWS", 16)
+        patch.setattr(targets, "_PIECE_ROWS", 32)
+        weight = np.abs(Y) + 1
+        target = boosting_target(Squared(), np.resize(Y, n_rows), np.resize(weight, n_rows), n_threads=n_threads)
+        shares = shares_of(n_rows, n_shares)
+        assert np.concatenate([np.arange(*share) for share in shares]).tolist() == list(range(n_rows))
+        one = scores_of([target.losses(0, n_rows)])
+        assert scores_of([target.losses(*share) for share in shares]).train == one.train
+        assert one.train == pytest.approx(np.average((target.target - target.raw[0]) ** 2, weights=target.weight))
 
 
 def test_threads_change_nothing() -> None:
