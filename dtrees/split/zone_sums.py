@@ -215,8 +215,15 @@ def sum_rows(zone_map, partition, start, mid, sums, slot):
 @inner_kernel
 def include(zone_map, partition, start, mid, sums, slot, sign):
     """Add in-sample rows to a slot, or take them from it (``sign`` is -1)."""
+    include_columns(zone_map, partition, start, mid, ZERO(), zone_map.which.shape[0], sums, slot, sign)
+
+
+@inner_kernel
+def include_columns(zone_map, partition, start, mid, first, last, sums, slot, sign):
+    """Do it in some columns."""
     flat = elements(zone_map, sums, slot).reshape(-1)
-    add_rows(zone_map.part, partition, start, mid, zone_map.fold - sums.grains[slot], sums.scales[slot], sign, flat, sums.width)
+    part_shift = zone_map.fold - sums.grains[slot]
+    add_rows(zone_map.part, partition, start, mid, first, last, part_shift, sums.scales[slot], sign, flat, sums.width)
 
 
 @inner_kernel
