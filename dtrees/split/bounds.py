@@ -155,6 +155,14 @@ def _keep_present(n0, n1, flags):
     return n_rows
 
 
+@inner_kernel
+def _move(sums, n_zones, by):
+    """Make sums of g those of ``g + by * h``."""
+    for z in range(n_zones):
+        sums[G0, z] += by * sums[H0, z]
+        sums[G1, z] += by * sums[H1, z]
+
+
 @kernel
 def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
     """Write 1 to ``flags`` (int64) where a split in a zone, or at its upper edge, may score above the bar, otherwise 0.
@@ -165,7 +173,7 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
     ----------
     limits : Limits
     sums : ndarray of int64
-        Its sizes are sums of ``abs(g - centre * h)``; its sums of g are made those of ``g - centre * h``.
+        Its sizes are sums of ``abs(g - centre * h)``.
     missing, node : tuple of int
         As of :func:`best_edge`.
     centre : int
@@ -180,13 +188,13 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, flags):
     if centre != 0:
         # Scores are computed from sums that are not centred, and have their rounding errors.
         slack = _ROUNDING * 2.0 * abs(float(centre)) * h_all * h_all
-        for z in range(n_zones):
-            sums[G0, z] -= centre * sums[H0, z]
-            sums[G1, z] -= centre * sums[H1, z]
+        _move(sums, n_zones, -centre)
     for side in range(2 if missing[2] > 0 else 1):
         g_add, h_add = (float(missing[0] - centre * missing[1]), float(missing[1])) if side == 1 else (0.0, 0.0)
         if limits.criterion == ENTROPY:
             _flag_entropy(sums[G0], sums[H0], sums[G1], sums[H1], g_add, h_add, g_all, h_all, bar, flags)
         else:
             _flag_squares(limits, sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE], g_add, h_add, g_all, h_all, bar, slope, slack, flags)
+    if centre != 0:
+        _move(sums, n_zones, centre)
     return _keep_present(sums[N0], sums[N1], flags)

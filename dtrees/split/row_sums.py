@@ -32,8 +32,8 @@ def _add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> 
 
 
 @lean_kernel
-def add_rows(parts, partition, start, mid, part_shift, scale, sign, sums, width):
-    """Add in-sample rows to the sums of all columns, or take them from these.
+def add_rows(parts, partition, start, mid, first, last, part_shift, scale, sign, sums, width):
+    """Add in-sample rows to the sums of the columns ``first`` to ``last``, or take them from these.
 
     Two rows at a time; unsigned indices spare the test for negative ones.
 
@@ -42,6 +42,7 @@ def add_rows(parts, partition, start, mid, part_shift, scale, sign, sums, width)
     parts : ndarray of uint16, shape (n_rows, k)
     partition : RowPartition
     start, mid : int
+    first, last : int
     part_shift : int
         Parts are shifted right by so much.
     scale : SCALE
@@ -53,21 +54,21 @@ def add_rows(parts, partition, start, mid, part_shift, scale, sign, sums, width)
     """
     rows, a, b = partition.rows, partition.a, partition.b
     shift, centre = scale.shift, scale.centre
-    k, part_shift, last = np.uint64(parts.shape[1]), np.uint64(part_shift), mid - 1
-    numbers = np.uint64(sums.shape[0]) // max(k, np.uint64(1))
+    part_shift, last_place, first, last = np.uint64(part_shift), mid - 1, np.uint64(first), np.uint64(last)
+    numbers = np.uint64(sums.shape[0] // max(parts.shape[1], 1))
     for i in range(start, mid, 2):
-        if i + AHEAD < last:
+        if i + AHEAD < last_place:
             prefetch_row(parts, np.int64(rows[i + AHEAD]))
             prefetch_row(parts, np.int64(rows[i + AHEAD + 1]))
-        other = min(i + 1, last)
+        other = min(i + 1, last_place)
         second = sign if other > i else np.int64(0)
         parts_0, parts_1 = parts[np.uint64(rows[i])], parts[np.uint64(rows[other])]
-        column = np.uint64(0)
+        column = first * numbers
         if width == 3:
             size_0, size_1 = abs(a[i] - centre * b[i]), abs(a[other] - centre * b[other])
             g_0, packed_0, h_0 = sign * a[i], sign * ((((size_0 >> shift) + 1) << 32) + 1), sign * b[i]
             g_1, packed_1, h_1 = second * a[other], second * ((((size_1 >> shift) + 1) << 32) + 1), second * b[other]
-            for j in range(k):
+            for j in range(first, last):
                 at = column + (np.uint64(parts_0[j]) >> part_shift) * np.uint64(3)
                 _add_pair(sums, at, g_0, packed_0)
                 sums[at + np.uint64(2)] += h_0
@@ -78,7 +79,7 @@ def add_rows(parts, partition, start, mid, part_shift, scale, sign, sums, width)
         else:
             g_0, packed_0 = sign * a[i], sign * ((((abs(a[i] - centre) >> shift) + 1) << 32) + 1)
             g_1, packed_1 = second * a[other], second * ((((abs(a[other] - centre) >> shift) + 1) << 32) + 1)
-            for j in range(k):
+            for j in range(first, last):
                 _add_pair(sums, column + ((np.uint64(parts_0[j]) >> part_shift) << np.uint64(1)), g_0, packed_0)
                 _add_pair(sums, column + ((np.uint64(parts_1[j]) >> part_shift) << np.uint64(1)), g_1, packed_1)
                 column += numbers

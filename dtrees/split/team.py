@@ -62,8 +62,19 @@ from dtrees.split.partition import is_pure, mark_places
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import grow_subtree, is_large, may_be_split, most_nodes, node_weight
-from dtrees.split.team_sums import finish_settling, lead_piece, place_of, settle_piece, start_leading, start_settling, start_sum, sum_piece
-from dtrees.split.zone_sums import are_few, include
+from dtrees.split.team_sums import (
+    finish_settling,
+    is_settled,
+    lead_piece,
+    place_of,
+    settle_piece,
+    start_leading,
+    start_settling,
+    start_sum,
+    start_taking,
+    sum_piece,
+)
+from dtrees.split.zone_sums import are_few
 
 
 @lean_entry
@@ -133,7 +144,10 @@ def _work(heirs, columns, team, task, kind, i, piece):
     elif kind == SUM:
         sum_piece(heirs, team, task, i, piece)
         if is_last(team, i):
-            start_settling(heirs, team, i)
+            if is_settled(team, i):
+                _assign(heirs, team, task, i, finish_settling(heirs, team, i))
+            else:
+                start_settling(heirs, team, i)
     elif kind == SETTLE:
         settle_piece(heirs, team, i, piece)
         if is_last(team, i):
@@ -352,11 +366,8 @@ def _hand_down(heirs, team, task, i):
     record.left, record.right = left, left + 1
     smaller, larger = (left, left + 1) if rows_of(team, left) <= rows_of(team, left + 1) else (left + 1, left)
     if _wants_slot(team, task, larger):
-        slot, start, mid = places[i, SLOT], places[smaller, START], places[smaller, MID]
-        if are_few(heirs.zone_map, heirs.sums, slot, mid - start):
-            include(heirs.zone_map, partition_of(team, task, smaller), start, mid, heirs.sums, slot, NONE())
-            places[larger, SLOT] = slot
-            _open_children(team, i)
+        if are_few(heirs.zone_map, heirs.sums, places[i, SLOT], rows_of(team, smaller)):
+            start_taking(heirs, team, i, smaller)
             return
         if start_sum(heirs, team, i, smaller):
             return

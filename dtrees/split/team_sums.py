@@ -2,7 +2,8 @@
 
 The rows to be summed are cut into more pieces than there are threads, as these are never equally fast. Each thread adds its pieces up in a
 slot: it takes one that nobody is at, and leaves it to the next piece. Then the slots are added up, some columns a piece, and taken from the
-parent's; and the best edge is found, again some columns a piece.
+parent's; and the best edge is found, again some columns a piece. Where rows are too few for slots to be added up, a piece is all rows in
+some columns.
 """
 
 from __future__ import annotations
@@ -40,12 +41,15 @@ from dtrees.split.zone_sums import (
     follow_slot,
     get_ready,
     include,
+    include_columns,
     piece_rows,
     subtract,
 )
 
 #: Fewest numbers of a slot that are worth a piece.
 _PIECE_NUMBERS = 2**12
+#: Rows taken from a slot for each thread that they are worth.
+_TAKEN_ROWS = 32
 
 
 @lean_kernel
@@ -53,7 +57,7 @@ def start_sum(heirs, team, i, node):
     """Make the pieces of a step of node ``i``, the sum of ``node``; return whether there was a slot for it."""
     places, sums, n_rows = team.places[i], heirs.sums, rows_of(team, node)
     wanted = n_pieces(team, n_rows)
-    most = min(wanted, team.n_threads)
+    most = team.n_threads
     n = ZERO()
     while n < most:
         slot = take(heirs, team.n_threads)
@@ -63,7 +67,8 @@ def start_sum(heirs, team, i, node):
             begin_slot(sums, slot, n_rows)
         else:
             follow_slot(sums, slot, places[SLOT], rows_of(team, i) - n_rows)
-        most = max(1, min(most, n_rows // piece_rows(sums.most_zones, sums.grains[slot])))
+        if min(wanted, n_rows // piece_rows(sums.most_zones, sums.grains[slot])) < most:
+            most = 1
         team.counts[i, n, 0], team.counts[i, n, 1] = slot, 0
         n += 1
     if n == 0:
@@ -71,13 +76,50 @@ def start_sum(heirs, team, i, node):
     if node != i:
         fold_like(heirs.zone_map, sums, places[SLOT], team.counts[i, 0, 0])
     places[SUMMED], places[N_SLOTS], places[IDLE_SLOTS] = node, n, n
-    add_pieces(team, SUM, i, wanted if n == team.n_threads else n)
+    add_pieces(team, SUM, i, _pieces_of_columns(heirs, team) if n == 1 else wanted if n == team.n_threads else n)
     return True
+
+
+@lean_kernel
+def start_taking(heirs, team, i, node):
+    """Make the pieces of a step of node ``i``: the rows of ``node``, a child, are taken from its slot, to be that of the other child."""
+    team.places[i, SUMMED], team.places[i, N_SLOTS] = node, 0
+    add_pieces(team, SUM, i, min(_pieces_of_columns(heirs, team), 1 + rows_of(team, node) // _TAKEN_ROWS))
+
+
+@lean_kernel
+def _pieces_of_columns(heirs, team):
+    return max(1, min(team.n_threads, heirs.zone_map.which.shape[0]))
+
+
+@lean_kernel
+def is_settled(team, i):
+    """Tell whether a sum of node ``i`` was made column by column: there is nothing to be added up, nor to be taken from the parent's."""
+    return team.places[i, N_SLOTS] < 2
+
+
+@lean_kernel
+def _sum_columns(heirs, team, task, i, piece):
+    """Sum all rows in the columns of a piece, and take the sums, or the rows themselves, from the parent's."""
+    zone_map, sums, places, node = heirs.zone_map, heirs.sums, team.places[i], team.places[i, SUMMED]
+    first, last = bounds_of(ZERO(), zone_map.which.shape[0], piece, places[ALL])
+    partition, start, mid = partition_of(team, task, node), team.places[node, START], team.places[node, MID]
+    if places[N_SLOTS] == 0:
+        include_columns(zone_map, partition, start, mid, first, last, sums, places[SLOT], NONE())
+        return
+    slot = team.counts[i, 0, 0]
+    elements(zone_map, sums, slot)[first:last] = 0
+    include_columns(zone_map, partition, start, mid, first, last, sums, slot, ZERO() + 1)
+    if node != i:
+        subtract(zone_map, sums, places[SLOT], slot, first, last)
 
 
 @lean_kernel
 def sum_piece(heirs, team, task, i, piece):
     """Add the rows of a piece to a slot that no other thread is at."""
+    if is_settled(team, i):
+        _sum_columns(heirs, team, task, i, piece)
+        return
     places, node = team.places[i], team.places[i, SUMMED]
     acquire(team.control, LOCK)
     places[IDLE_SLOTS] -= 1
@@ -121,7 +163,9 @@ def settle_piece(heirs, team, i, piece):
 
 @lean_kernel
 def finish_settling(heirs, team, i):
-    """Return the slot that holds the sum; the others are free again."""
+    """Return the slot that holds the sum, -1 if none does; the others are free again."""
+    if team.places[i, N_SLOTS] == 0:
+        return NONE()
     for k in range(1, team.places[i, N_SLOTS]):
         give_back(heirs, team.counts[i, k, 0])
     return team.counts[i, 0, 0]

@@ -5,8 +5,8 @@ Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.sp
 the order of its rows may do to a sum, which grows with its rows, while noise in the sums of a node grows with the square root of the
 node's. Of a million rows of noise, as those of late boosting trees are, 255 zones rule out nothing, 2,040 parts all but a hundredth.
 
-Small tables also list the rows of each column in the order of their values. The rows of flagged zones are read off these lists, in order,
-where most of them are in the node; otherwise they are picked from the node's rows and sorted.
+Tables that are not large also list the rows of each column in the order of their values. The rows of flagged zones are read off these
+lists, in order, where most of them are in the node; otherwise they are picked from the node's rows and sorted.
 
 To sum all columns of a node in one pass over its rows, the parts of a row's columns are stored side by side, two bytes each.
 
@@ -37,9 +37,9 @@ ROWS_PER_PART = 8
 #: A zone for so many rows of the table, within limits.
 _ROWS_PER_ZONE = 320
 _MIN_ZONES = 32
-#: The rows of each column are listed in the order of their values in tables of up to so many rows: lists that are not in the cache would be
-#: of little use.
-LIST_ROWS = 2**16
+#: The rows of each column are listed in the order of their values in tables of up to so many rows, as long as what rows are looked up in by
+#: their numbers stays in the cache.
+LIST_ROWS = 2**17
 #: Most rows listed at an end of a column.
 _LISTED = 128
 

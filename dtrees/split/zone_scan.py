@@ -15,7 +15,7 @@ from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.search import MAX_PARTS, complete, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for, sweep_moments
-from dtrees.split.zone_sums import count_flagged, elements, outline, slope_of, unpack
+from dtrees.split.zone_sums import count_flagged, elements, outline, outline_parts, slope_of, unpack
 from dtrees.split.zones import UNKNOWN, scan_zones
 
 #: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
@@ -49,15 +49,43 @@ def _keep(columns, column_ids, column, node, node_sums, limits, score, has_missi
 
 
 @inner_kernel
+def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
+    """Find what may hold a better split than the bar in the column at place ``j`` of the zone map.
+
+    First the zones that may, then, if the node is summed by parts, which of their parts. These are left in ``scratch.zones``, and their
+    numbers in ``scratch.numbers``.
+
+    Returns how many there are, how many rows they have, which of them has the column's highest values in the node, -1 if none has, the
+    sums of missing rows, and the best score of a split between parts, if that is above the bar.
+    """
+    slot = place[2]
+    grain, scale, n_zones = sums.grains[slot], sums.scales[slot], zone_map.n_zones[j]
+    element, outlined, flags, numbers = elements(zone_map, sums, slot)[j], scratch.sums, scratch.passes, scratch.cuts[0]
+    missing = outline(element, n_zones, grain, scale.shift, outlined)
+    slope, edge, present = slope_of(limits, scale), -1.0, node[2] - missing[2]
+    n_rows = flag_zones(limits, outlined, n_zones, missing, node, bar, scale.centre, slope, flags)
+    count_flagged(zone_map, sums, place, j, n_rows)
+    for z in range(n_zones):
+        numbers[z] = z
+    n, last = _flagged(outlined, n_zones, flags, numbers, present, scratch.zones, scratch.numbers)
+    if n > 0 and grain > 0:
+        n_parts = outline_parts(element, grain, scale.shift, scratch.zones, scratch.numbers, n, outlined, numbers)
+        edge = best_edge(limits, outlined, n_parts, missing, node, bar, scratch.scores)
+        if edge > bar:
+            bar = np.nextafter(edge, -np.inf)
+        n_rows = flag_zones(limits, outlined, n_parts, missing, node, bar, scale.centre, slope, flags)
+        n, last = _flagged(outlined, n_parts, flags, numbers, present, scratch.zones, scratch.numbers)
+    return n, n_rows, last, missing, edge
+
+
+@inner_kernel
 def takes_long(j, zone_map, sums, place, node_sums, limits, bar, scratch):
     """Tell whether much of a column, at place ``j`` of the zone map, is to be scanned to search a node."""
-    start, mid, slot = place
-    n_zones = zone_map.n_zones[j] << sums.grains[slot]
+    start, mid, _ = place
     if zone_map.exact[j]:
         return False
-    scale, node = sums.scales[slot], (node_sums[0], node_sums[1], mid - start)
-    missing = outline(elements(zone_map, sums, slot)[j], n_zones, scale.shift, scratch.sums)
-    m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
+    node = node_sums[0], node_sums[1], mid - start
+    _, m, _, _, _ = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
     return m > (mid - start) // _SHARE
 
 
@@ -65,57 +93,43 @@ def takes_long(j, zone_map, sums, place, node_sums, limits, bar, scratch):
 def scan(columns, column_ids, zone_map, first, last, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
     """Search a node in the columns ``first`` to ``last`` of the zone map; flagged zones are scanned exactly."""
     start, mid, slot = place
-    scale = sums.scales[slot]
     node = (node_sums[0], node_sums[1], mid - start)
     slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
+    zone_shift = zone_map.fold - grain
     for j in range(first, last):
         column = zone_map.which[j]
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
-        n_zones = zone_map.n_zones[j] << grain
         bar = bar_of(column_ids[column], bars[i], out.records[t])
         if zone_map.exact[j]:
-            missing = unpack(slot_elements[j], n_zones, scale.shift, scratch.zones)
+            n_zones = zone_map.n_zones[j] << grain
+            missing = unpack(slot_elements[j], n_zones, sums.scales[slot].shift, scratch.zones)
             score = _sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
             _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
             continue
-        count_flagged(zone_map, sums, place, node_sums, j, limits, bar, scratch)
-        missing = outline(slot_elements[j], n_zones, scale.shift, scratch.sums)
-        m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
-        if m == 0:
+        n_zones, m, last_zone, missing, edge = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+        if edge > bar:
+            bars[i] = max(bars[i], edge)
+            bar = np.nextafter(edge, -np.inf)
+        if n_zones == 0:
             continue
-        by_lists = _is_short(zone_map, j, grain, n_zones, scratch.passes, sums.place_of, mid - start, m)
-        if by_lists:
-            _pick_sorted(
-                zone_map.lists[j],
-                zone_map.firsts[j],
-                zone_map.fold - grain,
-                n_zones,
-                scratch.passes,
-                sums.place_of,
-                start,
-                mid,
-                scratch.keys,
-            )
-        else:
-            _pick(codes, n_distinct, zone_map, j, grain, scratch.passes, partition.rows, start, mid, scratch.keys, scratch.marks)
-        keys, zones = scratch.keys[:m], scratch.zones
-        if scale.centre != 0:  # sums were moved to be bounded
-            missing = outline(slot_elements[j], n_zones, scale.shift, scratch.sums)
-        n_zones, last_zone = _flagged(scratch.sums, n_zones, scratch.passes, zones, scratch.numbers)
-        if by_lists:
+        zones, numbers, keys = scratch.zones, scratch.numbers[:n_zones], scratch.keys
+        if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, mid - start, m):
+            _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, mid, keys)
             score = scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
             if score >= 0.0 and scratch.best[1] == UNKNOWN:
                 scratch.best[1] = _code_after(zone_map.lists[j], sums.place_of, start, mid, scratch.best[0])
             _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
             continue
+        _pick(codes, n_distinct, zone_map, j, grain, numbers, partition.rows, start, mid, keys, scratch)
+        keys = keys[:m]
         if min(MAX_PARTS, m // _ROWS_OF_PART) >= 2 * n_zones:
             zones = scratch.parts
-            n_zones, last_zone = _refine(zone_map, j, zone_map.fold - grain, n_zones, last_zone, partition, start, keys, scratch)
+            n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch)
             lay_out(zones, n_zones, scratch.sums)
             edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
             if edge > bar:
                 bars[i] = max(bars[i], edge)
-                bar = bar_of(column_ids[column], bars[i], out.records[t])
+                bar = np.nextafter(edge, -np.inf)
             flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, scratch.passes)
             for part in range(n_zones):
                 zones[part].flag = scratch.passes[part]
@@ -128,25 +142,24 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
 
 
 @lean_kernel
-def _flagged(sums, n_zones, flags, zones, numbers):
-    """Write the flagged zones, one after the other, to ``zones``, and their numbers to ``numbers``.
+def _flagged(sums, n, flags, numbers, present, zones, flagged_numbers):
+    """Write the flagged ones of ``n`` zones, one after the other, to ``zones``, and their numbers to ``flagged_numbers``.
 
-    Returns how many there are, and which of them has the column's highest values in the node, -1 if none has.
+    Returns how many there are, and which of them has the column's highest values in the node, where ``present`` rows have one; -1 if none.
     """
     m = ZERO()
     last = NONE()
-    for z in range(n_zones):
+    for z in range(n):
         if flags[z]:
             zone = zones[m]
             zone.a_before, zone.b_before, zone.n_before = sums[G0, z], sums[H0, z], sums[N0, z]
             zone.a, zone.b, zone.n = sums[G1, z] - sums[G0, z], sums[H1, z] - sums[H0, z], sums[N1, z] - sums[N0, z]
             zone.size = sums[SIZE, z]
             zone.flag = 1
-            numbers[m] = z
+            flagged_numbers[m] = numbers[z]
+            if sums[N1, z] == present:
+                last = m
             m += 1
-            last = m - 1
-        elif sums[N1, z] > sums[N0, z]:
-            last = NONE()
     return m, last
 
 
@@ -217,28 +230,26 @@ def _keep_flagged(keys, parts, part_of):
 
 
 @lean_kernel
-def _is_short(zone_map, j, grain, n_zones, flags, place_of, n_rows, n_picked):
+def _is_short(firsts, shift, numbers, place_of, n_rows, n_picked):
     """Tell whether the flagged zones of a column have so few rows in the whole table that they had better be picked from its list."""
     if place_of.shape[0] == 0:
         return False
-    firsts, shift = zone_map.firsts[j], zone_map.fold - grain
     n_listed = ZERO()
-    for z in range(n_zones):
-        n_listed += flags[z] * (firsts[(z + 1) << shift] - firsts[z << shift])
+    for z in numbers:
+        n_listed += firsts[(z + 1) << shift] - firsts[z << shift]
     return n_listed <= n_rows + _LISTED_FOR_PICKED * n_picked
 
 
 @lean_kernel
-def _pick_sorted(rows, firsts, shift, n_zones, flags, place_of, start, mid, keys):
+def _pick_sorted(rows, firsts, shift, numbers, place_of, start, mid, keys):
     """Write ``code << 32 | place`` of the rows in flagged zones of a column, places from 0, ascending."""
     at, start, n = np.uint64(0), np.uint64(start), np.uint64(mid - start)
-    for z in range(n_zones):
-        if flags[z]:
-            for k in range(firsts[z << shift], firsts[(z + 1) << shift]):
-                row = rows[k] & _PLACE
-                place = np.uint64(place_of[row]) - start
-                keys[at] = (rows[k] - row) | (place & _PLACE)
-                at += np.uint64(place < n)
+    for z in numbers:
+        for k in range(firsts[z << shift], firsts[(z + 1) << shift]):
+            row = rows[k] & _PLACE
+            place = np.uint64(place_of[row]) - start
+            keys[at] = (rows[k] - row) | (place & _PLACE)
+            at += np.uint64(place < n)
 
 
 @lean_kernel
@@ -257,33 +268,36 @@ def _code_after(rows, place_of, start, mid, code):
 
 
 @lean_kernel
-def _pick(codes, n_distinct, zone_map, j, grain, flags, rows, start, mid, keys, marks):
+def _pick(codes, n_distinct, zone_map, j, grain, numbers, rows, start, mid, keys, scratch):
     """Write ``code << 32 | place`` of the rows in flagged zones of a column, places from 0.
 
     Among rows of equal code, places ascend.
     """
-    shift, n_zones = zone_map.fold - grain, zone_map.n_zones[j] << grain
-    if _are_listed(zone_map.ends[j], shift, n_zones, flags, mid - start):
+    shift = zone_map.fold - grain
+    if _are_listed(zone_map.ends[j], shift, numbers, mid - start):
+        flags = scratch.passes[: zone_map.n_zones[j] << grain]
+        flags[:] = 0
+        for z in numbers:
+            flags[z] = 1
         _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, start, mid, flags, keys)
         return
     cell_shift = zone_map.shift[j]
-    used = marks[: (n_distinct - 1 >> cell_shift) // 64 + 1]
-    _mark(zone_map.first_codes[j], shift, n_zones, cell_shift, flags, used)
+    used = scratch.marks[: (n_distinct - 1 >> cell_shift) // 64 + 1]
+    _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
     _pick_marked(codes, n_distinct, cell_shift, used, rows[start:mid], keys)
 
 
 @lean_kernel
-def _mark(first_codes, shift, n_zones, cell_shift, flags, marks):
-    """Set a bit for every shifted code of the flagged zones."""
+def _mark(first_codes, shift, numbers, cell_shift, marks):
+    """Set a bit for every shifted code of the flagged zones, none of which is empty."""
     marks[:] = np.uint64(0)
-    for z in range(n_zones):
-        if flags[z] and first_codes[z << shift] < first_codes[(z + 1) << shift]:
-            first, last = first_codes[z << shift] >> cell_shift, (first_codes[(z + 1) << shift] - 1) >> cell_shift
-            word = first >> 6
-            while word <= last >> 6:
-                low, high = max(first - 64 * word, 0), min(last - 64 * word, 63)
-                marks[word] |= (_ALL >> np.uint64(63 - (high - low))) << np.uint64(low)
-                word += 1
+    for z in numbers:
+        first, last = first_codes[z << shift] >> cell_shift, (first_codes[(z + 1) << shift] - 1) >> cell_shift
+        word = first >> 6
+        while word <= last >> 6:
+            low, high = max(first - 64 * word, 0), min(last - 64 * word, 63)
+            marks[word] |= (_ALL >> np.uint64(63 - (high - low))) << np.uint64(low)
+            word += 1
 
 
 @lean_kernel
@@ -299,12 +313,13 @@ def _pick_marked(codes, n_distinct, shift, marks, rows, keys):
 
 
 @lean_kernel
-def _are_listed(ends, shift, n_zones, flags, n_rows):
+def _are_listed(ends, shift, numbers, n_rows):
     """Tell whether the rows of all flagged zones are listed, and so few that to look for them is faster than to look at all."""
     if n_rows < _ROWS_TO_FIND * (ends[2] + ends[3]):
         return False
-    for z in range(ends[0] >> shift, min(-(-ends[1] >> shift), n_zones)):  # noqa: SIM110
-        if flags[z]:
+    low, high = ends[0] >> shift, -(-ends[1] >> shift)
+    for z in numbers:  # noqa: SIM110
+        if low <= z < high:
             return False
     return True
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones
+from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge
 from dtrees.split.criteria import SQUARED_ERROR
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.queue import increase
@@ -215,8 +215,15 @@ def sum_rows(zone_map, partition, start, mid, sums, slot):
 @inner_kernel
 def include(zone_map, partition, start, mid, sums, slot, sign):
     """Add in-sample rows to a slot, or take them from it (``sign`` is -1)."""
+    include_columns(zone_map, partition, start, mid, ZERO(), zone_map.which.shape[0], sums, slot, sign)
+
+
+@inner_kernel
+def include_columns(zone_map, partition, start, mid, first, last, sums, slot, sign):
+    """Do it in some columns."""
     flat = elements(zone_map, sums, slot).reshape(-1)
-    add_rows(zone_map.part, partition, start, mid, zone_map.fold - sums.grains[slot], sums.scales[slot], sign, flat, sums.width)
+    part_shift = zone_map.fold - sums.grains[slot]
+    add_rows(zone_map.part, partition, start, mid, first, last, part_shift, sums.scales[slot], sign, flat, sums.width)
 
 
 @inner_kernel
@@ -250,21 +257,48 @@ def unpack(element, n_zones, size_shift, zones):
 
 
 @inner_kernel
-def outline(element, n_zones, size_shift, sums):
-    """Do the same quantity by quantity (:mod:`dtrees.split.bounds`)."""
+def outline(element, n_zones, grain, size_shift, sums):
+    """Do the same quantity by quantity (:mod:`dtrees.split.bounds`), of zones of ``2**grain`` elements."""
     weighted = element.shape[1] == 3
     g = h = n = np.int64(0)
     for z in range(n_zones):
-        packed = element[z, 1]
-        count = packed & 0xFFFFFFFF
         sums[G0, z], sums[H0, z], sums[N0, z] = g, h, n
-        g += element[z, 0]
-        h += element[z, 2] if weighted else count
+        packed = weight = np.int64(0)
+        for k in range(z << grain, (z + 1) << grain):
+            g += element[k, 0]
+            packed += element[k, 1]
+            if weighted:
+                weight += element[k, 2]
+        count = packed & 0xFFFFFFFF
+        h += weight if weighted else count
         n += count
         sums[G1, z], sums[H1, z], sums[N1, z] = g, h, n
         sums[SIZE, z] = (packed >> 32) << size_shift
-    n_miss = element[n_zones, 1] & 0xFFFFFFFF
-    return element[n_zones, 0], element[n_zones, 2] if weighted else n_miss, n_miss
+    last = n_zones << grain
+    n_miss = element[last, 1] & 0xFFFFFFFF
+    return element[last, 0], element[last, 2] if weighted else n_miss, n_miss
+
+
+@inner_kernel
+def outline_parts(element, grain, size_shift, zones, numbers, n_zones, sums, part_numbers):
+    """Write the sums of the parts, those that have rows, of some zones, and their numbers; return how many there are."""
+    weighted = element.shape[1] == 3
+    n_parts = ZERO()
+    for z in range(n_zones):
+        g, h, n = zones[z].a_before, zones[z].b_before, zones[z].n_before
+        for part in range(numbers[z] << grain, (numbers[z] + 1) << grain):
+            packed = element[part, 1]
+            count = packed & 0xFFFFFFFF
+            if count > 0:
+                part_numbers[n_parts] = part
+                sums[G0, n_parts], sums[H0, n_parts], sums[N0, n_parts] = g, h, n
+                g += element[part, 0]
+                h += element[part, 2] if weighted else count
+                n += count
+                sums[G1, n_parts], sums[H1, n_parts], sums[N1, n_parts] = g, h, n
+                sums[SIZE, n_parts] = (packed >> 32) << size_shift
+                n_parts += 1
+    return n_parts
 
 
 @inner_kernel
@@ -328,16 +362,16 @@ def get_ready(zone_map, partition, sums, place, node_sums, limits):
 
 @inner_kernel
 def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scratch):
-    """Return the best score above the bar of a split at an edge of a zone, in some columns, and the column, or the first, that has it.
+    """Return the best score above the bar of a split at an edge of a zone in some columns, and the column, or the first, that has it.
 
-    Where there is none, these are the bar and -1.
+    Where there is none, these are the bar and -1. Edges of parts within a zone are left to the search of those that may be better.
     """
     start, mid, slot = place
     node, slot_elements = (node_sums[0], node_sums[1], mid - start), elements(zone_map, sums, slot)
     lead = NONE()
     for j in range(first, last):
-        n_zones = zone_map.n_zones[j] << sums.grains[slot]
-        missing = outline(slot_elements[j], n_zones, sums.scales[slot].shift, scratch.sums)
+        n_zones = zone_map.n_zones[j]
+        missing = outline(slot_elements[j], n_zones, sums.grains[slot], sums.scales[slot].shift, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
         if edge > bar:
             bar, lead = edge, j
@@ -345,22 +379,9 @@ def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scrat
 
 
 @inner_kernel
-def count_flagged(zone_map, sums, place, node_sums, j, limits, bar, scratch):
-    """Count what would be flagged of a large node in a column, were its zones not cut into parts; a few of the columns are enough."""
-    start, mid, slot = place
-    if sums.place_of.shape[0] > 0 or mid - start < sums.fine_rows or j % _SAMPLED != 0 or zone_map.exact[j]:
-        return
-    node, grain, scale = (node_sums[0], node_sums[1], mid - start), sums.grains[slot], sums.scales[slot]
-    n_zones, fine = zone_map.n_zones[j], scratch.sums
-    missing = outline(elements(zone_map, sums, slot)[j], n_zones << grain, scale.shift, fine)
-    for z in range(n_zones):
-        first, last = z << grain, ((z + 1) << grain) - 1
-        size = ZERO()
-        for part in range(first, last + 1):
-            size += fine[SIZE, part]
-        fine[G0, z], fine[H0, z], fine[N0, z] = fine[G0, first], fine[H0, first], fine[N0, first]
-        fine[G1, z], fine[H1, z], fine[N1, z] = fine[G1, last], fine[H1, last], fine[N1, last]
-        fine[SIZE, z] = size
-    n_rows = flag_zones(limits, fine, n_zones, missing, node, bar, scale.centre, slope_of(limits, scale), scratch.passes)
-    increase(sums.flagged, ZERO(), n_rows)
-    increase(sums.flagged, ZERO() + 1, mid - start)
+def count_flagged(zone_map, sums, place, j, n_flagged):
+    """Count what is flagged of a large node in a column before its zones are cut into parts; a few of the columns are enough."""
+    start, mid, _ = place
+    if mid - start >= sums.fine_rows and j % _SAMPLED == 0:
+        increase(sums.flagged, ZERO(), n_flagged)
+        increase(sums.flagged, ZERO() + 1, mid - start)

@@ -67,7 +67,8 @@ def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) 
     found = empty_candidates(len(operations), 2)
     done = set()
     for t, operation in enumerate(operations):
-        for array in (scratch.numbers, scratch.marks, scratch.cuts):
+        traces = scratch.keys, scratch.marks, scratch.cuts[1]  # written by all ways to pick rows, by one, and where zones are cut
+        for array in traces:
             array[:] = _SENTINEL
         out = empty_candidates(1, 2)
         search_level(
@@ -76,7 +77,7 @@ def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) 
         )  # fmt: skip
         found.records[t], found.left[t] = out.records[0], out.left[0]
         if operation[0] == SCAN:
-            changed = [bool((array != _SENTINEL).any()) for array in (scratch.numbers, scratch.marks, scratch.cuts)]
+            changed = [bool((array != _SENTINEL).any()) for array in traces]
             done.add((NONE if not changed[0] else PICKED if changed[1] else LISTED, changed[2]))
     assert 0 <= flagged[0] <= flagged[1] or lists
     return best_of(found.take(slice(2, None))), done
