@@ -25,7 +25,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split import hashing
 from dtrees.split.columns import presort_column
 from dtrees.split.deviation import levels_of, weights_in_bits
-from dtrees.split.fixed_point import absolute_sum, exponent_for, scale_into, to_fixed
+from dtrees.split.fixed_point import absolute_sum, exponent_for, fix_into, scale_into, to_fixed
 from dtrees.split.partition import add_by_leaf
 from dtrees.split.queue import make_queue
 
@@ -329,6 +329,8 @@ class BoostingTarget:
 
     def _fix(self, x: NDArray[np.float64], most: int, out: NDArray[np.int64]) -> int:
         """Write ``x`` in fixed point; return the power of two that it is multiplied by, which is not above ``most``."""
+        if x.shape[0] <= _PIECE_ROWS:
+            return int(fix_into(x, most, out))
         exponent = min(exponent_for(x), most)
         self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]), _PIECE_ROWS)
         return exponent
@@ -340,6 +342,9 @@ class BoostingTarget:
     def _in_pieces(self, function: Callable[[slice], Any], least: int) -> None:
         """Apply an elementwise function to stretches of ``least`` rows or more, in threads."""
         n = self.target.shape[0]
+        if n <= least:
+            function(slice(0, n))
+            return
         step = max(least, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 
