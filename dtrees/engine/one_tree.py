@@ -123,9 +123,7 @@ class OneTree:
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, exponents, checksum, found)
 
-    def _open(
-        self, tree: int, output: int, workspace: Workspace, by_levels: bool
-    ) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
+    def _open(self, tree: int, output: int, workspace: Workspace, by_levels: bool) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
         """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these.
 
         Unless levels are to be searched, the tree is grown at once.
