@@ -118,13 +118,16 @@ class OneTree:
         self._stock, self._search = stock, search
 
     def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
-        n_in, n, sums, exponents = self._open(message.tree, message.output, workspace)
+        n_in, n, sums, exponents = self._open(message.tree, message.output, workspace, by_levels=message.search)
         found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING, message.way, workspace) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, exponents, checksum, found)
 
-    def _open(self, tree: int, output: int, workspace: Workspace) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
-        """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these."""
+    def _open(self, tree: int, output: int, workspace: Workspace, by_levels: bool) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
+        """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these.
+
+        Unless levels are to be searched, the tree is grown at once.
+        """
         in_sample, a, b, exponents, self._pure_by, self._levels, spent = self._target.start(tree, output)
         n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
         n = a.shape[0] if self._target.keeps_out_of_sample else n_in
@@ -157,14 +160,15 @@ class OneTree:
             node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
             self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
         self._nodes.open(n_in, n, hashing.ROOT, sums)
-        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, self._inherits)
+        inherit = self._inherits and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherit)
         return n_in, n, sums, exponents
 
     def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:
         """Grow a tree, and add its values to the predictions."""
         target = self._target
         assert isinstance(target, BoostingTarget)
-        n_in, n, _, exponents = self._open(message.tree, message.output, workspace)
+        n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1])
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
         tree, leaves = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
@@ -173,8 +177,11 @@ class OneTree:
 
     def _gather(self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], workspace: Workspace) -> tuple[int, int, int, float]:
         """Put the sums of rows in sample in their order; see :func:`~dtrees.split.partition.gather`."""
+        if n_in <= _GATHERED_ROWS:
+            found: tuple[int, int, int, float] = partition.gather(self._rows, 0, n_in, a, b)
+            return found
         step = max(_GATHERED_ROWS, -(-n_in // workspace.threads.n_threads))
-        pieces = [(i, min(i + step, n_in)) for i in range(0, max(n_in, 1), step)]
+        pieces = [(i, min(i + step, n_in)) for i in range(0, n_in, step)]
         totals = workspace.threads.map(lambda piece: partition.gather(self._rows, *piece, a, b), pieces)
         total_a, total_b, size, slope = zip(*totals, strict=True)
         return sum(total_a), sum(total_b), sum(size), max(slope)

@@ -26,7 +26,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split import hashing
 from dtrees.split.columns import presort_column
 from dtrees.split.deviation import levels_of, weights_in_bits
-from dtrees.split.fixed_point import exponent_for, scale_into, to_fixed
+from dtrees.split.fixed_point import exponent_for, fix_into, scale_into, to_fixed
 from dtrees.split.partition import add_by_leaf
 from dtrees.split.queue import make_queue
 
@@ -334,7 +334,10 @@ class BoostingTarget:
 
     def _fix(self, x: NDArray[np.float64], most: int) -> int:
         """Put ``x`` in fixed point, where it is; return the power of two that it is multiplied by, which is not above ``most``."""
-        exponent, out = min(exponent_for(x), most), x.view(np.int64)
+        out = x.view(np.int64)
+        if x.shape[0] <= _PIECE_ROWS:
+            return int(fix_into(x, most, out))
+        exponent = min(exponent_for(x), most)
         self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]), _PIECE_ROWS)
         return exponent
 
@@ -345,6 +348,9 @@ class BoostingTarget:
     def _in_pieces(self, function: Callable[[slice], Any], least: int, n: int | None = None) -> None:
         """Apply an elementwise function to stretches of ``least`` rows or more of all rows, or of ``n``, in threads."""
         n = self.target.shape[0] if n is None else n
+        if n <= least:
+            function(slice(0, n))
+            return
         step = max(least, -(-n // self.threads.n_threads))
         self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 

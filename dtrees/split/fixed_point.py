@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import kernel
+from dtrees.split.kernel import ZERO, kernel
 
 _LIMIT = 61
 
@@ -41,6 +41,33 @@ def scale_into(x, exponent, out):
         out[i] = np.int64(np.rint(x[i] * one * other))
 
 
+@kernel
+def _exponent_of(x):
+    total = absolute_sum(x)
+    if total == 0.0:
+        return ZERO()
+    if math.isfinite(total):
+        # frexp: total < 2**e. Scaled values are rounded, each by at most a half, hence the spare bits below 2**63.
+        return np.int64(_LIMIT - math.frexp(total)[1])
+    largest = 0.0  # the sum overflows, the values do not
+    for i in range(x.shape[0]):
+        largest = max(largest, abs(x[i]))
+    exponent = np.int64(_LIMIT - math.frexp(largest)[1])
+    n = x.shape[0]
+    while n > 0:
+        exponent -= 1
+        n >>= 1
+    return exponent
+
+
+@kernel
+def fix_into(x, most, out):
+    """Write ``x`` in fixed point to ``out``; return the power of two that it is multiplied by, which is not above ``most``."""
+    exponent = min(_exponent_of(x), most)
+    scale_into(x, exponent, out)
+    return exponent
+
+
 def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
     """Return the power of two by which to scale ``x``.
 
@@ -51,14 +78,7 @@ def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
     integral : bool, default=False
         The values are whole numbers already: leave them (unless they are too large).
     """
-    total = float(absolute_sum(x))
-    if total == 0.0:
-        return 0
-    if not math.isfinite(total):  # the sum overflows, the values do not
-        total, integral = float(np.abs(x).max()), False
-        return _LIMIT - math.frexp(total)[1] - x.shape[0].bit_length()
-    # frexp: total < 2**e. Scaled values are rounded, each by at most a half, hence the spare bits below 2**63.
-    exponent = _LIMIT - math.frexp(total)[1]
+    exponent = int(_exponent_of(x))
     return min(exponent, 0) if integral else exponent
 
 

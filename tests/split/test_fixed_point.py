@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.split.fixed_point import absolute_sum, exponent_for, scale_into, to_fixed
+from dtrees.split.fixed_point import absolute_sum, exponent_for, fix_into, scale_into, to_fixed
 
 vectors = st.one_of(
     arrays(np.float64, st.integers(1, 50), elements=st.floats(allow_nan=False, allow_infinity=False)),
@@ -74,6 +75,15 @@ def test_a_sum_that_overflows(n: int) -> None:
     fixed, exponent = to_fixed(x)
     assert 2**58 < int(fixed[0]) * n < 2**62
     assert math.ldexp(float(fixed[0]), -exponent) == pytest.approx(x[0])
+
+
+@pytest.mark.parametrize("most", [-5, 7, 2**31])
+@pytest.mark.parametrize("x", [[0.0, 0.0], [0.25, -3.0, 1e-3], [1.5e308, -1.5e308, 1e300]])
+def test_in_one_call_it_is_the_same_up_to_a_largest_exponent(x: list[float], most: int) -> None:
+    values, out = np.array(x), np.empty(len(x), np.int64)
+    exponent = min(exponent_for(values), most)
+    assert fix_into(values, most, out) == exponent
+    assert out.tolist() == [round(Fraction(value) * Fraction(2) ** exponent) for value in x]
 
 
 def test_halves_round_to_even() -> None:
