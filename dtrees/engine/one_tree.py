@@ -15,6 +15,7 @@ from dtrees.engine import messages as m
 from dtrees.engine.crew import Crew, Ground, Roots
 from dtrees.engine.divide import divide_tasks
 from dtrees.engine.limits import make_limits
+from dtrees.engine.measures import measure_leaves, measure_nodes
 from dtrees.engine.node_search import NodeSearch
 from dtrees.engine.node_table import NodeTable
 from dtrees.engine.packing import PackedNodes
@@ -29,9 +30,8 @@ from dtrees.engine.workspace import Workspace
 from dtrees.split import hashing, partition, status
 from dtrees.split.block import block_rows
 from dtrees.split.columns import Assembly
-from dtrees.split.deviation import node_medians
 from dtrees.split.excerpt import excerpt
-from dtrees.split.nodes import Nodes, leaf_means
+from dtrees.split.nodes import Nodes
 
 #: Fewest bytes of marks that are made in one piece.
 _MARKS = 1024
@@ -106,9 +106,9 @@ class OneTree:
             case m.Borrow():
                 return self._borrow(message, workspace)
             case m.MeasureLeaves():
-                return self._measure(message, workspace)
+                return measure_leaves(self._rows, self._labels, message, workspace.threads)
             case m.MeasureNodes():
-                return self._measure_nodes(message)
+                return measure_nodes(self._rows, self._labels, message)
             case m.Finish():
                 return self._finish(message, workspace)
         raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
@@ -374,25 +374,6 @@ class OneTree:
             else:
                 outside.append(rows[:0])
         return m.Borrowed([PackedNodes.of(nodes) for nodes in grown], outside)
-
-    def _measure(self, message: m.MeasureLeaves, workspace: Workspace) -> m.Measured:
-        n = message.start.shape[0]
-        mean, spread = np.empty(n), np.empty(n)
-        target = self._labels
-        bounds = np.linspace(0, n, min(n, 4 * workspace.threads.n_threads) + 1).astype(np.int64)
-
-        def measure(i: int) -> None:
-            s = slice(bounds[i], bounds[i + 1])
-            leaf_means(self._rows.rows, self._rows.b, target, message.start[s], message.mid[s], mean[s], spread[s])
-
-        workspace.threads.map(measure, range(bounds.shape[0] - 1))
-        return m.Measured(mean, spread)
-
-    def _measure_nodes(self, message: m.MeasureNodes) -> m.Measured:
-        n = message.start.shape[0]
-        median, spread = np.empty(n), np.empty(n)
-        node_medians(self._rows, self._labels, message.left, message.right, message.start, message.mid, median, spread)
-        return m.Measured(median, spread)
 
     def _finish(self, message: m.Finish, workspace: Workspace) -> m.Losses | None:
         if message.last is not None:
