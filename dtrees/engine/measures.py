@@ -15,7 +15,7 @@ from dtrees.split.partition import RowPartition
 
 
 def measure_leaves(rows: RowPartition, labels: NDArray[Any], message: m.MeasureLeaves, threads: Threads) -> m.Measured:
-    """Return the means of leaves, and the mean squared distances from these."""
+    """Return the mean targets of leaves, and the weighted sums of squares about these."""
     n = message.start.shape[0]
     mean, spread = np.empty(n), np.empty(n)
     bounds = np.linspace(0, n, min(n, 4 * threads.n_threads) + 1).astype(np.int64)
@@ -29,7 +29,7 @@ def measure_leaves(rows: RowPartition, labels: NDArray[Any], message: m.MeasureL
 
 
 def measure_nodes(rows: RowPartition, labels: NDArray[Any], message: m.MeasureNodes) -> m.Measured:
-    """Return the medians of nodes, and the mean absolute distances from these."""
+    """Return the median targets of nodes, and the weighted sums of absolute deviations from these."""
     n = message.start.shape[0]
     median, spread = np.empty(n), np.empty(n)
     node_medians(rows, labels, message.left, message.right, message.start, message.mid, median, spread)

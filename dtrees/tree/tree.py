@@ -22,8 +22,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtrees.tree.compact import CompactTree, compact, expanded
-
 #: A tree of fewer nodes is pickled as it is: that takes less time than to make it smaller.
 _LARGE = 1024
 
@@ -87,7 +85,11 @@ class Tree:
 
     def __reduce__(self) -> Any:
         arrays = {name: getattr(self, name) for name in self.ARRAYS}
-        small = compact(arrays) if self.node_count >= _LARGE else None
+        small = None
+        if self.node_count >= _LARGE:
+            from dtrees.tree.compact import compact  # compiles
+
+            small = compact(arrays)
         return (_plain, (arrays,)) if small is None else (_expanded, tuple(small))
 
     @property
@@ -160,4 +162,6 @@ def _plain(arrays: dict[str, NDArray[Any]]) -> Tree:
 
 def _expanded(*small: NDArray[Any]) -> Tree:
     """Return a tree that was pickled compactly."""
+    from dtrees.tree.compact import CompactTree, expanded
+
     return Tree(**expanded(CompactTree(*small)))

@@ -213,7 +213,7 @@ def _mend(where: str) -> None:
         ("dtrees.engine.targets:ForestTarget.start", forest, "sharded"),
         ("dtrees.engine.one_tree:OneTree._excerpt", forest, "sharded"),
         ("dtrees.engine.one_tree:OneTree._borrow", forest, "sharded"),
-        ("dtrees.engine.one_tree:OneTree._measure", forest, "sharded"),
+        ("dtrees.engine.one_tree:measure_leaves", forest, "sharded"),
         ("dtrees.split.columns:Assembly.finished", boosting, "sharded"),
     ],
 )
