@@ -19,6 +19,7 @@ True
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -28,6 +29,11 @@ from numpy.typing import NDArray
 from dtrees.split.kernel import kernel
 
 Arrays = dict[str, NDArray[Any]]
+
+#: The arrays that follow from others, where those do not say all.
+_FOLLOWING = (
+    "children_left", "children_right", "feature", "threshold", "missing_go_to_left", "gain", "n_node_samples", "weighted_n_node_samples",
+)  # fmt: skip
 
 
 class CompactTree(NamedTuple):
@@ -57,21 +63,19 @@ class CompactTree(NamedTuple):
 def compact(arrays: Mapping[str, NDArray[Any]]) -> CompactTree | None:
     """Return what the arrays of a tree follow from; None where they do not, to the last bit: not everything was grown by us."""
     feature, impurity = arrays["feature"], arrays["impurity"]
-    inner = feature >= 0
-    leaf = ~inner
-    if feature.shape[0] % 2 == 0 or np.count_nonzero(leaf) != feature.shape[0] // 2 + 1:
+    if not _follow(*(arrays[name] for name in _FOLLOWING)):
         return None
-    small = CompactTree(
+    inner, leaf = np.flatnonzero(feature >= 0), np.flatnonzero(feature < 0)
+    return CompactTree(
         feature.astype(np.promote_types(np.int8, np.min_scalar_type(-1 - int(feature.max())))),
         arrays["threshold"][inner],
         arrays["gain"][inner],
         arrays["missing_go_to_left"][inner],
-        impurity if _bits(impurity)[leaf].any() else impurity[inner],
+        impurity if impurity.view(np.int64)[leaf].any() else impurity[inner],
         _smallest(arrays["n_node_samples"][leaf]),
         _smallest(arrays["weighted_n_node_samples"][leaf]),
         arrays["value"],
     )
-    return small if all(np.array_equal(_bits(array), _bits(arrays[name])) for name, array in expanded(small).items()) else None
 
 
 def expanded(small: CompactTree) -> Arrays:
@@ -93,11 +97,6 @@ def expanded(small: CompactTree) -> Arrays:
         "weighted_n_node_samples": weight,
         "value": small.value,
     }
-
-
-def _bits(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the same memory as integers, so that -0.0 is not 0.0, and NaN equals itself."""
-    return array.view(np.int64) if array.dtype == np.float64 else array
 
 
 def _smallest(numbers: NDArray[Any]) -> NDArray[Any]:
@@ -128,7 +127,7 @@ def _add_up(feature, samples_of_leaf, weight_of_leaf):  # type: ignore[no-untype
         if feature[i] < 0:
             leaf -= 1
             n_samples[i], weight[i] = samples_of_leaf[leaf], weight_of_leaf[leaf]
-        elif n_roots >= 2:  # else they are no tree's nodes
+        else:
             n_roots -= 2
             left[i], right[i] = roots[n_roots + 1], roots[n_roots]
             n_samples[i] = n_samples[left[i]] + n_samples[right[i]]
@@ -136,3 +135,29 @@ def _add_up(feature, samples_of_leaf, weight_of_leaf):  # type: ignore[no-untype
         roots[n_roots] = i
         n_roots += 1
     return left, right, n_samples, weight
+
+
+@kernel
+def _follow(left, right, feature, threshold, missing_left, gain, n_samples, weight):  # type: ignore[no-untyped-def]
+    """Tell whether :func:`_add_up` would make the arrays of a tree, and its leaves hold nothing else; -0.0 is not 0.0."""
+    n = feature.shape[0]
+    roots = np.empty(n + 1, np.int64)
+    n_roots = 0
+    for i in range(n - 1, -1, -1):
+        if weight[i] == 0.0 and math.copysign(1.0, weight[i]) < 0.0:
+            return False
+        if feature[i] < 0:
+            if feature[i] != -2 or left[i] != -1 or right[i] != -1 or threshold[i] != -2.0 or missing_left[i]:
+                return False
+            if gain[i] != 0.0 or math.copysign(1.0, gain[i]) < 0.0 or math.isnan(weight[i]):
+                return False
+        else:
+            if n_roots < 2:
+                return False
+            n_roots -= 2
+            j, k = roots[n_roots + 1], roots[n_roots]
+            if left[i] != j or right[i] != k or n_samples[i] != n_samples[j] + n_samples[k] or weight[i] != weight[j] + weight[k]:
+                return False
+        roots[n_roots] = i
+        n_roots += 1
+    return n_roots == 1

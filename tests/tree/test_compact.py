@@ -61,6 +61,7 @@ def test_a_grown_tree_comes_back(seed: int, n_features: int, depth: int, n_value
         ("missing_go_to_left", -1, True),
         ("children_right", 0, 7),
         ("feature", -1, 0),
+        ("feature", -1, -300),
     ],
 )
 def test_what_does_not_follow_is_not_left_out(name: str, place: int, value: Any) -> None:
