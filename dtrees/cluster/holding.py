@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from distributed import Client, Future
+from distributed.comm import CommClosedError
+from distributed.comm.tcp import TCP
 
 from dtrees.cluster.questions import states
 
@@ -20,6 +22,15 @@ def hold(client: Client, holder: str, keys: Sequence[str]) -> None:
     """Keep tasks, in the name of ``holder``."""
     if keys:
         client._send_to_scheduler({"op": "client-desires-keys", "keys": list(keys), "client": holder})
+
+
+async def hold_at_once(client: Client, holder: str, key: str) -> None:
+    """Keep a task, by a message that overtakes those which wait to be sent together."""
+    comm = client.scheduler_comm.comm
+    if not isinstance(comm, TCP):  # others send a message in several steps, between which another must not come
+        return hold(client, holder, [key])
+    with contextlib.suppress(CommClosedError):  # then nothing is kept
+        await comm.write([{"op": "client-desires-keys", "keys": [key], "client": holder}])
 
 
 def let_go(client: Client, holder: str) -> None:

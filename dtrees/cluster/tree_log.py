@@ -6,16 +6,16 @@ lost, the one that takes over finds the trees by their keys. On the dashboard, t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
-import threading
 import warnings
 
 from distributed import Client, Future
 
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit
-from dtrees.cluster.holding import hold, let_go, let_go_if_cancelled, trees
+from dtrees.cluster.holding import hold, hold_at_once, let_go, let_go_if_cancelled, trees
 from dtrees.cluster.questions import states
 from dtrees.cluster.tasks import release
 from dtrees.cluster.watch import Watch, confirm
@@ -26,7 +26,8 @@ from dtrees.tree.tree import Tree
 #: Before whatever waits for a thread: they are over in no time.
 _PRIORITY = 100
 _ASKED_AT_ONCE = 1000
-_SECONDS_UNTIL_HELD = 0.01
+#: The scheduler knows a tree by then: messages are gathered for half as long.
+_SECONDS_UNTIL_HELD = 0.02
 
 
 def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
@@ -54,16 +55,14 @@ class ClusterTreeLog:
         self._fit = fit
         self._n_kept = 0
         self._is_over = False
-        self._turn = threading.Lock()
 
     def __enter__(self) -> ClusterTreeLog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        with self._turn:
-            self._is_over = True
-            if kind is None or not issubclass(kind, FitCancelled):
-                return let_go(self._client, trees(self._fit.name))
+        self._is_over = True
+        if kind is None or not issubclass(kind, FitCancelled):
+            return let_go(self._client, trees(self._fit.name))
         let_go_if_cancelled(self._client, self._fit.name)
 
     def _key(self, number: int) -> str:
@@ -97,19 +96,21 @@ class ClusterTreeLog:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             future = self._client.submit(_kept, (tree, scores), key=key, priority=_PRIORITY)
-        loop = self._client.loop
-        loop.add_callback(lambda: loop.call_later(_SECONDS_UNTIL_HELD, self._hold, future))
+        self._client.loop.add_callback(self._hold, future)
 
-    def _hold(self, future: Future) -> None:
+    async def _hold(self, future: Future) -> None:
         """Have the scheduler keep a tree, which until then is kept by this process.
 
         Dask gathers messages that follow each other closely. If this process stood still between, they would be sent when it wakes up, and
-        the tree be kept when the fit is long over. So this is a message of its own, sent at once or not at all.
+        the tree be kept when the fit is long over. So this is a message of its own, sent at once or not at all. What :meth:`__exit__` says
+        comes after it: the loop hears of that later.
         """
-        with self._turn:
+        try:
+            await asyncio.sleep(_SECONDS_UNTIL_HELD)
             if not self._is_over and not self._fit.may_be_given_up:
-                hold(self._client, trees(self._fit.name), [future.key])
-        future.release()
+                await hold_at_once(self._client, trees(self._fit.name), future.key)
+        finally:
+            future.release()
 
 
 def _kept(tree: tuple[Tree, Scores]) -> tuple[Tree, Scores]:
