@@ -21,7 +21,7 @@ from dtrees.cluster.questions import states
 def hold(client: Client, holder: str, keys: Sequence[str]) -> None:
     """Keep tasks, in the name of ``holder``."""
     if keys:
-        client._send_to_scheduler({"op": "client-desires-keys", "keys": list(keys), "client": holder})
+        client._send_to_scheduler(_wish(holder, keys))
 
 
 async def hold_at_once(client: Client, holder: str, key: str) -> None:
@@ -30,7 +30,11 @@ async def hold_at_once(client: Client, holder: str, key: str) -> None:
     if not isinstance(comm, TCP):  # others send a message in several steps, between which another must not come
         return hold(client, holder, [key])
     with contextlib.suppress(CommClosedError):  # then nothing is kept
-        await comm.write([{"op": "client-desires-keys", "keys": [key], "client": holder}])
+        await comm.write([_wish(holder, [key])])
+
+
+def _wish(holder: str, keys: Sequence[str]) -> dict[str, Any]:
+    return {"op": "client-desires-keys", "keys": list(keys), "client": holder}
 
 
 def let_go(client: Client, holder: str) -> None:

@@ -90,7 +90,7 @@ class Tree:
             from dtrees.tree.compact import compact  # compiles
 
             small = compact(arrays)
-        return (_plain, (arrays,)) if small is None else (_expanded, tuple(small))
+        return (Tree, tuple(arrays.values())) if small is None else (_expanded, tuple(small))
 
     @property
     def node_count(self) -> int:
@@ -153,11 +153,6 @@ class Tree:
             raise ValueError(f"tree splits on a feature that is not in 0..{n_features - 1}")
         if np.any(np.isnan(self.threshold)) or np.any(np.isneginf(self.threshold)) or not np.all(np.isfinite(self.value)):
             raise ValueError("tree has thresholds or values that are not numbers")
-
-
-def _plain(arrays: dict[str, NDArray[Any]]) -> Tree:
-    """Return a tree that was pickled as it is."""
-    return Tree(**arrays)
 
 
 def _expanded(*small: NDArray[Any]) -> Tree:
