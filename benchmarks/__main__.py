@@ -9,7 +9,8 @@ import click
 from benchmarks import plots, report
 from benchmarks.data import DATA_VARIABLE, data_folder
 from benchmarks.machine import describe, load_average, n_cores
-from benchmarks.registry import Row, Yielded, benchmarks
+from benchmarks.registry import benchmarks
+from benchmarks.results import Row, Yielded
 from benchmarks.run import Run
 
 #: Processes waiting for a core on a machine that is idle enough.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.registry import Point, Row, Yielded
+from benchmarks.results import Point, Row, Yielded
 
 
 def draw(folder: Path, results: Sequence[tuple[str, Yielded]]) -> list[Path]:

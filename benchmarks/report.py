@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.registry import Point, Row, Yielded
+from benchmarks.results import Point, Row, Yielded
 
 _HEADINGS = ("work", "peer", "peer seconds", "dtrees seconds", "ratio", "target", "met")
 

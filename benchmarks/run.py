@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from benchmarks.libraries import is_installed
-from benchmarks.registry import Measure, Row
+from benchmarks.results import Measure, Row
 from benchmarks.timing import PAUSE, interleave
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.registry import Measure
+from benchmarks.results import Measure
 
 #: Pools of OpenMP threads go on spinning for a while after their work (Intel's and LLVM's for 0.2 s), which would slow down the next.
 PAUSE = 0.3

@@ -18,7 +18,8 @@ from benchmarks.__main__ import main
 from benchmarks.data import synthetic
 from benchmarks.machine import describe
 from benchmarks.plain import PlainBoosting, PlainTree
-from benchmarks.registry import Measure, Point, Row, benchmarks
+from benchmarks.registry import benchmarks
+from benchmarks.results import Measure, Point, Row
 from benchmarks.run import Run
 from benchmarks.works.growth import slope
 from benchmarks.works.losses import first_below

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import Point, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Point, Yielded
 from benchmarks.run import Run
 
 _TARGETS = {"XGBoost exact": 10.0, "XGBoost hist": 1.0, "LightGBM": 0.5}

@@ -29,7 +29,8 @@ import pandas as pd
 from distributed import Client, LocalCluster
 
 import dtrees
-from benchmarks.registry import Measure, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
 from dtrees.cluster.questions import threads_of_workers
 

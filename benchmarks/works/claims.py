@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from benchmarks import libraries
 from benchmarks.baselines import NumpyTree, medians_by_heaps, medians_by_sorting, quadratic_stump, sorted_stump
 from benchmarks.data import california, synthetic
-from benchmarks.registry import Measure, Point, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
 from benchmarks.works.growth import slope
 from benchmarks.works.trees import knows_absolute_error

@@ -32,7 +32,8 @@ from benchmarks.cluster import (
     sharded_fit,
 )
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import Measure, Point, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
 from benchmarks.timing import summary
 from dtrees.cluster.relay import here

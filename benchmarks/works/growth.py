@@ -8,7 +8,8 @@ import numpy as np
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import Measure, Point, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
 
 _MOST = 1.1

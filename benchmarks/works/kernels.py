@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 import dtrees
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import Measure, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
 from dtrees.split import hashing, partition
 from dtrees.split.block import BLOCK_ROWS, fill_block, make_block

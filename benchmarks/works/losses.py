@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks import staged
 from benchmarks.data import TrainTest, adult, california, hold_out, synthetic
-from benchmarks.registry import Point, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Point, Yielded
 from benchmarks.run import Run
 from benchmarks.timing import PAUSE, summary
 

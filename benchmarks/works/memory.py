@@ -10,7 +10,8 @@ from pathlib import Path
 
 from benchmarks.data import N_COLUMNS
 from benchmarks.libraries import is_installed
-from benchmarks.registry import Measure, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
 from benchmarks.timing import summary
 

@@ -17,7 +17,8 @@ from benchmarks import libraries, model
 from benchmarks.cluster import News, cluster, collections, sharded_fit
 from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.model import Cluster, Costs
-from benchmarks.registry import Measure, Point, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import Run
 from benchmarks.works.clusters import grow_forest
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Yielded
 from benchmarks.run import Maker, Run
 
 _Contenders = dict[str, Callable[[], Any]]

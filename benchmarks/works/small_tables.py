@@ -8,7 +8,8 @@ import numpy as np
 
 from benchmarks import libraries
 from benchmarks.data import california
-from benchmarks.registry import Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Yielded
 from benchmarks.run import Maker, Run
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import Measure, Point, Row, Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Maker, Run
 
 

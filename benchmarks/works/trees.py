@@ -8,7 +8,8 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.registry import Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Yielded
 from benchmarks.run import Run
 
 

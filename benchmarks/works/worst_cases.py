@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS
 from benchmarks.plain import PlainBoosting, PlainTree
-from benchmarks.registry import Yielded, benchmark
+from benchmarks.registry import benchmark
+from benchmarks.results import Yielded
 from benchmarks.run import Run
 
 #: dtrees may take so many times as long as the plain scan.

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.executor import LocalExecutor
-from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.grow import grow_tree
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.session import Session
 from dtrees.engine.targets import ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split.columns import Columns

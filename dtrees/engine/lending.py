@@ -13,7 +13,7 @@ node that was lent only the shard that grew it knows: it is the one to ask about
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,7 @@ from numpy.typing import NDArray
 from dtrees.engine import messages as m
 from dtrees.engine.grower import Grower
 from dtrees.engine.plans import BoostingPlan, Criterion
-
-if TYPE_CHECKING:
-    from dtrees.engine.grow import Session, Steps
+from dtrees.engine.session import Session, Steps
 
 #: Cells that are lent in an exchange, for all trees under way together.
 CELLS_ON_LOAN = 2**20

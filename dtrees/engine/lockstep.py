@@ -34,9 +34,11 @@ import numpy as np
 
 from dtrees.engine import messages as m
 from dtrees.engine.executor import Executor, ShardsLost
-from dtrees.engine.grow import Grown, Requests, Session, tree_steps
+from dtrees.engine.grow import starting, tree_steps
+from dtrees.engine.leaves import Grown
 from dtrees.engine.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.recovery import TreeLog, align, pieces_of_state
+from dtrees.engine.session import Requests, Session
 from dtrees.tree.tree import Tree
 
 #: Bytes that the trees under way may take on a shard: so many for each row, or so many in all if that is more, which is about what a
@@ -127,7 +129,7 @@ class _Tree:
     def __init__(self, session: Session, number: int) -> None:
         self.number = number
         self.slot = number % session.n_slots
-        self._steps = tree_steps(session, number)
+        self._steps = tree_steps(session, starting(session, number))
         self.requests: Requests = next(self._steps)
         self.grown: Grown | None = None
 

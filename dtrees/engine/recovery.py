@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from dtrees.engine import messages as m
 from dtrees.engine.executor import Executor, ShardsLost
-from dtrees.engine.grow import Session, grow_tree, starting
+from dtrees.engine.grow import grow_tree, starting
 from dtrees.engine.plans import BoostingPlan
 from dtrees.engine.replay import replay_tree
+from dtrees.engine.session import Session
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class LastingFit:
         self._finished: list[tuple[Tree, int]] = []
         self._log = log
         self._recalled = [] if log is None else log.recall()[::-1]
-        self._is_started = False  # the next tree
+        self._started: m.Start | None = None  # the next tree, by this message
         self._given = initial
         self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial).initial)
         self._given = self.initial
@@ -104,11 +105,11 @@ class LastingFit:
 
     def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
         """Grow a tree, and start the next one where there are messages to wait for: this leaves no trace, should no other be wanted."""
-        is_started, self._is_started = self._is_started, False
+        started, self._started = self._started, None
         is_last = bool(self._executor.whole_threads) or len(self._finished) + 1 == self._n_trees
         following = None if is_last else starting(self._session, tree + 1, (tree + 1) % self._plan.loss.n_outputs)
-        grown = grow_tree(self._session, tree, output, learning_rate, score, is_started, following)
-        self._is_started = not is_last
+        grown = grow_tree(self._session, tree, output, learning_rate, score, started, following)
+        self._started = following
         return grown
 
     def _lasting(self, act: Callable[[], T]) -> T:
@@ -123,8 +124,8 @@ class LastingFit:
         """Bring all shards to the state after the last finished tree."""
         while True:
             try:
-                if self._is_started:
-                    self._is_started = False
+                if self._started is not None:
+                    self._started = None
                     self._executor.collect()
                 self._executor.repair()
                 return self._align()

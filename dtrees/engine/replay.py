@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.engine import messages as m
-from dtrees.engine.grow import Session
 from dtrees.engine.offers import Offers
+from dtrees.engine.session import Session
 from dtrees.tree.tree import Tree
 
 

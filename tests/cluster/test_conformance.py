@@ -99,7 +99,7 @@ def test_four_threads(name: str) -> None:
 
 def in_two_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have levels take two exchanges, as large ones do, but for the smallest."""
-    monkeypatch.setattr("dtrees.engine.grow._OFFER_ROWS", N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.session._OFFER_ROWS", N_ROWS // 10)
 
 
 def _id(value: Any) -> str:

@@ -14,9 +14,10 @@ from scipy.special import expit
 
 from dtrees.engine.executor import Executor, LocalExecutor, ShardsLost
 from dtrees.engine.forest import grow_forest
-from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.grow import grow_tree
 from dtrees.engine.messages import Message, Reply
 from dtrees.engine.plans import Criterion, ForestPlan, Rules
+from dtrees.engine.session import Session
 from dtrees.engine.shard import Shard
 from dtrees.split.columns import presort
 from dtrees.tree.tree import Tree

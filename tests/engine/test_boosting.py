@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dtrees.engine import grow, one_tree, sums, targets
+from dtrees.engine import one_tree, sums, targets
+from dtrees.engine import session as sessions
 from dtrees.engine.boosting import boost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion, Progress
 from dtrees.engine.stopping import has_stalled
@@ -88,7 +89,7 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
         assert same(fit_here(plan, y, weight, n_threads=3), here)
     monkeypatch.setattr(zone_map, "LIST_ROWS", 0)
     assert same(fit_here(plan, y, weight, n_threads=3), here)
-    monkeypatch.setattr(grow, "rows_to_grow", lambda n_rows, n_columns, n_threads: 50)
+    monkeypatch.setattr(sessions, "rows_to_grow", lambda n_rows, n_columns, n_threads: 50)
     assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.engine import grow, lending
+from dtrees.engine import lending
 from dtrees.engine import messages as m
+from dtrees.engine import session as sessions
 from dtrees.engine.forest import grow_forest
-from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.grow import grow_tree
 from dtrees.engine.plans import Criterion, ForestPlan
+from dtrees.engine.session import Session
 from dtrees.engine.targets import ForestTarget
 from dtrees.split.columns import presort
 from dtrees.tree.packing import pack
@@ -67,7 +69,7 @@ def test_shards_and_threads_grow_the_same_trees(case: str, criterion: Criterion,
         (SPREADS["three"], 3, N // 3),
         ([tuple(range(P))], 1, 0),
     ):
-        monkeypatch.setattr(grow, "_OFFER_ROWS", offer_rows)
+        monkeypatch.setattr(sessions, "_OFFER_ROWS", offer_rows)
         trees, executor = grow_sharded(TABLE, target, weight, plan, 3, spread, n_threads)
         assert all_equal(trees, here)
         bags += [shard.target.out_of_bag for shard in executor.shards if plan.out_of_bag]
@@ -105,7 +107,7 @@ def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_
     one, four = (grow_forest(presort(table), target, None, plan, 0, n_trees, n_threads) for n_threads in (1, 4))
     assert all_equal(four.trees, one.trees)
     for offer_rows in (n, 0):
-        monkeypatch.setattr(grow, "_OFFER_ROWS", offer_rows)
+        monkeypatch.setattr(sessions, "_OFFER_ROWS", offer_rows)
         trees, executor = grow_sharded(table, target, None, plan, n_trees, SPREADS["two"], n_threads=2)
         assert all_equal(trees, one.trees)
     X = np.stack([column.astype(np.float64) for column in table], axis=1)
@@ -120,7 +122,7 @@ def test_large_nodes(criterion: Criterion, n_classes: int, max_features: int, n_
 
 def messages_of_a_tree(max_features: int, offer_rows: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, m.Message]]:
     """What the shards are sent while a tree of depth 4 grows."""
-    monkeypatch.setattr(grow, "_OFFER_ROWS", offer_rows)
+    monkeypatch.setattr(sessions, "_OFFER_ROWS", offer_rows)
     monkeypatch.setattr(lending, "CELLS_ON_LOAN", 0)
     plan = ForestPlan(rules(Criterion.SQUARED_ERROR, P, max_depth=4, max_features=max_features), seed=0)
     return grow_sharded(TABLE, wild_target(TABLE, 0, 1), None, plan, 1, SPREADS["two"])[1].log

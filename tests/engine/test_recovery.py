@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from dtrees.engine import grow, recovery
 from dtrees.engine import messages as m
+from dtrees.engine import recovery
+from dtrees.engine import session as sessions
 from dtrees.engine.boosting import boost
 from dtrees.engine.executor import ShardsLost
 from dtrees.engine.plans import BoostingPlan, BoostingResult, Criterion
@@ -154,7 +155,7 @@ def test_columns_are_spread_over_more_shards(name: str, when: int, monkeypatch: 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_shard_is_lost_at_a_scan(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grow, "_OFFER_ROWS", N // 2)  # some levels take one exchange, some two
+    monkeypatch.setattr(sessions, "_OFFER_ROWS", N // 2)  # some levels take one exchange, some two
     y, weight, plan = case("one output")
     plan = replace(plan, rules=rules(Criterion.NEWTON, len(TABLE), max_depth=4))
     undisturbed = ShardedExecutor(TABLE, y, weight, SPREAD)

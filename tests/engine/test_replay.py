@@ -9,9 +9,9 @@ import pytest
 
 from dtrees.engine import messages as m
 from dtrees.engine.boosting import boost
-from dtrees.engine.grow import Session
 from dtrees.engine.plans import BoostingPlan, Criterion
 from dtrees.engine.replay import replay_tree
+from dtrees.engine.session import Session
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight

@@ -10,9 +10,10 @@ import pytest
 
 from dtrees.engine import messages as m
 from dtrees.engine.boosting import boost
-from dtrees.engine.grow import Session, grow_tree
+from dtrees.engine.grow import grow_tree
 from dtrees.engine.node_table import NodeTable
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
+from dtrees.engine.session import Session
 from dtrees.engine.shard import Shard
 from dtrees.split import hashing
 from dtrees.split.columns import presort

@@ -1,0 +1,124 @@
+"""What the nodes of a grown tree say: sums turned into values, and the message that tells shards of its leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine import messages as m
+from dtrees.engine.lending import NO_LOANS, Loans
+from dtrees.engine.limits import gain_exponent, scaled
+from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
+from dtrees.engine.session import Session, Steps
+from dtrees.engine.values import class_values, newton_values, take_apart
+from dtrees.split.kernel import kernel
+from dtrees.split.nodes import Nodes
+from dtrees.tree.tree import Tree
+
+
+class Grown(NamedTuple):
+    """A tree, and the message that is to close it on every shard; None where shards need not know its leaves."""
+
+    tree: Tree
+    closing: m.Finish | None
+
+
+def measures(rules: Rules) -> bool:
+    """Tell whether the values of leaves are measured on their rows, after the last splits."""
+    return rules.criterion in (Criterion.SQUARED_ERROR, Criterion.ABSOLUTE_ERROR)
+
+
+def closes(plan: ForestPlan | BoostingPlan) -> bool:
+    """Tell whether shards need to know the leaves of a tree."""
+    return isinstance(plan, BoostingPlan) or plan.out_of_bag
+
+
+def complete(
+    session: Session,
+    started: m.Start,
+    nodes: Nodes,
+    root: m.Root,
+    learning_rate: float,
+    last: m.Advance | None = None,
+    loans: Loans = NO_LOANS,
+) -> Steps[Grown]:
+    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for what was lent."""
+    plan = session.plan
+    rules = plan.rules
+    one = started.tree % session.executor.n_shards
+    records = nodes.records
+    left, right, feature, threshold, missing_left, n_samples, leaf, start, mid, stop = take_apart(records)
+    a_exponent, b_exponent = root.exponents
+    if rules.criterion == Criterion.SQUARED_ERROR:
+        knows = loans.shard_of(start, one)
+        asked = {i: knows == i for i in np.unique(knows).tolist()}
+        replies = yield {i: m.MeasureLeaves(session.fit, session.epoch, start[mine], mid[mine]) for i, mine in asked.items()}
+        mean, spread = np.empty(start.shape[0]), np.empty(start.shape[0])
+        for i, mine in asked.items():
+            mean[mine], spread[mine] = cast(m.Measured, replies[i])
+        weight = scaled(_weights(nodes, n_samples), -b_exponent)
+        value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
+        value[leaf, 0], impurity[leaf] = mean, scaled(spread, -b_exponent)
+        gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
+        _from_leaves(left, right, weight, gain, value[:, 0], impurity)
+    elif rules.criterion == Criterion.ABSOLUTE_ERROR:
+        places = records["start"].astype(np.int64), records["mid"].astype(np.int64)
+        replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
+        median, spread = cast(m.Measured, replies[one])
+        weight = _weights(nodes, n_samples)
+        value, impurity = median[:, None], spread / weight
+        weight = scaled(weight, -b_exponent)
+        gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
+    elif rules.criterion == Criterion.NEWTON:
+        value, weight, impurity, gain = newton_values(
+            records, nodes.sums, a_exponent, b_exponent, gain_exponent(rules.criterion, root.exponents), rules.reg_lambda, learning_rate
+        )
+    else:
+        value, weight, impurity = class_values(nodes, rules.criterion, b_exponent)
+        gain = scaled(records["gain"], -b_exponent)
+    closing = None
+    if closes(plan):
+        # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
+        told = np.flatnonzero(stop > mid) if isinstance(plan, ForestPlan) else slice(None)
+        start, mid, stop, value_of_leaf = start[told], mid[told], stop[told], value[leaf][told]
+        closing = m.Finish(session.fit, session.epoch, started.output, start, mid, stop, value_of_leaf, last=last)
+        if loans.outside:
+            closing = replace(closing, lent=loans.shard_of(start, -1) >= 0, outside=np.concatenate(loans.outside))
+    tree = Tree(
+        children_left=left,
+        children_right=right,
+        feature=feature,
+        threshold=threshold,
+        missing_go_to_left=missing_left,
+        impurity=impurity,
+        gain=gain,
+        n_node_samples=n_samples,
+        weighted_n_node_samples=weight,
+        value=value,
+    )
+    return Grown(tree, closing)
+
+
+def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the weights of nodes, which are their numbers of rows where no sums were kept."""
+    return (nodes.sums[:, 1] if nodes.sums.shape[1] else n_samples).astype(np.float64)
+
+
+@kernel
+def _from_leaves(left, right, weight, gain, value, impurity):  # type: ignore[no-untyped-def]
+    """Fill means and impurities of inner nodes, whose children have higher numbers, from their leaves'.
+
+    ``impurity`` holds weighted sums of squares at leaves, and mean squares everywhere afterwards. A node's sum of squares is its
+    children's plus the gain of its split.
+    """
+    n = left.shape[0]
+    for node in range(n - 1, -1, -1):
+        i, j = left[node], right[node]
+        if i >= 0:
+            value[node] = value[i] + (value[j] - value[i]) * (weight[j] / weight[node])
+            impurity[node] = impurity[i] + impurity[j] + gain[node]
+    for node in range(n):
+        impurity[node] = impurity[node] / weight[node] if weight[node] > 0.0 else 0.0
