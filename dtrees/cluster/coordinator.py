@@ -26,7 +26,6 @@ import copy
 import inspect
 import logging
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,7 +47,7 @@ from dtrees.cluster.watch import Watch, confirm
 from dtrees.ensemble import parameters
 from dtrees.ensemble.base import TreeEstimator, progress_callback
 from dtrees.ensemble.checkpoint import absolute_path
-from dtrees.ensemble.warning import collected_warnings
+from dtrees.ensemble.warning import collected_warnings, warn
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -218,8 +217,8 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
             raise
         finally:
             future.release()
-    for message in fitted.__dict__.pop(_WARNINGS, ()):
-        warnings.warn(message, stacklevel=5)
+    for warning in fitted.__dict__.pop(_WARNINGS, ()):
+        warn(str(warning), type(warning))
     return fitted
 
 
