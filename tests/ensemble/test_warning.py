@@ -26,9 +26,9 @@ X = np.arange(40.0)[:, None]
     ],
 )
 def test_warnings_point_at_the_users_line(model: Any, y: Any) -> None:
+    line = inspect.currentframe().f_lineno + 2  # type: ignore[union-attr]
     with pytest.warns((UserWarning, DataConversionWarning)) as warned:
         model.fit(X, y)
-        line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
     assert {(warning.filename, warning.lineno) for warning in warned} == {(__file__, line)}
 
 
