@@ -6,7 +6,8 @@ file's author. Terms:
 state
     what an estimator says of itself: JSON-able metadata (parameters, schema, classes) and named arrays (the trees).
 format version
-    grows whenever a file could no longer be read by an older dtrees; a newer one than ours is refused.
+    grows whenever a file could no longer be read by an older dtrees; a newer one than ours is refused, older ones are read. 2: trees
+    of many nodes without what follows from the rest of them (:mod:`dtrees.tree.stacking`).
 digest
     SHA-256 over class, metadata and arrays, kept in the header. It finds damage (a flipped bit in a threshold would otherwise
     be a wrong model); it is no signature, anyone who can write the file can write a digest.
@@ -36,7 +37,7 @@ from dtrees.atomic_file import atomic_file
 from dtrees.checked_arrays import digest, pack
 
 #: Version of the files written here, and the newest that can be read.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 #: The entry of the safetensors header that holds our document.
 _KEY = "dtrees"

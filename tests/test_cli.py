@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees.cli.demo import flats
 from dtrees.cli.main import main
+from tests.cluster.samples import assert_clean, wait_until
 
 QUICK = ("-p", "n_estimators=5")
 
@@ -347,6 +349,31 @@ def test_mistakes_at_prediction(model: Path, folder: Path, tmp_path: Path) -> No
         data = folder / "flats.csv" if read == model else tmp_path / "less.csv"
         assert "is what this command reads, and would be written over" in fail("predict", model, data, "--output", read)
         assert read.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+@pytest.mark.parametrize(("name", "word", "code"), [("SIGTERM", "Terminated.", 143), ("SIGHUP", "The terminal was closed.", 129)])
+def test_a_signal_ends_a_fit_with_a_word_and_leaves_nothing(
+    name: str, word: str, code: int, folder: Path, scheduler: str, tmp_path: Path
+) -> None:
+    rounds = 10**6 + code  # told from those of other fits
+    arguments = ["fit", str(folder / "flats.csv"), "--target", "rent", "-p", f"n_estimators={rounds}", "--output", str(tmp_path / "model")]
+    command = [sys.executable, "-m", "dtrees", *arguments, "--scheduler", scheduler]
+    with (
+        Client(scheduler, set_as_default=False) as client,
+        subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            wait_until(lambda: any(event.get("total") == rounds for _, event in client.get_events("dtrees")))
+            process.send_signal(signal.Signals[name])
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == code
+        assert said.splitlines()[-1] == f"Error: {word}"
+        assert "Traceback" not in said
+        assert list(tmp_path.iterdir()) == []
+        assert_clean(client)
 
 
 def test_help_and_version_in_a_process_of_their_own() -> None:

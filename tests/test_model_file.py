@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 
 import dtrees
 from dtrees import checked_arrays
+from dtrees.tree import stacking
 
 ESTIMATORS = sorted(name for name in dtrees.__all__ if name.endswith(("Classifier", "Regressor")))
 N_ROWS = 120
@@ -93,6 +94,21 @@ def test_two_classes_and_parameters_of_all_kinds(parameters: dict[str, Any], tmp
     assert loaded.get_params() == model.get_params()
     assert loaded.classes_.tolist() == ["low", "mid"]
     np.testing.assert_array_equal(loaded.predict_proba(table()), model.predict_proba(table()))
+
+
+def test_large_models_take_a_third_of_the_space_and_older_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    model = dtrees.RandomForestRegressor(5, random_state=0).fit(X, X[:, 0] * X[:, 1])
+    dtrees.save(model, tmp_path / "small")
+    with monkeypatch.context() as patch:  # as the first version did
+        patch.setattr(stacking, "LARGE", 10**9)
+        dtrees.save(model, tmp_path / "large")
+    rewrite(tmp_path / "large", lambda document, _: document.update(format_version=1))
+    assert (tmp_path / "small").stat().st_size < 0.4 * (tmp_path / "large").stat().st_size
+    for name in ("small", "large"):
+        loaded = dtrees.load(tmp_path / name)
+        assert all(a.equals(b) for a, b in zip(loaded._trees.groups[0], model._trees.groups[0], strict=True))
+        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
 
 
 def test_equal_models_make_equal_files(small: Any, saved: Path, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
                 client = stack.enter_context(local_client(n_workers or 1, threads_per_worker))
                 if not os.environ.get(TRACEBACK_VARIABLE):
                     client.run(_hush)
+                    logging.getLogger("distributed.batched").setLevel(logging.ERROR)  # of connections that a cluster closes as it ends
         else:
             client = stack.enter_context(connect(scheduler))
             _check_workers(client, display)

@@ -3,16 +3,20 @@
 Commands raise :class:`CommandError` where they know better than the library what the user should change; whatever else comes up
 (a library's ``ValueError``, a file that cannot be read, a lost worker) is turned into a line by :func:`describe`.
 
-Exit codes: 0 done, 1 failed, 2 the command was given wrongly, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 the command was given wrongly, 130 interrupted, 143 terminated (129 where the terminal went away). Clusters
+are closed, and fits on those of others given up, before a command ends by a signal; a second one ends it at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import click
@@ -28,6 +32,14 @@ class CommandError(click.ClickException):
     """A failure in the user's terms; the message says what is wrong and what to do."""
 
 
+class _Ended(BaseException):
+    """A signal asks this process to end; as an exception, it closes on its way what is open."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 class OneLineGroup(click.Group):
     """A click group whose errors are one line, whatever raised them."""
 
@@ -35,7 +47,10 @@ class OneLineGroup(click.Group):
         """Run the command that the arguments name, and exit."""
         extra["standalone_mode"] = False
         try:
-            code = super().main(*args, **extra)
+            with _signals_raised():
+                code = super().main(*args, **extra)
+        except _Ended as ended:
+            _fail("Terminated." if ended.number == signal.SIGTERM else "The terminal was closed.", 128 + ended.number)
         except (click.Abort, KeyboardInterrupt):
             _fail("Interrupted.", 130)
         except click.ClickException as error:
@@ -48,6 +63,25 @@ class OneLineGroup(click.Group):
             _trace()
             _fail(describe(error), 1)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Have the signals that ask a process to end raise :class:`_Ended` for as long as the block lasts, unless they are ignored."""
+
+    def end(number: int, _: object) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        raise _Ended(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # only the main thread may say what signals do
+    before = {number: signal.signal(number, end) for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def describe(error: BaseException) -> str:

@@ -13,15 +13,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from distributed import Future, get_client, get_worker
+from distributed import Future, get_worker
 from numpy.typing import NDArray
 
+from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.evaluation import ClusterEvaluation, ClusterSets
 from dtrees.cluster.events import tell
 from dtrees.cluster.executor import DaskExecutor
 from dtrees.cluster.fits import Fit, current_fit
 from dtrees.cluster.loading import ClusterColumns
-from dtrees.cluster.questions import connected
+from dtrees.cluster.questions import own_client
 from dtrees.cluster.tasks import Tasks
 from dtrees.cluster.timings import Timings
 from dtrees.cluster.tree_log import log_of
@@ -93,7 +94,7 @@ def _boost_here(
     fit = Fit(name, current_fit().settings, submitted)
     n_threads = get_worker().state.nthreads
     evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
-    with LocalExecutor(columns, target, weight, n_threads) as executor, log_of(fit, connected(get_client()), plan) as log:
+    with LocalExecutor(columns, target, weight, n_threads) as executor, log_of(fit, own_client(), plan) as log, exits_as_errors():
         watched = _Watched(fit, callback, None)
         return boosting.boost(executor, plan, previous, initial, watched, log, evaluation)
 

@@ -26,29 +26,28 @@ import copy
 import inspect
 import logging
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 import numpy as np
-from distributed import Client, Future, futures_of, get_client, secede
+from distributed import Client, Future, futures_of, secede
 from sklearn.utils import check_random_state
 
-from dtrees.cluster.errors import FitCancelled, SchedulerLost
+from dtrees.cluster.errors import FitCancelled, SchedulerLost, exits_as_errors
 from dtrees.cluster.fits import Fit, Settings, coordinating, new_name
 from dtrees.cluster.guard import start_guard
 from dtrees.cluster.holding import HeldFuture, guards, hold, let_go, let_go_if_cancelled, let_go_of_fit, needs
 from dtrees.cluster.partitions import is_lazy
 from dtrees.cluster.placement import check_placement
-from dtrees.cluster.questions import connected, give_up
+from dtrees.cluster.questions import give_up, own_client
 from dtrees.cluster.relay import here
 from dtrees.cluster.scattered import lost_data_named
 from dtrees.cluster.watch import Watch, confirm
 from dtrees.ensemble import parameters
 from dtrees.ensemble.base import TreeEstimator, progress_callback
 from dtrees.ensemble.checkpoint import absolute_path
-from dtrees.ensemble.warning import collected_warnings
+from dtrees.ensemble.warning import collected_warnings, warn
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -218,8 +217,8 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
             raise
         finally:
             future.release()
-    for message in fitted.__dict__.pop(_WARNINGS, ()):
-        warnings.warn(message, stacklevel=5)
+    for warning in fitted.__dict__.pop(_WARNINGS, ()):
+        warn(str(warning), type(warning))
     return fitted
 
 
@@ -227,7 +226,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     """Run a fit, as a task on a worker."""
     if lazy:
         secede()  # for good: the thread only waits, and what it waits for may need its place
-    client = connected(get_client())
+    client = own_client()
     let_go(client, guards(name))  # that of an earlier run may be on this very worker
     start_guard(client, name, settings)
     running = Fit(name, settings, submitted=True)
@@ -236,7 +235,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
         model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
         if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask?
             parts["callbacks"] = [*parts["callbacks"], running.go_on]
-        with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages:
+        with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages, exits_as_errors():
             fitted = model.fit(X, y, **parts)
             confirm(client, running)
     except FitCancelled:

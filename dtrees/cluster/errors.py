@@ -5,6 +5,9 @@ Errors in the data itself, or in the user's own lazy collections, are not among 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class ClusterError(RuntimeError):
     """A fit that ended because of the cluster rather than the data."""
@@ -24,3 +27,27 @@ class FitCancelled(ClusterError):
 
 class NotEnoughMemory(ClusterError, MemoryError):
     """The workers do not have the memory that a fit would need; it has not begun."""
+
+
+@contextlib.contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Have what ends a process, where a function of the user's raises it, end the fit: Dask would lose worker after worker by it.
+
+    Raises
+    ------
+    RuntimeError
+
+    Examples
+    --------
+    >>> with exits_as_errors():
+    ...     raise SystemExit(3)
+    Traceback (most recent call last):
+    ...
+    RuntimeError: a callback or metric raised SystemExit(3), which would end the worker it ran on; a callback ends a fit by returning True
+    """
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(
+            f"a callback or metric raised {error!r}, which would end the worker it ran on; a callback ends a fit by returning True"
+        ) from error

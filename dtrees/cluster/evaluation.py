@@ -19,7 +19,7 @@ from distributed import Client, Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.actors import Actors, ActorsLost, Callee, Failed
-from dtrees.cluster.errors import WorkerLost
+from dtrees.cluster.errors import WorkerLost, exits_as_errors
 from dtrees.cluster.fits import current_fit
 from dtrees.cluster.memory import block_bytes
 from dtrees.cluster.partitions import align, is_lazy
@@ -145,7 +145,8 @@ class ScorerActor(Callee):
     def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]] | Failed:
         """Add rounds; see :meth:`dtrees.ensemble.evaluation.Scorer.score`."""
         try:
-            return self._scorer.score(rounds, initial, quiet, afresh)
+            with exits_as_errors():
+                return self._scorer.score(rounds, initial, quiet, afresh)
         except Exception as error:
             error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
             return Failed(error)

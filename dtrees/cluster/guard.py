@@ -15,12 +15,12 @@ import contextlib
 import time
 from uuid import uuid4
 
-from distributed import Client, get_client, get_worker, secede
+from distributed import Client, get_worker, secede
 
 from dtrees.cluster.errors import ClusterError
 from dtrees.cluster.fits import Fit, Settings, coordinating
 from dtrees.cluster.holding import guards, hold, let_go, let_go_of_fit
-from dtrees.cluster.questions import connected, states, threads_of_workers
+from dtrees.cluster.questions import own_client, states, threads_of_workers
 from dtrees.cluster.watch import Watch
 
 #: Before whatever waits for a thread: it does not keep it.
@@ -42,7 +42,7 @@ def start_guard(client: Client, fit: str, settings: Settings) -> None:
 def _guard(fit: str, settings: Settings) -> None:
     """Listen until the fit is over, as a task."""
     secede()
-    worker, client = get_worker(), connected(get_client())
+    worker, client = get_worker(), own_client()
     # A guard that is not wanted any more hears of it as coordinators do; a cluster that breaks down is not its business.
     running = Fit(fit, settings)
     with contextlib.suppress(ClusterError), coordinating(running):

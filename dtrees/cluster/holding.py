@@ -24,13 +24,13 @@ def hold(client: Client, holder: str, keys: Sequence[str]) -> None:
         client._send_to_scheduler(_wish(holder, keys))
 
 
-async def hold_at_once(client: Client, holder: str, key: str) -> None:
-    """Keep a task, by a message that overtakes those which wait to be sent together."""
+async def hold_at_once(client: Client, holder: str, keys: Sequence[str]) -> None:
+    """Keep tasks that the scheduler knows, by a message that overtakes those which wait to be sent together."""
     comm = client.scheduler_comm.comm
-    if not isinstance(comm, TCP):  # others send a message in several steps, between which another must not come
-        return hold(client, holder, [key])
+    if not keys or not isinstance(comm, TCP):  # others send a message in several steps, between which another must not come
+        return hold(client, holder, keys)
     with contextlib.suppress(CommClosedError):  # then nothing is kept
-        await comm.write([_wish(holder, [key])])
+        await comm.write([_wish(holder, keys)])
 
 
 def _wish(holder: str, keys: Sequence[str]) -> dict[str, Any]:

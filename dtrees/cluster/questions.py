@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import TypeVar
 
-from distributed import Client, Future
+from distributed import Client, Future, get_client
 
 from dtrees.cluster.errors import SchedulerLost
 
@@ -30,6 +30,11 @@ def connected(client: Client) -> Client:
     while client.status in ("newly-created", "connecting") and time.monotonic() < deadline:
         time.sleep(_SECONDS_TO_CONNECT)
     return client
+
+
+def own_client() -> Client:
+    """Return the client of the worker that this task runs on, connected."""
+    return connected(get_client())
 
 
 def ask(client: Client, question: Callable[[], Awaitable[T]]) -> T:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import warnings
 
 from distributed import Client, Future
@@ -16,18 +17,20 @@ from distributed import Client, Future
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.fits import Fit
 from dtrees.cluster.holding import hold, hold_at_once, let_go, let_go_if_cancelled, trees
-from dtrees.cluster.questions import states
+from dtrees.cluster.questions import SCHEDULER_PATIENCE, answer, states
 from dtrees.cluster.tasks import release
 from dtrees.cluster.watch import Watch, confirm
 from dtrees.engine.messages import Scores
 from dtrees.engine.plans import BoostingPlan, ForestPlan
 from dtrees.tree.tree import Tree
 
+logger = logging.getLogger("dtrees.cluster")
+
 #: Before whatever waits for a thread: they are over in no time.
 _PRIORITY = 100
 _ASKED_AT_ONCE = 1000
-#: The scheduler knows a tree by then: messages are gathered for half as long.
-_SECONDS_UNTIL_HELD = 0.02
+#: Trees that come faster are held together.
+_SECONDS_BETWEEN_HOLDS = 0.02
 
 
 def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:
@@ -54,6 +57,7 @@ class ClusterTreeLog:
         self._client = client
         self._fit = fit
         self._n_kept = 0
+        self._unheld: list[Future] = []  # only the loop's thread has to do with it
         self._is_over = False
 
     def __enter__(self) -> ClusterTreeLog:
@@ -99,18 +103,32 @@ class ClusterTreeLog:
         self._client.loop.add_callback(self._hold, future)
 
     async def _hold(self, future: Future) -> None:
-        """Have the scheduler keep a tree, which until then is kept by this process.
+        """Have the scheduler keep a tree, and those that follow it closely; until then they are kept by this process.
 
         Dask gathers messages that follow each other closely. If this process stood still between, they would be sent when it wakes up, and
-        the tree be kept when the fit is long over. So this is a message of its own, sent at once or not at all. What :meth:`__exit__` says
-        comes after it: the loop hears of that later.
+        the trees be kept when the fit is long over. So this is a message of its own, sent at once or not at all. It would overtake those
+        that bring the trees, so the scheduler is asked which it knows. What :meth:`__exit__` says comes after it: the loop hears of that
+        later.
         """
+        self._unheld.append(future)
+        if len(self._unheld) > 1:  # the first one sees to all
+            return
         try:
-            await asyncio.sleep(_SECONDS_UNTIL_HELD)
-            if not self._is_over and not self._fit.may_be_given_up:
-                await hold_at_once(self._client, trees(self._fit.name), future.key)
+            while self._unheld and not self._is_over:
+                await asyncio.sleep(_SECONDS_BETWEEN_HOLDS)
+                keys = [future.key for future in self._unheld]
+                status = await answer(self._client.scheduler.get_task_status(keys=keys), SCHEDULER_PATIENCE)
+                known = list(itertools.takewhile(lambda key: status[key] is not None, keys))  # noqa: B023 - used at once
+                if self._is_over or self._fit.may_be_given_up:
+                    return
+                await hold_at_once(self._client, trees(self._fit.name), known)
+                release(self._unheld[: len(known)])
+                del self._unheld[: len(known)]
+        except OSError:  # without the scheduler, there is nobody to keep them
+            logger.warning("%s: its last trees are not kept, since the scheduler does not answer", self._fit.name)
         finally:
-            future.release()
+            release(self._unheld)
+            self._unheld.clear()
 
 
 def _kept(tree: tuple[Tree, Scores]) -> tuple[Tree, Scores]:

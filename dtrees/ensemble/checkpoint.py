@@ -38,14 +38,14 @@ from dtrees.atomic_file import atomic_file
 from dtrees.checked_arrays import pack, unpack
 from dtrees.engine.plans import BoostingPlan, BoostingResult, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Table
-from dtrees.ensemble.state import stack_trees, unstack_trees
 from dtrees.ensemble.warning import warn
+from dtrees.tree.stacking import stacked, unstacked
 from dtrees.tree.tree import Tree
 
 logger = logging.getLogger("dtrees")
 
-#: Version of the files written here.
-FORMAT_VERSION = 1
+#: Version of the files written here; earlier ones can be read.
+FORMAT_VERSION = 2
 
 _KEY = "dtrees_checkpoint"
 
@@ -174,7 +174,7 @@ class FileCheckpoint:
             if result.oob_sum is not None and result.oob_count is not None:
                 document["oob_exponent"] = result.oob_exponent
                 arrays = {"oob_sum": result.oob_sum, "oob_count": result.oob_count}
-        _put(self.path, pack(_KEY, document, {**arrays, **(stack_trees(groups) if groups[0] else {})}))
+        _put(self.path, pack(_KEY, document, {**arrays, **(stacked(groups) if groups[0] else {})}))
 
     def _find(self, tell: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         damage = None
@@ -195,9 +195,9 @@ class FileCheckpoint:
         return None
 
     def _check_identity(self, document: dict[str, Any], path: str) -> None:
-        if document.get("format_version") != FORMAT_VERSION:
+        if document.get("format_version") not in range(1, FORMAT_VERSION + 1):
             raise ValueError(
-                f"checkpoint: {path!r} is of format {document.get('format_version')!r}; wants {FORMAT_VERSION}. "
+                f"checkpoint: {path!r} is of format {document.get('format_version')!r}; wants one up to {FORMAT_VERSION}. "
                 "Use the dtrees that wrote it, or name another file"
             )
         found, own = document["identity"], dict(self.identity)
@@ -217,7 +217,7 @@ class FileCheckpoint:
     def _restore(self, document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BoostingResult | ForestResult:
         groups: list[list[Tree]] = [[] for _ in range(max(1, self.n_outputs))]
         if "trees.node_counts" in arrays:
-            groups = unstack_trees(arrays, len(groups), self.n_values, self.n_features)
+            groups = unstacked(arrays, len(groups), self.n_values, self.n_features)
         if self.n_outputs:
             rounds = [list(trees) for trees in zip(*groups, strict=True)]
             return BoostingResult(rounds, arrays["initial"], arrays["train_score"], arrays["validation_score"])

@@ -110,7 +110,7 @@ class Forest(TreeEstimator):
         if not keep:
             self._batches, self._votes = [], None
         if len(trees) == self.n_estimators:
-            warn("Warm-start fitting without increasing n_estimators does not fit new trees.", stacklevel=2)
+            warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
         else:
             plan = self._plan(table, keep)
             if checkpoint is not None:
@@ -137,7 +137,6 @@ class Forest(TreeEstimator):
             warn(
                 f"class_weight={class_weight!r} is not recommended with warm_start if the data of the fits differ: it would mean "
                 "other weights each time. Pass a dict of weights instead.",
-                stacklevel=3,
             )
         by_tree = class_weight == "balanced_subsample" and self.bootstrap
         factors = None if by_tree else parameters.class_weights(class_weight, table, by_rows=False)
@@ -185,7 +184,6 @@ class Forest(TreeEstimator):
         if not votes.oob_count.all():
             warn(
                 "Some inputs do not have OOB scores. This probably means too few trees were used to compute any reliable OOB estimates.",
-                stacklevel=3,
             )
         mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
         target = backend.target(table)

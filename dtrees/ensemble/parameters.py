@@ -210,6 +210,5 @@ def number_of_draws(max_samples: Any, table: Table, factors: tuple[float, ...] |
         warn(
             f"max_samples={max_samples} of a total weight of {total:g} draws only {n_draws} rows for each tree; "
             "pass max_samples as an integer to set the number of rows",
-            stacklevel=3,
         )
     return n_draws

@@ -8,7 +8,6 @@ relies on, since kernels do not check bounds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plans import Criterion, ForestPlan, Rules
 from dtrees.ensemble.prediction import TreeSum
 from dtrees.ensemble.schema import Schema
-from dtrees.tree.tree import Tree
+from dtrees.tree.stacking import stacked, unstacked
 
 #: Fitted attributes that are numbers or 1-D arrays of floats, where an estimator has them.
 _NUMBERS = ("max_features_", "n_estimators_", "oob_score_", "best_iteration_", "best_score_")
@@ -54,7 +53,7 @@ class EstimatorState:
             metadata["evaluation"] = {name: list(metrics) for name, metrics in evaluation.items()}
         if hasattr(self, "classes_"):
             metadata["classes"] = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
-        arrays = stack_trees(self._trees.groups)
+        arrays = stacked(self._trees.groups)
         if self._trees.initial is not None:
             arrays["initial"] = self._trees.initial
         for name in _SERIES:
@@ -105,7 +104,7 @@ class EstimatorState:
             n_groups, n_values = (n_classes if n_classes > 2 else 1), 1
         else:
             n_groups, n_values = 1, max(1, n_classes)
-        groups = unstack_trees(arrays, n_groups, n_values, len(model._schema))
+        groups = unstacked(arrays, n_groups, n_values, len(model._schema))
         initial = arrays.get("initial")
         if initial is not None and (initial.dtype != np.float64 or initial.shape != (n_groups,) or not np.isfinite(initial).all()):
             raise ValueError(f"the model's initial prediction is {initial}; wants {n_groups} finite float64")
@@ -148,44 +147,6 @@ def _restore_plan(data: dict[str, Any], n_features: int, n_classes: int) -> Fore
     if not fits or not 1 <= rules.max_features <= n_features or not 1 <= rules.columns_per_tree <= n_features:
         raise ValueError(f"the model's trees were grown by {plan}, which is not for {n_features} columns and {n_classes} classes")
     return plan
-
-
-def stack_trees(groups: Sequence[Sequence[Tree]]) -> dict[str, NDArray[Any]]:
-    """Return groups of as many trees each, at least one, as named arrays."""
-    trees = [tree for group in groups for tree in group]
-    arrays = {f"trees.{name}": np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree.ARRAYS}
-    arrays["trees.node_counts"] = np.array([[tree.node_count for tree in group] for group in groups], dtype=np.int64)
-    return arrays
-
-
-def unstack_trees(arrays: dict[str, NDArray[Any]], n_groups: int, n_values: int, n_features: int) -> list[list[Tree]]:
-    """Return the groups that :func:`stack_trees` was given.
-
-    Raises
-    ------
-    ValueError
-        If they are not trees of so many values and features that prediction can use.
-    KeyError
-        If an array is missing.
-    """
-    counts = arrays["trees.node_counts"]
-    stacked = {name: arrays[f"trees.{name}"] for name in Tree.ARRAYS}
-    total = len(stacked["feature"])
-    if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[0] != n_groups or counts.shape[1] == 0 or counts.min() < 1:
-        raise ValueError(
-            f"the model's node counts have dtype {counts.dtype} and shape {counts.shape}; wants {n_groups} rows of int64 above 0"
-        )
-    ends = np.cumsum(counts.ravel())
-    lengths = {name: len(array) for name, array in stacked.items()}
-    if ends[-1] != total or np.any(np.diff(ends) < 0) or set(lengths.values()) != {total}:
-        raise ValueError(f"the model's arrays have lengths {lengths}, but its trees have {ends[-1]} nodes")
-    trees = []
-    for start, end in zip(ends - counts.ravel(), ends, strict=True):
-        tree = Tree(**{name: array[start:end] for name, array in stacked.items()})
-        tree.validate(n_features, n_values)
-        trees.append(tree)
-    per_group = counts.shape[1]
-    return [trees[group * per_group : (group + 1) * per_group] for group in range(n_groups)]
 
 
 def _restore_classes(data: dict[str, Any]) -> NDArray[Any]:

@@ -137,7 +137,7 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
         raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
     if shape is not None and tuple(shape[1:]) == (1,):
-        warn_of_column(2)
+        warn_of_column()
     y = column_or_1d(y, warn=shape is None, input_name="y")
     if y.dtype.kind in "mM":
         raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
@@ -168,12 +168,11 @@ def _labels(y: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def warn_of_column(stacklevel: int = 1) -> None:
+def warn_of_column() -> None:
     """Warn, as scikit-learn does, that y has the shape (n, 1)."""
     warn(
         "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ), for example using "
         "y[:, 0] or y.iloc[:, 0].",
-        stacklevel + 1,
         DataConversionWarning,
     )
 

@@ -1,8 +1,9 @@
-"""Warnings of a fit, which should reach whoever called it, wherever it runs."""
+"""Warnings of a fit, which should reach whoever called it, wherever it runs, and point at the line of theirs that did."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -10,13 +11,27 @@ from contextvars import ContextVar
 _collected: ContextVar[list[Warning] | None] = ContextVar("collected", default=None)
 
 
-def warn(message: str, stacklevel: int = 1, category: type[Warning] = UserWarning) -> None:
-    """Warn the user, or whoever collects warnings to pass them on; ``stacklevel`` is that of :func:`warnings.warn`."""
+#: Packages whose own lines a user can do nothing about; scikit-learn's are around each fit.
+_OURS = ("dtrees", "sklearn")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the user, at the line that called this package, or whoever collects warnings to pass them on."""
     collector = _collected.get()
     if collector is None:
-        warnings.warn(message, category, stacklevel=stacklevel + 1)
+        warnings.warn(message, category, stacklevel=_levels_to_the_user())
     else:
         collector.append(category(message))
+
+
+def _levels_to_the_user() -> int:
+    """Return the number of the user's frame, counted from the caller's as 1; Python 3.12 can do that by itself."""
+    frame = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        frame = frame.f_back
+        level += 1
+    return level
 
 
 @contextlib.contextmanager

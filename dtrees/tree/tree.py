@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: A tree of fewer nodes is pickled as it is: that takes less time than to make it smaller.
-_LARGE = 1024
+#: Fewer nodes are pickled and saved as they are: that takes less time than to make them smaller.
+LARGE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class Tree:
     def __reduce__(self) -> Any:
         arrays = {name: getattr(self, name) for name in self.ARRAYS}
         small = None
-        if self.node_count >= _LARGE:
+        if self.node_count >= LARGE:
             from dtrees.tree.compact import compact  # compiles
 
             small = compact(arrays)

@@ -154,6 +154,25 @@ def test_a_callback_that_raises(client: Client, placement: str) -> None:
 
 
 @pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+@pytest.mark.parametrize("role", ["callbacks", "eval_metric"])
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_what_would_end_a_process_ends_the_fit_alone(client: Client, placement: str, role: str, kind: type[BaseException]) -> None:
+    """Dask would lose worker after worker by it."""
+    workers = client.run(os.getpid)
+
+    def end(*_: Any) -> float:
+        raise kind(3)
+
+    given = {"eval_set": [(parts(FRAME), parts(REGRESSION))]} if role == "eval_metric" else {"callbacks": [end]}
+    model = boosting(eval_metric=end) if role == "eval_metric" else boosting()
+    with dask.config.set({"dtrees.placement": placement}), pytest.raises(RuntimeError, match=rf"raised {kind.__name__}\(3\)") as caught:
+        model.fit(parts(FRAME), parts(REGRESSION), **given)
+    assert type(caught.value) is RuntimeError
+    assert client.run(os.getpid) == workers
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
 def test_a_metric_that_raises(client: Client, placement: str) -> None:
     def fail(y: Any, predicted: Any, weight: Any) -> float:
         raise KeyError("mine")

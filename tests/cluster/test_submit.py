@@ -286,8 +286,9 @@ def test_what_is_left_of_an_earlier_fit(client: Client) -> None:
 
 
 def test_warnings_reach_the_user(client: Client) -> None:
-    with pytest.warns(UserWarning, match="Some inputs do not have OOB scores"):
+    with pytest.warns(UserWarning, match="Some inputs do not have OOB scores") as warned:
         dtrees.RandomForestRegressor(1, oob_score=True).fit(*training_set())
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 @pytest.mark.parametrize("kind", ["frame", "array", "here"])

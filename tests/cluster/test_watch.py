@@ -193,5 +193,29 @@ def test_who_was_given_up_keeps_no_more_trees(client: Client) -> None:
     assert_clean(client)
 
 
+def test_trees_are_kept_where_messages_wait_to_be_sent(
+    client: Client, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The scheduler is told to keep a tree when it knows the tree, not before: else it would warn, and keep nothing."""
+    send = client._send_to_scheduler
+
+    def send_late(message: dict[str, Any]) -> None:
+        client.loop.call_later(0.2 if message["op"] == "update-graph" else 0.0, send, message)
+
+    monkeypatch.setattr(client, "_send_to_scheduler", send_late)
+    tree = DecisionTreeRegressor(max_depth=1).fit([[0.0], [1.0]], [0.0, 1.0]).tree_
+    with ClusterTreeLog(client, Fit("dtrees-fit-busy", Settings())) as log:
+        for _ in range(3):
+            log.keep(tree, Scores(0.0, np.nan))
+        wait_until(lambda: len(client.run_on_scheduler(_wanted, "dtrees-fit-busy-trees")) == 3)
+    assert not [warning for warning in recwarn if "key is unknown" in str(warning.message)]
+    assert_clean(client)
+
+
 def _tasks(dask_scheduler: Any) -> list[str]:
     return list(dask_scheduler.tasks)
+
+
+def _wanted(holder: str, dask_scheduler: Any) -> list[str]:
+    state = dask_scheduler.clients.get(holder)
+    return [] if state is None else [task.key for task in state.wants_what]

@@ -121,14 +121,15 @@ def test_damaged_states(kind):
         ({**metadata, "attributes": {"__class__": 1}}, arrays),
         (metadata, {key: value for key, value in arrays.items() if key != "trees.feature"}),
         (metadata, {**arrays, "trees.feature": arrays["trees.feature"] + 7}),
-        (metadata, {**arrays, "trees.children_left": arrays["trees.children_left"][:-1]}),
-        (metadata, {**arrays, "trees.children_right": np.zeros_like(arrays["trees.children_right"])}),
+        (metadata, {**arrays, "trees.threshold": arrays["trees.threshold"][:-1]}),
         (metadata, {**arrays, "trees.node_counts": arrays["trees.node_counts"] + 1}),
         (metadata, {**arrays, "trees.node_counts": -arrays["trees.node_counts"]}),
         (metadata, {**arrays, "trees.value": arrays["trees.value"][:, :0]}),
         (metadata, {**arrays, "trees.value": arrays["trees.value"] * np.nan}),
         (metadata, {**arrays, "initial": np.full(9, 0.0)}),
     ]
+    if "trees.children_right" in arrays:  # it is left out where trees are large
+        damages.append((metadata, {**arrays, "trees.children_right": np.zeros_like(arrays["trees.children_right"])}))
     if is_classifier(kind):
         damages.append(({**metadata, "classes": {"dtype": "<U4", "values": []}}, arrays))
         damages.append(({**metadata, "classes": {"dtype": "<U4", "values": [[1], [2], [3]]}}, arrays))

@@ -12,28 +12,7 @@ from hypothesis import strategies as st
 
 from dtrees.tree.compact import compact, expanded
 from dtrees.tree.tree import Tree
-from tests.tree.trees import random_tree
-
-
-def arrays_of(tree: Tree) -> dict[str, Any]:
-    return {name: getattr(tree, name) for name in Tree.ARRAYS}
-
-
-def grown(tree: Tree, rng: np.random.Generator, most: int, fractions: bool, pure: bool) -> dict[str, Any]:
-    """The arrays of a tree with the numbers that a grown one might have: those of inner nodes follow from their children's."""
-    arrays = arrays_of(tree)
-    leaf = tree.feature < 0
-    n = np.where(leaf, rng.integers(1, most, leaf.shape[0], endpoint=True), 0)
-    weight = n * np.where(rng.random(leaf.shape[0]) < 0.5, 0.3, 7.0) if fractions else n.astype(float)
-    for i in range(leaf.shape[0] - 1, -1, -1):
-        if not leaf[i]:
-            children = tree.children_left[i], tree.children_right[i]
-            n[i], weight[i] = (array[children[0]] + array[children[1]] for array in (n, weight))
-    arrays["n_node_samples"], arrays["weighted_n_node_samples"] = n, weight
-    arrays["gain"] = np.where(leaf, 0.0, tree.gain)
-    if pure:
-        arrays["impurity"] = np.where(leaf, 0.0, tree.impurity)
-    return arrays
+from tests.tree.trees import grown, random_tree
 
 
 @given(

@@ -1,0 +1,160 @@
+"""Trees of a model as a few arrays, for files: small, and checked when they come back.
+
+There are two layouts. Trees of few nodes lie one behind the other, array by array. Where there are more, only what the rest follows from is
+kept (:mod:`dtrees.tree.compact`), a third of the bytes; files of earlier versions do without. Names begin with ``trees.``, and
+``trees.node_counts`` says where each tree ends.
+
+Files may be damaged, or made to do damage, so all that kernels rely on is checked here: they do not check bounds.
+
+>>> import numpy as np
+>>> stump = Tree.from_arrays(
+...     children_left=[1, -1, -1], children_right=[2, -1, -1], feature=[0, -2, -2], threshold=[0.5, -2.0, -2.0],
+...     missing_go_to_left=[True, False, False], impurity=[0.25, 0.0, 0.0], gain=[1.0, 0.0, 0.0],
+...     n_node_samples=[4, 2, 2], weighted_n_node_samples=[4.0, 2.0, 2.0], value=[[0.5], [0.0], [1.0]])
+>>> for n_trees in (2, 2000):
+...     arrays = stacked([[stump] * n_trees])
+...     groups = unstacked(arrays, n_groups=1, n_values=1, n_features=1)
+...     arrays["trees.threshold"].shape, len(groups[0]), groups[0][-1].equals(stump)
+((6,), 2, True)
+((2000,), 2000, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.tree.tree import LARGE, Tree
+
+if TYPE_CHECKING:
+    from dtrees.tree.compact import CompactTree
+
+Arrays = dict[str, NDArray[Any]]
+
+#: What the arrays of the compact layout may be, and how many entries they have: one for each node, each inner node, or each leaf.
+_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "feature": (("int8", "int16", "int32"), "node"),
+    "threshold": (("float64",), "inner node"),
+    "gain": (("float64",), "inner node"),
+    "missing_go_to_left": (("bool",), "inner node"),
+    "impurity": (("float64",), "node"),
+    "n_node_samples": (("uint8", "uint16", "uint32", "int64"), "leaf"),
+    "weighted_n_node_samples": (("uint8", "uint16", "uint32", "float64"), "leaf"),
+    "value": (("float64",), "node"),
+}
+
+
+def stacked(groups: Sequence[Sequence[Tree]]) -> Arrays:
+    """Return groups of as many trees each, at least one, as named arrays."""
+    trees = [tree for group in groups for tree in group]
+    small = _compact(trees)
+    if small is None:
+        arrays = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree.ARRAYS}
+    else:
+        arrays = {name: np.concatenate([getattr(tree, name) for tree in small]) for name in _KINDS}
+        if not all(map(_is_pure, small)):
+            arrays["impurity"] = np.concatenate([tree.impurity for tree in trees])
+    arrays["node_counts"] = np.array([[tree.node_count for tree in group] for group in groups], dtype=np.int64)
+    return {f"trees.{name}": array for name, array in arrays.items()}
+
+
+def unstacked(arrays: Arrays, n_groups: int, n_values: int, n_features: int) -> list[list[Tree]]:
+    """Return the groups that :func:`stacked` was given.
+
+    Raises
+    ------
+    ValueError
+        If they are not trees of so many values and features that prediction can use.
+    KeyError
+        If an array is missing.
+    """
+    counts = arrays["trees.node_counts"]
+    if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[0] != n_groups or counts.shape[1] == 0 or counts.min() < 1:
+        raise ValueError(
+            f"the model's node counts have dtype {counts.dtype} and shape {counts.shape}; wants {n_groups} rows of int64 above 0"
+        )
+    is_compact = "trees.children_left" not in arrays
+    found = {name: arrays[f"trees.{name}"] for name in (_KINDS if is_compact else Tree.ARRAYS)}
+    n_nodes = sum(counts.ravel().tolist())  # too large a sum is no other number
+    if n_nodes != len(found["feature"]):
+        raise ValueError(f"the model's trees have {n_nodes} nodes, but the array 'feature' has {len(found['feature'])}")
+    trees = (_expanded if is_compact else _cut)(found, np.cumsum(counts.ravel()))
+    for tree in trees:
+        tree.validate(n_features, n_values)
+    per_group = counts.shape[1]
+    return [trees[group * per_group : (group + 1) * per_group] for group in range(n_groups)]
+
+
+def _cut(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:
+    """Return trees that lie one behind the other, by the numbers of nodes up to the end of each."""
+    lengths = {name: len(array) for name, array in found.items()}
+    if set(lengths.values()) != {ends[-1]}:
+        raise ValueError(f"the model's arrays have lengths {lengths}, but its trees have {ends[-1]} nodes")
+    return [Tree(**{name: array[start:end] for name, array in found.items()}) for start, end in pairwise([0, *ends.tolist()])]
+
+
+def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:
+    """Return what trees follow from; None where that would not pay, or does not say all."""
+    if sum(tree.node_count for tree in trees) < LARGE:
+        return None
+    from dtrees.tree.compact import compact  # compiles
+
+    small = []
+    for tree in trees:
+        made = compact({name: getattr(tree, name) for name in Tree.ARRAYS})
+        if made is None:
+            return None
+        small.append(made)
+    return small
+
+
+def _is_pure(tree: CompactTree) -> bool:
+    return len(tree.impurity) < len(tree.feature)
+
+
+def _expanded(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:
+    """Return trees of the compact layout, by the numbers of nodes up to the end of each.
+
+    Raises
+    ------
+    ValueError
+        If arrays are of the wrong dtype or length, or their nodes are not trees in preorder.
+    """
+    for name, (dtypes, _) in _KINDS.items():
+        array = found[name]
+        if array.dtype.name not in dtypes or array.ndim != (2 if name == "value" else 1):
+            raise ValueError(
+                f"tree array {name!r} has dtype {array.dtype} and shape {array.shape}; wants {' or '.join(dtypes)} in "
+                f"{'two dimensions' if name == 'value' else 'one'}"
+            )
+    _check_preorder(found["feature"] >= 0, ends)
+    of_node = ends.tolist()
+    of_inner = [(end - i) // 2 for i, end in enumerate(of_node, 1)]  # a tree has one leaf more than inner nodes
+    last = {"node": of_node, "inner node": of_inner, "leaf": [end - inner for end, inner in zip(of_node, of_inner, strict=True)]}
+    entries = {name: each for name, (_, each) in _KINDS.items()}
+    if len(found["impurity"]) != of_node[-1]:  # left out for leaves, where it is 0
+        entries["impurity"] = "inner node"
+    for name, each in entries.items():
+        if len(found[name]) != last[each][-1]:
+            raise ValueError(f"tree array {name!r} has {len(found[name])} entries; wants {last[each][-1]}, one for each {each}")
+    from dtrees.tree.compact import CompactTree, expanded  # compiles
+
+    pieces = {name: [found[name][start:end] for start, end in pairwise([0, *last[each]])] for name, each in entries.items()}
+    return [Tree(**expanded(CompactTree(**{name: pieces[name][i] for name in _KINDS}))) for i in range(len(ends))]
+
+
+def _check_preorder(inner: NDArray[np.bool_], ends: NDArray[np.int64]) -> None:
+    """Raise unless nodes, each an inner one or a leaf, are whole trees in preorder that end where they are said to.
+
+    Each node takes one of the places that are open for one, and each inner node opens two: in a tree there is always one open until its
+    last node has come, and then none. Opened places are counted on from one tree to the next.
+    """
+    open_places = np.cumsum(np.where(inner, 1, -1)) + np.repeat(np.arange(1, len(ends) + 1), np.diff(ends, prepend=0))
+    is_last = np.zeros(len(inner), np.bool_)
+    is_last[ends - 1] = True
+    if not np.array_equal(open_places <= 0, is_last) or np.any(open_places[is_last]):
+        raise ValueError("tree nodes do not form whole trees in preorder")
