@@ -31,6 +31,7 @@ from dtrees.split import hashing, partition, status
 from dtrees.split.block import block_rows
 from dtrees.split.columns import Assembly
 from dtrees.split.excerpt import excerpt
+from dtrees.split.fixed_point import add_up
 from dtrees.split.nodes import Nodes
 
 #: Fewest bytes of marks that are made in one piece.
@@ -139,7 +140,7 @@ class OneTree:
             self._rows.rows[:n_in] = np.flatnonzero(in_sample)
             if n > n_in:
                 self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
-        total_a, total_b, size, slope = self._gather(n_in, a, b, workspace)
+        total_a, total_b, size, slope = self._gather(n_in, a, b, in_order, workspace)
         if spent and not in_order:
             workspace.divide_in(a, b)
         del a, b  # their memory may be needed
@@ -175,14 +176,21 @@ class OneTree:
         target.add(message.output, self._rows.rows, *leaves)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
 
-    def _gather(self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], workspace: Workspace) -> tuple[int, int, int, float]:
-        """Put the sums of rows in sample in their order; see :func:`~dtrees.split.partition.gather`."""
-        if n_in <= _GATHERED_ROWS:
-            found: tuple[int, int, int, float] = partition.gather(self._rows, 0, n_in, a, b)
+    def _gather(
+        self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool, workspace: Workspace
+    ) -> tuple[int, int, int, float]:
+        """Put the sums of rows in sample in their order, if they are not; see :func:`~dtrees.split.partition.gather`."""
+
+        def gather(first: int, last: int) -> tuple[int, int, int, float]:
+            found: tuple[int, int, int, float]
+            found = add_up(a[first:last], b[first:last]) if in_order else partition.gather(self._rows, first, last, a, b)
             return found
+
+        if n_in <= _GATHERED_ROWS:
+            return gather(0, n_in)
         step = max(_GATHERED_ROWS, -(-n_in // workspace.threads.n_threads))
         pieces = [(i, min(i + step, n_in)) for i in range(0, n_in, step)]
-        totals = workspace.threads.map(lambda piece: partition.gather(self._rows, *piece, a, b), pieces)
+        totals = workspace.threads.map(lambda piece: gather(*piece), pieces)
         total_a, total_b, size, slope = zip(*totals, strict=True)
         return sum(total_a), sum(total_b), sum(size), max(slope)
 

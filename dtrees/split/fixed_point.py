@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from dtrees.split.kernel import ZERO, kernel
 
 _LIMIT = 61
+#: Rows whose slopes are kept at once.
+_AT_ONCE = 1024
+#: A slope, which is rounded, times this is above what it is.
+_ABOVE = 1.0 + 2.0**-44
 
 
 @kernel
@@ -66,6 +70,38 @@ def fix_into(x, most, out):
     exponent = min(_exponent_of(x), most)
     scale_into(x, exponent, out)
     return exponent
+
+
+@kernel
+def add_up(a, b):
+    """Return the totals of rows' sums: of a, of b, of abs(a), and an upper bound of abs(a) / b; see :func:`~dtrees.split.partition.gather`.
+
+    ``b`` is empty where every weight is 1.
+    """
+    total_a = total_b = size = highest = ZERO()
+    n = a.shape[0]
+    if b.shape[0] == 0:
+        for i in range(n):
+            total_a += a[i]
+            size += abs(a[i])
+            highest = max(highest, abs(a[i]))
+        return total_a, ZERO() + n, size, float(highest) * _ABOVE
+    # Floats that are not negative are in the order of their bits, and of integers the compiler takes the largest of several at once.
+    slopes = np.empty(_AT_ONCE)
+    bits = slopes.view(np.int64)
+    for first in range(0, n, _AT_ONCE):
+        some_a, some_b = a[first : first + _AT_ONCE], b[first : first + _AT_ONCE]
+        for i in range(some_a.shape[0]):
+            g, h = abs(some_a[i]), some_b[i]
+            slope = float(g) / h
+            slopes[i] = slope if h > 0 else (np.inf if g > 0 else 0.0)
+            total_a += some_a[i]
+            total_b += h
+            size += g
+        for i in range(some_a.shape[0]):
+            highest = max(highest, bits[i])
+    bits[0] = highest
+    return total_a, total_b, size, slopes[0] * _ABOVE
 
 
 def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.split.fixed_point import absolute_sum, exponent_for, fix_into, scale_into, to_fixed
+from dtrees.split.fixed_point import absolute_sum, add_up, exponent_for, fix_into, scale_into, to_fixed
+from dtrees.split.partition import RowPartition, gather
 
 vectors = st.one_of(
     arrays(np.float64, st.integers(1, 50), elements=st.floats(allow_nan=False, allow_infinity=False)),
@@ -95,3 +96,22 @@ def test_halves_round_to_even() -> None:
 def test_order_of_rows_changes_the_exponent_only_through_rounding() -> None:
     x = np.random.default_rng(0).normal(size=1000)
     assert exponent_for(x) == exponent_for(x[::-1].copy()) == 61 - math.frexp(np.abs(x).sum())[1]
+
+
+@given(st.integers(0, 9), st.sampled_from([0, 1023, 2048]), st.booleans(), st.data())
+def test_totals(n: int, n_before: int, weighted: bool, data: st.DataObject) -> None:
+    """More rows than are looked at at once; the steepest may be anywhere."""
+    g = data.draw(arrays(np.int64, n, elements=st.integers(-(2**58), 2**58)))
+    h = data.draw(arrays(np.int64, n, elements=st.integers(0, 2**58)))
+    at = data.draw(st.integers(0, n_before))
+    g, h = np.insert(np.full(n_before, 3), at, g), np.insert(np.full(n_before, 5), at, h)
+    a, b, size, steepest = add_up(g, h if weighted else h[:0])
+    pairs = [(x, w if weighted else 1) for x, w in zip(g.tolist(), h.tolist(), strict=True)]
+    assert (a, b, size) == (sum(x for x, _ in pairs), sum(w for _, w in pairs), sum(abs(x) for x, _ in pairs))
+    slopes = [Fraction(abs(x), w) if w else math.inf for x, w in pairs if w or x]
+    exact = max(slopes, default=Fraction(0))
+    assert exact <= steepest
+    assert steepest == math.inf if exact == math.inf else steepest <= exact * (1 + Fraction(2) ** -40)
+    rows = np.arange(g.shape[0], dtype=np.uint32)
+    partition = RowPartition(rows, np.empty_like(g), np.empty_like(h if weighted else h[:0]))
+    assert (a, b, size, steepest) == gather(partition, 0, g.shape[0], g, h if weighted else h[:0])
