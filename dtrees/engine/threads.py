@@ -24,7 +24,8 @@ def available_cores() -> int:
     """Return the number of cores this process may use.
 
     Inside a Dask task that is the worker's own number of threads; inside a joblib worker what joblib left to it. joblib tells its processes
-    by the environment: ``NUMBA_NUM_THREADS``, which users may set too.
+    by the environment: ``NUMBA_NUM_THREADS``, which users may set too. Elsewhere a limit on OpenMP's threads counts as well, that of
+    ``threadpoolctl.threadpool_limits`` or ``OMP_NUM_THREADS``, as it does for scikit-learn.
     """
     distributed = sys.modules.get("distributed.worker")
     if distributed is not None:
@@ -33,8 +34,11 @@ def available_cores() -> int:
         except ValueError:  # not in a task
             pass
     import joblib
+    from sklearn.utils._openmp_helpers import _openmp_effective_n_threads, _openmp_parallelism_enabled
 
     cores = int(joblib.effective_n_jobs(-1))
+    if _openmp_parallelism_enabled():  # threadpoolctl itself would take 2 ms to tell
+        cores = min(cores, _openmp_effective_n_threads(only_physical_cores=False))
     with contextlib.suppress(ValueError):  # none, or no number
         cores = min(cores, max(1, int(os.environ.get("NUMBA_NUM_THREADS", ""))))
     return cores

@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dtrees.engine.threads import Threads, available_cores, effective_n_jobs
 
@@ -36,6 +37,15 @@ def test_a_limit_of_the_environment(monkeypatch: pytest.MonkeyPatch, limit: str,
     cores = available_cores()
     monkeypatch.setenv("NUMBA_NUM_THREADS", limit)
     assert available_cores() == (expected or cores)
+
+
+def test_a_limit_of_openmp() -> None:
+    with threadpool_limits(1):
+        assert available_cores() == effective_n_jobs(-1) == 1
+        assert effective_n_jobs(3) == 3
+    with threadpool_limits(1, "blas"):
+        cores = available_cores()
+    assert available_cores() == cores
 
 
 @pytest.mark.parametrize("n_threads", [0, 1, 4])
