@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -14,7 +15,7 @@ from dtrees.engine.limits import gain_exponent, scaled
 from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan, Rules
 from dtrees.engine.session import Session, Steps
 from dtrees.engine.values import class_values, newton_values, take_apart
-from dtrees.split.kernel import kernel
+from dtrees.split.kernel import inner_kernel, kernel
 from dtrees.split.nodes import Nodes
 from dtrees.tree.tree import Tree
 
@@ -53,17 +54,13 @@ def complete(
     left, right, feature, threshold, missing_left, n_samples, leaf, start, mid, stop = take_apart(records)
     a_exponent, b_exponent = root.exponents
     if rules.criterion == Criterion.SQUARED_ERROR:
-        knows = loans.shard_of(start, one)
-        asked = {i: knows == i for i in np.unique(knows).tolist()}
+        asked = loans.ask(start, one)
         replies = yield {i: m.MeasureLeaves(session.fit, session.epoch, start[mine], mid[mine]) for i, mine in asked.items()}
         mean, spread = np.empty(start.shape[0]), np.empty(start.shape[0])
         for i, mine in asked.items():
             mean[mine], spread[mine] = cast(m.Measured, replies[i])
-        weight = scaled(_weights(nodes, n_samples), -b_exponent)
-        value, impurity = np.zeros((leaf.shape[0], 1)), np.zeros(leaf.shape[0])
-        value[leaf, 0], impurity[leaf] = mean, scaled(spread, -b_exponent)
         gain = scaled(records["gain"], -gain_exponent(rules.criterion, root.exponents))
-        _from_leaves(left, right, weight, gain, value[:, 0], impurity)
+        value, weight, impurity = _from_leaves(left, right, nodes.sums, n_samples, b_exponent, gain, mean, spread)
     elif rules.criterion == Criterion.ABSOLUTE_ERROR:
         places = records["start"].astype(np.int64), records["mid"].astype(np.int64)
         replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
@@ -108,17 +105,29 @@ def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 @kernel
-def _from_leaves(left, right, weight, gain, value, impurity):  # type: ignore[no-untyped-def]
-    """Fill means and impurities of inner nodes, whose children have higher numbers, from their leaves'.
+def _from_leaves(left, right, sums, n_samples, b_exponent, gain, mean, spread):  # type: ignore[no-untyped-def]
+    """Return means, weights and impurities of nodes, by the means and sums of squares of the leaves, in the order of these.
 
-    ``impurity`` holds weighted sums of squares at leaves, and mean squares everywhere afterwards. A node's sum of squares is its
-    children's plus the gain of its split.
+    The children of a node have higher numbers. Its sum of squares is theirs plus the gain of its split.
     """
     n = left.shape[0]
+    value, weight, impurity = np.empty((n, 1)), np.empty(n), np.empty(n)
+    leaf = mean.shape[0]
     for node in range(n - 1, -1, -1):
+        weight[node] = _scaled(float(sums[node, 1] if sums.shape[1] > 0 else n_samples[node]), b_exponent)
         i, j = left[node], right[node]
         if i >= 0:
-            value[node] = value[i] + (value[j] - value[i]) * (weight[j] / weight[node])
+            value[node, 0] = value[i, 0] + (value[j, 0] - value[i, 0]) * (weight[j] / weight[node])
             impurity[node] = impurity[i] + impurity[j] + gain[node]
+        else:
+            leaf -= 1
+            value[node, 0], impurity[node] = mean[leaf], _scaled(spread[leaf], b_exponent)
     for node in range(n):
         impurity[node] = impurity[node] / weight[node] if weight[node] > 0.0 else 0.0
+    return value, weight, impurity
+
+
+@inner_kernel
+def _scaled(x, exponent):  # type: ignore[no-untyped-def]
+    """Return ``x / 2**exponent``."""
+    return math.ldexp(x, -exponent) if exponent != 0 else x
