@@ -300,7 +300,8 @@ class OneTree:
     def _grow(self, nodes: NDArray[np.int64], workspace: Workspace) -> m.Subtrees:
         table = self._nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.mid, table.stop, table.depth)), strict=True))
-        return self._grow_roots(Roots(places, table.path[nodes], table.sums[nodes]), workspace, keep=True)
+        # A tree is finished before the next one is grown where this would lie, unless trees take turns.
+        return self._grow_roots(Roots(places, table.path[nodes], table.sums[nodes]), workspace, keep=workspace.by_turns)
 
     def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.crew.Crew.grow`."""

@@ -34,7 +34,8 @@ class Slots:
         self._trees = trees
         self._threads = threads
         self._side_by_side = min(len(trees), threads.n_threads)
-        self._free = [Workspace(Threads(threads.n_threads // self._side_by_side), Crew(columns)) for _ in range(self._side_by_side)]
+        n_threads = [threads.n_threads // self._side_by_side for _ in range(self._side_by_side)]
+        self._free = [Workspace(Threads(n), Crew(columns), by_turns=True) for n in n_threads]
 
     def __len__(self) -> int:
         """Return the number of slots."""

@@ -14,10 +14,19 @@ from dtrees.split.partition import RowPartition, no_rows
 
 @dataclass
 class Workspace:
-    """Threads, what they search with and grow subtrees with, and room to divide rows."""
+    """Threads, what they search with and grow subtrees with, and room to divide rows.
+
+    Attributes
+    ----------
+    threads : Threads
+    crew : Crew
+    by_turns : bool
+        Whether messages about other trees are carried out with it before a tree is finished.
+    """
 
     threads: Threads
     crew: Crew
+    by_turns: bool = False
     _spare: RowPartition = field(default_factory=no_rows)
 
     def spare_for(self, rows: RowPartition) -> RowPartition:

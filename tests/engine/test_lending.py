@@ -96,3 +96,6 @@ def test_who_knows_the_rows_of_a_leaf() -> None:
     loans = Loans(np.array([10, 40]), np.array([20, 50]), np.array([2, 0]), [])
     assert loans.shard_of(np.array([0, 10, 19, 20, 39, 40, 49, 50]), 7).tolist() == [7, 2, 2, 7, 7, 0, 0, 7]
     assert lending.NO_LOANS.shard_of(np.array([3, 4]), 1).tolist() == [1, 1]
+    asked = loans.ask(np.array([0, 10, 40, 60]), 2)
+    assert {shard: np.arange(4)[leaves].tolist() for shard, leaves in asked.items()} == {0: [2], 2: [0, 1, 3]}
+    assert lending.NO_LOANS.ask(np.array([3, 4]), 1) == {1: slice(None)}
