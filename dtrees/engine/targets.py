@@ -228,8 +228,8 @@ class BoostingTarget:
     Attributes
     ----------
     raw : ndarray of float64, shape (K, n_rows)
-    held_out : ndarray of bool, shape (n_rows,), or None
-        Rows kept for validation.
+    parts : Parts
+        The rows trained on, and those held out for validation.
     """
 
     keeps_out_of_sample = True
@@ -248,11 +248,10 @@ class BoostingTarget:
         self.target = target
         self.weight = combine_weights(weight, plan.class_weight, target)
         n = target.shape[0]
-        self.held_out = self._hold_out() if plan.n_iter_no_change is not None else None
-        train = None if self.held_out is None else ~self.held_out
+        held_out = self._hold_out() if plan.n_iter_no_change is not None else None
+        train = None if held_out is None else ~held_out
         if self.weight is not None and not self.weight.all():
             train = self.weight > 0 if train is None else train & (self.weight > 0)
-        self._train = train
         if initial is None:
             which = slice(None) if train is None else train
             initial = plan.loss.initial(target[which], None if self.weight is None else self.weight[which])
@@ -262,7 +261,7 @@ class BoostingTarget:
         self._round_raw = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._drawn_for: int | None = None
         self._in_sample = train
-        self._parts = Parts.of(n, self.weight, train, self.held_out)
+        self.parts = Parts.of(n, self.weight, train, held_out)
         # Kept from tree to tree: memory that is in use already costs no page faults.
         self._g = np.empty(n)
         self._h = np.empty(0 if self._unit_hessian else n)
@@ -322,7 +321,7 @@ class BoostingTarget:
             return
         self._drawn_for = tree
         n = self.target.shape[0]
-        eligible = np.ones(n, np.bool_) if self._train is None else self._train
+        eligible = np.ones(n, np.bool_) if self.parts.train is None else self.parts.train
         n_wanted = max(1, int(self.plan.subsample * np.count_nonzero(eligible)))
         chosen = np.empty(n, np.bool_)
         hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, tree, n_wanted, eligible, chosen)
@@ -380,4 +379,4 @@ class BoostingTarget:
         losses = self._g[first:last]  # which the next tree will write anew
         target, raw = self.target[first:last], self.raw[:, first:last]
         self._in_pieces(lambda s: self.plan.loss.pointwise(target[s], raw[:, s], losses[s]), self._loss_rows, last - first)
-        return add_up_losses(losses, None if self.weight is None else self.weight[first:last], self._parts.share(first, last))
+        return add_up_losses(losses, None if self.weight is None else self.weight[first:last], self.parts.share(first, last))

@@ -130,7 +130,7 @@ def test_scores_are_those_of_the_predictions(loss: str) -> None:
     y = wild_target(TABLE, plan.n_classes, 4)
     executor = local(TABLE, y)
     result = boost(executor, plan)
-    held_out = executor.shard.target.held_out
+    held_out = executor.shard.target.parts.held_out
     raw = np.repeat(result.initial[:, None], N, axis=1)
     for number, trees in enumerate(result.rounds):
         for output, tree in enumerate(trees):

@@ -180,7 +180,7 @@ def test_subsample_and_held_out_rows() -> None:
     target = boosting_target(
         Softmax(3), CLASSES, WEIGHT, n_classes=3, subsample=0.5, n_iter_no_change=2, validation_fraction=0.2, initial=np.zeros(3)
     )
-    held_out = target.held_out
+    held_out = target.parts.held_out
     for members in (np.flatnonzero(k == CLASSES) for k in range(3)):
         assert held_out[members].sum() == np.ceil(0.2 * np.count_nonzero(WEIGHT[members]))
     eligible = ~held_out & (WEIGHT > 0)
@@ -198,7 +198,7 @@ def test_subsample_and_held_out_rows() -> None:
 def test_scores_are_weighted_means_over_both_parts() -> None:
     target = boosting_target(Squared(), Y, WEIGHT, n_iter_no_change=2, validation_fraction=0.3)
     target.raw += RNG.normal(size=N)
-    losses, out = (Y - target.raw[0]) ** 2, target.held_out
+    losses, out = (Y - target.raw[0]) ** 2, target.parts.held_out
     scores = scores_of([target.losses(0, N)])
     assert scores == pytest.approx([np.average(losses[part], weights=WEIGHT[part]) for part in (~out, out)])
     train, validation = scores_of([boosting_target(Squared(), Y).losses(0, N)])
