@@ -1,0 +1,31 @@
+"""What the processes of clusters have in memory from their start, in tests: imported and loaded once, by the process they are forked from.
+
+Workers are started by the hundred, and would take a second each to import all this and to load kernels from Numba's cache.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import dask.array
+import dask.dataframe
+import distributed
+import distributed.cli.dask_scheduler
+import distributed.cli.dask_worker
+from numba.core.dispatcher import Dispatcher
+
+import dtrees.cluster.actors
+import dtrees.cluster.executor
+import dtrees.cluster.forest  # noqa: F401
+
+
+def _load_kernels() -> None:
+    """Load the kernels that have been compiled; it compiles none."""
+    for name in [name for name in sys.modules if name.startswith("dtrees.")]:
+        for kernel in list(vars(sys.modules[name]).values()):
+            if isinstance(kernel, Dispatcher) and kernel.__module__ == name and kernel.stats.cache_path:
+                for signature, *_ in kernel._cache._cache_file._load_index():
+                    kernel.compile(signature)
+
+
+_load_kernels()
