@@ -5,18 +5,20 @@ Workers are started by the hundred, and would take a second each to import all t
 
 from __future__ import annotations
 
+import importlib
 import sys
 
-import dask.array
-import dask.dataframe
-import distributed
-import distributed.cli.dask_scheduler
-import distributed.cli.dask_worker
 from numba.core.dispatcher import Dispatcher
 
-import dtrees.cluster.actors
-import dtrees.cluster.executor
-import dtrees.cluster.forest  # noqa: F401
+_MODULES = [
+    "dask.array",
+    "dask.dataframe",
+    "distributed.cli.dask_scheduler",
+    "distributed.cli.dask_worker",
+    "dtrees.cluster.actors",
+    "dtrees.cluster.executor",
+    "dtrees.cluster.forest",
+]
 
 
 def _load_kernels() -> None:
@@ -28,4 +30,6 @@ def _load_kernels() -> None:
                     kernel.compile(signature)
 
 
+for module in _MODULES:
+    importlib.import_module(module)
 _load_kernels()

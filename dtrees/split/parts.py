@@ -34,7 +34,7 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _Nowhere:
-    """In place of the memory that Numba writes the address of a function's environment to. (That is for exceptions; kernels raise none.)"""
+    """In place of the memory that Numba writes the address of a function's environment to: it is for exceptions, and kernels raise none."""
 
     @staticmethod
     def set_env(name: str, env: Any) -> None:
@@ -59,6 +59,7 @@ class PartCompiler(Compiler):
     """Numba's compiler, for parts of kernels."""
 
     def define_pipelines(self) -> list[PassManager]:
+        """Return the steps of Numba's compiler, with one more."""
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
             pipeline.add_pass_after(_IntoCallers, NoPythonSupportedFeatureValidation)
