@@ -18,11 +18,10 @@ from tests.kernel_cache import compile_kernels, forget_stale_kernels
 
 forget_stale_kernels()
 
-# Workers are started by the hundred. Most of what that takes is to import this; a process that has done so is forked instead.
-_IMPORTED = ["distributed", "dask.array", "dask.dataframe", "numba", "sklearn.base", "sklearn.utils.validation"]
+# Workers are forked from a process that has all they need.
 if "forkserver" in multiprocessing.get_all_start_methods():
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
-    get_mp_context().set_forkserver_preload(_IMPORTED)
+    get_mp_context().set_forkserver_preload(["tests.preloaded"])
 
 # No deadline: the first example of a test may compile kernels. In CI the examples are the same in every run.
 settings.register_profile("dtrees", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -18,16 +18,6 @@ import dtrees
 WITHOUT_KERNELS = {"cluster", "cli"}
 
 
-#: What needs most of the kernels, for columns of a type.
-_FIT = """
-import sys
-import numpy as np
-from dtrees import GradientBoostingRegressor
-X = np.random.default_rng(0).random((5000, 3)).astype(sys.argv[1])
-GradientBoostingRegressor(n_estimators=2).fit(X, X[:, 0])
-"""
-
-
 def forget_stale_kernels() -> None:
     """Remove the package's compiled kernels if its source has changed since they were compiled."""
     package = Path(dtrees.__file__).parent
@@ -47,9 +37,10 @@ def forget_stale_kernels() -> None:
 
 
 def compile_kernels() -> None:
-    """Compile most kernels, if there are none, for both types of columns side by side."""
+    """Compile nearly all kernels, if there are none, for both types of columns side by side."""
     if not any(Path(dtrees.__file__).parent.rglob("team.*.nbi")):
-        for process in [subprocess.Popen([sys.executable, "-c", _FIT, dtype]) for dtype in ("float32", "float64")]:
+        fits = [sys.executable, "-m", "tests.first_fits"]
+        for process in [subprocess.Popen([*fits, dtype], cwd=Path(__file__).parents[1]) for dtype in ("float32", "float64")]:
             process.wait()
 
 

@@ -19,13 +19,15 @@ from filelock import FileLock, Timeout
 from numba import njit, typeof
 from numba.core.compiler_lock import global_compiler_lock
 
+from dtrees.split.parts import PartCompiler
+
 #: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
 _PATIENCE = 600
 
 
 def _compiler(**options):
     """Return a decorator for kernels, with Numba's options beside those that all have."""
-    numba_compiler = njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+    numba_compiler = _numba_compiler(cache=True, **options)
 
     def decorate(function):
         dispatcher = numba_compiler(function)
@@ -34,6 +36,13 @@ def _compiler(**options):
         return dispatcher
 
     return decorate
+
+
+#: Numba's decorator, with the options that all kernels and their parts have.
+_numba_compiler = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+
+#: The same for parts of kernels that are never called from Python. They are cached within their callers.
+_part_compiler = partial(_numba_compiler, no_cpython_wrapper=True, pipeline_class=PartCompiler)
 
 
 def _compile_in_turn(dispatcher, compile_now, signature):
@@ -83,16 +92,16 @@ def NONE():
     return np.int64(-1)
 
 
-#: Compile a part of kernels that is never called from Python: without the code for that, it compiles faster.
-inner_kernel = _compiler(_nrt=True, no_cpython_wrapper=True)
+#: Compile a part of kernels that is never called from Python, with its callers.
+inner_kernel = _part_compiler(_nrt=True)
 
 #: Compile a part of kernels that runs for each small node: it does not count references to arrays, which costs time, most of all where
 #: threads share arrays. Such a part must not allocate an array nor return one. (A part called by it would do without counting as well, but
 #: for the explicit ``_nrt=True`` above.)
-lean_kernel = _compiler(_nrt=False, no_cpython_wrapper=True)
+lean_kernel = _part_compiler(_nrt=False)
 
 #: The same, made part of its caller: for what takes so many arrays that to pass them costs as much as the work on a node of few rows.
-inlined_kernel = _compiler(_nrt=False, no_cpython_wrapper=True, forceinline=True)
+inlined_kernel = _part_compiler(_nrt=False, forceinline=True)
 
 #: A long part of one kernel, which stands apart to be read: it is merged into its only caller, rather than compiled by itself and then once
 #: more as part of it.

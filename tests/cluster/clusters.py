@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 
 
 @contextlib.contextmanager
@@ -25,15 +26,21 @@ def cluster_of(n_workers: int, threads_per_worker: int = 1, **options: Any) -> I
 
 
 @contextlib.contextmanager
-def process(module: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(module: str, *options: str) -> Iterator[BaseProcess]:
     """One of Dask's commands, killed at the end of the block."""
-    path = os.pathsep.join(filter(None, sys.path))
-    arguments = [sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1", "--no-dashboard", *options]
+    arguments = ["--host", "127.0.0.1", "--no-dashboard", *options]
     if module == "dask_worker":  # to import dtrees takes seconds, in which a worker that is known already would be silent
         arguments += ["--preload", "dtrees.cluster.forest"]
-    command = subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
+    command = get_mp_context().Process(target=_run, args=(module, arguments))
+    command.start()
     try:
         yield command
     finally:
         command.kill()
-        command.wait()
+        command.join()
+
+
+def _run(module: str, arguments: list[str]) -> None:
+    """Be one of Dask's commands."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    importlib.import_module(f"distributed.cli.{module}").main(arguments)
