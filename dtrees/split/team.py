@@ -54,6 +54,7 @@ from dtrees.split.board import (
     rows_of,
 )
 from dtrees.split.columns import highest_code_below
+from dtrees.split.criteria import NEWTON
 from dtrees.split.hashing import LEFT, RIGHT, child_path
 from dtrees.split.heirs import first_to_search, give_back, search_columns
 from dtrees.split.kernel import NONE, ZERO, lean_entry, lean_kernel
@@ -330,8 +331,10 @@ def _spread(heirs, team, task, i, piece):
     partition, spare = partition_of(team, task, i), partition_of(team, task, team.places[i, LEFT_CHILD])
     rows, a, b = partition.rows, partition.a, partition.b
     spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
-    has_b, noted = b.shape[0] > 0, heirs.sums.place_of
-    has_places = noted.shape[0] > 0
+    inner, noted = team.places[i, DEPTH] + 1 < task.stops.max_depth, heirs.sums.place_of
+    # Nobody looks for rows of leaves, nor wants their sums, unless the tree's values are made of them.
+    has_places, has_sums = inner and noted.shape[0] > 0, inner or task.limits.criterion != NEWTON
+    has_b = has_sums and b.shape[0] > 0
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
     middle = min(max(first, mid), last)
     left, right = np.uint64(start + inside), np.uint64(other[START] + min(first, mid) - start - inside)
@@ -341,7 +344,8 @@ def _spread(heirs, team, task, i, piece):
         spare_rows[place] = rows[k]
         if has_places:
             noted[rows[k]] = place
-        spare_a[place] = a[k]
+        if has_sums:
+            spare_a[place] = a[k]
         if has_b:
             spare_b[place] = b[k]
         left += side

@@ -258,25 +258,64 @@ def unpack(element, n_zones, size_shift, zones):
 
 @inner_kernel
 def outline(element, n_zones, grain, size_shift, sums):
-    """Do the same quantity by quantity (:mod:`dtrees.split.bounds`), of zones of ``2**grain`` elements."""
-    weighted = element.shape[1] == 3
-    g = h = n = np.int64(0)
-    for z in range(n_zones):
-        sums[G0, z], sums[H0, z], sums[N0, z] = g, h, n
-        packed = weight = np.int64(0)
-        for k in range(z << grain, (z + 1) << grain):
-            g += element[k, 0]
-            packed += element[k, 1]
-            if weighted:
-                weight += element[k, 2]
-        count = packed & 0xFFFFFFFF
-        h += weight if weighted else count
-        n += count
-        sums[G1, z], sums[H1, z], sums[N1, z] = g, h, n
-        sums[SIZE, z] = (packed >> 32) << size_shift
-    last = n_zones << grain
-    n_miss = element[last, 1] & 0xFFFFFFFF
-    return element[last, 0], element[last, 2] if weighted else n_miss, n_miss
+    """Do the same quantity by quantity (:mod:`dtrees.split.bounds`), of zones of ``2**grain`` elements, up to eight."""
+    missing = n_zones << grain
+    _outline(element.reshape(-1), np.uint64(element.shape[1]), n_zones, np.uint64(grain), size_shift, sums)
+    n_miss = element[missing, 1] & 0xFFFFFFFF
+    return element[missing, 0], element[missing, 2] if element.shape[1] == 3 else n_miss, n_miss
+
+
+@lean_kernel
+def _outline(numbers, width, n_zones, grain, size_shift, sums):
+    """Do it by loops without a dependency but the running sums; the rest is copied, several numbers at a time."""
+    g, n = ZERO(), ZERO()
+    at, one = np.uint64(0), np.uint64(1)
+    for z in range(np.uint64(n_zones)):
+        own, packed = numbers[at], numbers[at + one]
+        k = at
+        if grain >= 1:
+            k += width
+            own, packed = own + numbers[k], packed + numbers[k + one]
+        if grain >= 2:
+            for _ in range(2):
+                k += width
+                own, packed = own + numbers[k], packed + numbers[k + one]
+        if grain >= 3:
+            for _ in range(4):
+                k += width
+                own, packed = own + numbers[k], packed + numbers[k + one]
+        at = k + width
+        sums[G0, z], sums[N0, z], sums[SIZE, z] = g, n, (packed >> 32) << size_shift
+        g += own
+        n += packed & 0xFFFFFFFF
+    _follow(sums[G0], g, sums[G1], n_zones)
+    _follow(sums[N0], n, sums[N1], n_zones)
+    if width == 2:
+        _copy(sums[N0], sums[H0], n_zones)
+        _copy(sums[N1], sums[H1], n_zones)
+        return
+    h = ZERO()
+    at = np.uint64(2)
+    for z in range(np.uint64(n_zones)):
+        sums[H0, z] = h
+        for _ in range(one << grain):
+            h += numbers[at]
+            at += width
+    _follow(sums[H0], h, sums[H1], n_zones)
+
+
+@lean_kernel
+def _follow(before, last, after, n):
+    """Write the sums at the ends of zones, given those before each and that of all."""
+    for z in range(n - 1):
+        after[z] = before[z + 1]
+    after[n - 1] = last
+
+
+@lean_kernel
+def _copy(source, target, n):
+    for z in range(n):
+        target[z] = source[z]
 
 
 @inner_kernel
@@ -328,19 +367,33 @@ def _subtract(into, other):
 @kernel
 def fold(zone_map, sums, slot, grain):
     """Add up the sums of parts to those of a grain, in place: what is written lies before all that is still to be read."""
-    fine = elements(zone_map, sums, slot)
-    shift = sums.grains[slot] - grain
-    sums.grains[slot] = grain
-    coarse = elements(zone_map, sums, slot)
-    for j in range(fine.shape[0]):
-        n_parts = zone_map.n_zones[j] << grain
-        for z in range(n_parts + 1):
-            last = (z + 1) << shift if z < n_parts else (z << shift) + 1
-            for k in range(fine.shape[2]):
-                total = ZERO()
-                for part in range(z << shift, last):
-                    total += fine[j, part, k]
-                coarse[j, z, k] = total
+    while sums.grains[slot] > grain:
+        fine = elements(zone_map, sums, slot)
+        sums.grains[slot] -= 1
+        coarse = elements(zone_map, sums, slot)
+        for j in range(fine.shape[0]):
+            _fold_pairs(fine[j].reshape(-1), coarse[j].reshape(-1), np.uint64(fine.shape[2]), zone_map.n_zones[j] << sums.grains[slot])
+
+
+@lean_kernel
+def _fold_pairs(fine, coarse, width, n):
+    """Add up the elements of one column two by two, and keep the last, that of missing values."""
+    at, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    if width == 2:
+        for _ in range(n):
+            k = two * at
+            a, packed = fine[k] + fine[k + two], fine[k + one] + fine[k + two + one]
+            coarse[at], coarse[at + one] = a, packed
+            at += two
+    else:
+        for _ in range(n):
+            k = two * at
+            for _ in range(width):
+                coarse[at] = fine[k] + fine[k + width]
+                at += one
+                k += one
+    for k in range(width):
+        coarse[at + k] = fine[two * at + k]
 
 
 @inner_kernel
