@@ -60,6 +60,7 @@ from dtrees.split.heirs import first_to_search, give_back, search_columns
 from dtrees.split.kernel import NONE, ZERO, lean_entry, lean_kernel
 from dtrees.split.nodes import Nodes, make_leaf, note_split
 from dtrees.split.partition import is_pure, mark_places
+from dtrees.split.prefetch import AHEAD_TO_WRITE, prefetch_to_write
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import grow_subtree, is_large, may_be_split, most_nodes, node_weight
@@ -343,6 +344,7 @@ def _spread(heirs, team, task, i, piece):
         place = left if side else right
         spare_rows[place] = rows[k]
         if has_places:
+            prefetch_to_write(noted, rows[min(k + np.uint64(AHEAD_TO_WRITE), np.uint64(middle) - np.uint64(1))])
             noted[rows[k]] = place
         if has_sums:
             spare_a[place] = a[k]
