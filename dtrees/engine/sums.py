@@ -123,13 +123,15 @@ class ZoneSums:
             self._most_zones = int(self.zone_map.n_zones.max(initial=0))
         shape = (places.shape[0], self._most_zones, 3 if weighted else 2)
         self._slot_of = {}
-        if self._place_of.shape[0]:
-            self._most_grain = FOLD  # what is flagged is listed
+        listed = self._place_of.shape[0] > 0
+        if listed:
+            self._most_grain = FOLD - 1  # what is flagged is listed: to scan it costs less than to sum and bound smaller parts
         elif self._flagged[1] > 0:
             flagged, n_rows = self._flagged.tolist()
             self._most_grain = FOLD if flagged * _MUCH_FLAGGED > n_rows else FOLD - 1 if flagged * _FLAGGED > n_rows else 0
         self._flagged[:] = 0
-        self._shape_slots(*shape, grain_for(FOLD, self._fine_rows, n_in))
+        finest = FOLD - listed
+        self._shape_slots(*shape, grain_for(finest, self._fine_rows >> (FOLD - finest), n_in))
         if self._shape[3] and self._max_slots < _FINE_SLOTS * self._threads.n_threads:
             self._shape_slots(*shape, 0)
         self._first_scale[0] = int(size_shift(size)), 0, math.inf

@@ -1,4 +1,4 @@
-"""Asking the processor for memory that will soon be read.
+"""Asking the processor for memory that will soon be read, or written.
 
 The rows of a node are scattered over the table: each visit to one is a cache miss, and loops with much to do for each row do not look far
 enough ahead by themselves. Where tables are larger than the cache, asking for rows some way ahead takes such loops from three
@@ -19,22 +19,33 @@ from dtrees.split.kernel import inner_kernel
 AHEAD = 16
 
 
-@intrinsic
-def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """Prefetch the cache line of an element; ``index`` is a tuple."""
+#: The same for what is to be written where other threads wrote last: to get it from their caches takes longer.
+AHEAD_TO_WRITE = 64
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        places = cgutils.unpack_tuple(builder, arguments[1])
-        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, places)
-        pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
-        i32 = ir.IntType(32)
-        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
-        builder.call(function, [pointer, i32(0), i32(2), i32(1)])  # to read, into the second cache
-        return context.get_dummy_value()
 
-    return types.void(array, index), generate
+def _prefetching(writes: int, locality: int) -> Any:
+    """Return a function that prefetches the cache line of an element, given an array and a tuple of indices."""
+
+    @intrinsic
+    def prefetch_element(typing_context: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            places = cgutils.unpack_tuple(builder, arguments[1])
+            pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, places)
+            pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+            i32 = ir.IntType(32)
+            function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
+            builder.call(function, [pointer, i32(writes), i32(locality), i32(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, index), generate
+
+    return prefetch_element
+
+
+_prefetch = _prefetching(0, 2)
+_prefetch_to_write = _prefetching(1, 3)
 
 
 @inner_kernel
@@ -49,3 +60,9 @@ def prefetch_row(array, i):
     last = array.shape[1] - 1
     _prefetch(array, (i, 0))
     _prefetch(array, (i, min(last, 32)))
+
+
+@inner_kernel
+def prefetch_to_write(array, i):
+    """Ask for ``array[i]`` of a one-dimensional array that this thread is to write."""
+    _prefetch_to_write(array, (i,))

@@ -54,11 +54,13 @@ from dtrees.split.board import (
     rows_of,
 )
 from dtrees.split.columns import highest_code_below
+from dtrees.split.criteria import NEWTON
 from dtrees.split.hashing import LEFT, RIGHT, child_path
 from dtrees.split.heirs import first_to_search, give_back, search_columns
 from dtrees.split.kernel import NONE, ZERO, lean_entry, lean_kernel
 from dtrees.split.nodes import Nodes, make_leaf, note_split
 from dtrees.split.partition import is_pure, mark_places
+from dtrees.split.prefetch import AHEAD_TO_WRITE, prefetch_to_write
 from dtrees.split.queue import acquire, release
 from dtrees.split.status import NO_SPLIT, SPLIT
 from dtrees.split.subtree import grow_subtree, is_large, may_be_split, most_nodes, node_weight
@@ -330,8 +332,10 @@ def _spread(heirs, team, task, i, piece):
     partition, spare = partition_of(team, task, i), partition_of(team, task, team.places[i, LEFT_CHILD])
     rows, a, b = partition.rows, partition.a, partition.b
     spare_rows, spare_a, spare_b = spare.rows, spare.a, spare.b
-    has_b, noted = b.shape[0] > 0, heirs.sums.place_of
-    has_places = noted.shape[0] > 0
+    inner, noted = team.places[i, DEPTH] + 1 < task.stops.max_depth, heirs.sums.place_of
+    # Nobody looks for rows of leaves, nor wants their sums, unless the tree's values are made of them.
+    has_places, has_sums = inner and noted.shape[0] > 0, inner or task.limits.criterion != NEWTON
+    has_b = has_sums and b.shape[0] > 0
     first, last = bounds_of(start, stop, piece, n_pieces(team, stop - start))
     middle = min(max(first, mid), last)
     left, right = np.uint64(start + inside), np.uint64(other[START] + min(first, mid) - start - inside)
@@ -340,8 +344,10 @@ def _spread(heirs, team, task, i, piece):
         place = left if side else right
         spare_rows[place] = rows[k]
         if has_places:
+            prefetch_to_write(noted, rows[min(k + np.uint64(AHEAD_TO_WRITE), np.uint64(middle) - np.uint64(1))])
             noted[rows[k]] = place
-        spare_a[place] = a[k]
+        if has_sums:
+            spare_a[place] = a[k]
         if has_b:
             spare_b[place] = b[k]
         left += side

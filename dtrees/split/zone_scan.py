@@ -11,11 +11,12 @@ import numpy as np
 
 from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones, lay_out
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, lean_kernel
+from dtrees.split.outline import outline, outline_parts
 from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.search import MAX_PARTS, complete, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for, sweep_moments
-from dtrees.split.zone_sums import count_flagged, elements, outline, outline_parts, slope_of, unpack
+from dtrees.split.zone_sums import count_flagged, elements, slope_of, unpack
 from dtrees.split.zones import UNKNOWN, scan_zones
 
 #: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge
+from dtrees.split.bounds import best_edge
 from dtrees.split.criteria import SQUARED_ERROR
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.outline import outline
 from dtrees.split.queue import increase
 from dtrees.split.row_sums import add_rows
 
@@ -257,51 +258,6 @@ def unpack(element, n_zones, size_shift, zones):
 
 
 @inner_kernel
-def outline(element, n_zones, grain, size_shift, sums):
-    """Do the same quantity by quantity (:mod:`dtrees.split.bounds`), of zones of ``2**grain`` elements."""
-    weighted = element.shape[1] == 3
-    g = h = n = np.int64(0)
-    for z in range(n_zones):
-        sums[G0, z], sums[H0, z], sums[N0, z] = g, h, n
-        packed = weight = np.int64(0)
-        for k in range(z << grain, (z + 1) << grain):
-            g += element[k, 0]
-            packed += element[k, 1]
-            if weighted:
-                weight += element[k, 2]
-        count = packed & 0xFFFFFFFF
-        h += weight if weighted else count
-        n += count
-        sums[G1, z], sums[H1, z], sums[N1, z] = g, h, n
-        sums[SIZE, z] = (packed >> 32) << size_shift
-    last = n_zones << grain
-    n_miss = element[last, 1] & 0xFFFFFFFF
-    return element[last, 0], element[last, 2] if weighted else n_miss, n_miss
-
-
-@inner_kernel
-def outline_parts(element, grain, size_shift, zones, numbers, n_zones, sums, part_numbers):
-    """Write the sums of the parts, those that have rows, of some zones, and their numbers; return how many there are."""
-    weighted = element.shape[1] == 3
-    n_parts = ZERO()
-    for z in range(n_zones):
-        g, h, n = zones[z].a_before, zones[z].b_before, zones[z].n_before
-        for part in range(numbers[z] << grain, (numbers[z] + 1) << grain):
-            packed = element[part, 1]
-            count = packed & 0xFFFFFFFF
-            if count > 0:
-                part_numbers[n_parts] = part
-                sums[G0, n_parts], sums[H0, n_parts], sums[N0, n_parts] = g, h, n
-                g += element[part, 0]
-                h += element[part, 2] if weighted else count
-                n += count
-                sums[G1, n_parts], sums[H1, n_parts], sums[N1, n_parts] = g, h, n
-                sums[SIZE, n_parts] = (packed >> 32) << size_shift
-                n_parts += 1
-    return n_parts
-
-
-@inner_kernel
 def add(zone_map, sums, slot, other, first, last):
     """Add some columns of one slot to those of another of the same grain."""
     _add(elements(zone_map, sums, slot)[first:last].reshape(-1), elements(zone_map, sums, other)[first:last].reshape(-1))
@@ -328,19 +284,32 @@ def _subtract(into, other):
 @kernel
 def fold(zone_map, sums, slot, grain):
     """Add up the sums of parts to those of a grain, in place: what is written lies before all that is still to be read."""
-    fine = elements(zone_map, sums, slot)
-    shift = sums.grains[slot] - grain
-    sums.grains[slot] = grain
-    coarse = elements(zone_map, sums, slot)
-    for j in range(fine.shape[0]):
-        n_parts = zone_map.n_zones[j] << grain
-        for z in range(n_parts + 1):
-            last = (z + 1) << shift if z < n_parts else (z << shift) + 1
-            for k in range(fine.shape[2]):
-                total = ZERO()
-                for part in range(z << shift, last):
-                    total += fine[j, part, k]
-                coarse[j, z, k] = total
+    while sums.grains[slot] > grain:
+        fine = elements(zone_map, sums, slot)
+        sums.grains[slot] -= 1
+        coarse = elements(zone_map, sums, slot)
+        for j in range(fine.shape[0]):
+            _fold_pairs(fine[j].reshape(-1), coarse[j].reshape(-1), np.uint64(fine.shape[2]), zone_map.n_zones[j] << sums.grains[slot])
+
+
+@lean_kernel
+def _fold_pairs(fine, coarse, width, n):
+    """Add up the elements of one column two by two, and keep the last, that of missing values."""
+    at, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    if width == two:
+        for _ in range(n):
+            k = two * at
+            g, packed = fine[k] + fine[k + two], fine[k + one] + fine[k + two + one]
+            coarse[at], coarse[at + one] = g, packed
+            at += two
+    else:
+        for _ in range(n):
+            k = two * at
+            for i in range(width):
+                coarse[at + i] = fine[k + i] + fine[k + width + i]
+            at += width
+    for i in range(width):
+        coarse[at + i] = fine[two * at + i]
 
 
 @inner_kernel
