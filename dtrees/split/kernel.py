@@ -16,13 +16,17 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from numba import njit, typeof
+from numba import njit, typeof, version_info
 from numba.core.compiler_lock import global_compiler_lock
 
-from dtrees.split.parts import PartCompiler
+#: The Numba whose inner workings :mod:`dtrees.split.parts` relies on. With any other, parts of kernels are compiled as kernels are.
+_NUMBA_OF_PARTS = (0, 68)
 
 #: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
 _PATIENCE = 600
+
+#: Numba's decorator, with the options that all kernels and their parts have.
+_numba_compiler = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 
 
 def _compiler(**options):
@@ -38,11 +42,13 @@ def _compiler(**options):
     return decorate
 
 
-#: Numba's decorator, with the options that all kernels and their parts have.
-_numba_compiler = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+def _part_compiler(**options):
+    """Return a decorator for parts of kernels, which are never called from Python. They are cached within their callers, if possible."""
+    if version_info.short != _NUMBA_OF_PARTS:
+        return _compiler(no_cpython_wrapper=True, **options)
+    from dtrees.split.parts import PartCompiler
 
-#: The same for parts of kernels that are never called from Python. They are cached within their callers.
-_part_compiler = partial(_numba_compiler, no_cpython_wrapper=True, pipeline_class=PartCompiler)
+    return _numba_compiler(no_cpython_wrapper=True, pipeline_class=PartCompiler, **options)
 
 
 def _compile_in_turn(dispatcher, compile_now, signature):

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from dtrees.split import kernel as kernels
 from dtrees.split.kernel import bind, kernel
 
 SOURCE = """
@@ -94,3 +96,28 @@ def test_bound_kernels_are_for_the_types_they_were_bound_to() -> None:
             _first_of_each, tuple(array.copy() if array.flags.c_contiguous else array for array in arrays)
         )
     assert len(_first_of_each.signatures) == 4
+
+
+@pytest.mark.parametrize("numba_of_parts", [kernels._NUMBA_OF_PARTS, (0, 0)], ids=["known", "other"])
+@pytest.mark.parametrize(
+    "options", [{"_nrt": True}, {"_nrt": False}, {"_nrt": False, "forceinline": True}], ids=["inner", "lean", "inlined"]
+)
+def test_parts_with_any_numba(monkeypatch, numba_of_parts, options):
+    monkeypatch.setattr(kernels, "_NUMBA_OF_PARTS", numba_of_parts)
+    part = kernels._part_compiler(**options)
+
+    @part
+    def add(x, y, out):
+        for i in range(x.shape[0]):
+            out[i] = x[i] + y[i]
+
+    @kernel
+    def add_twice(x, out):
+        add(x, x, out)
+        add(out, x, out)
+
+    out = np.empty(3)
+    add_twice(np.arange(3.0), out)
+    assert out.tolist() == [0.0, 3.0, 6.0]
+    is_compiled_alone = add._cache.__class__.__name__ != "NullCache"
+    assert is_compiled_alone == (numba_of_parts == (0, 0))
