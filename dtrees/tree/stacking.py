@@ -101,11 +101,9 @@ def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:
     """Return what trees follow from; None where that would not pay, or does not say all."""
     if sum(tree.node_count for tree in trees) < LARGE:
         return None
-    from dtrees.tree.compact import compact  # compiles
-
     small = []
     for tree in trees:
-        made = compact({name: getattr(tree, name) for name in Tree.ARRAYS})
+        made = tree.compact()
         if made is None:
             return None
         small.append(made)

@@ -17,13 +17,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+if TYPE_CHECKING:
+    from dtrees.tree.compact import CompactTree
+
 #: Fewer nodes are pickled and saved as they are: that takes less time than to make them smaller.
 LARGE = 1024
+
+#: Where a tree that was pickled compactly keeps what its arrays follow from, until they are made.
+_COMPACT = "_compact"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +90,34 @@ class Tree:
         return cls(**{name: np.ascontiguousarray(arrays[name], dtype) for name, dtype in cls.ARRAYS.items()})
 
     def __reduce__(self) -> Any:
-        arrays = {name: getattr(self, name) for name in self.ARRAYS}
-        small = None
-        if self.node_count >= LARGE:
-            from dtrees.tree.compact import compact  # compiles
+        small = self.compact() if self.node_count >= LARGE else None
+        return (Tree, tuple(getattr(self, name) for name in self.ARRAYS)) if small is None else (_from_compact, tuple(small))
 
-            small = compact(arrays)
-        return (Tree, tuple(arrays.values())) if small is None else (_expanded, tuple(small))
+    def compact(self) -> CompactTree | None:
+        """Return what the arrays follow from (:mod:`dtrees.tree.compact`); None where they do not, to the last bit."""
+        from dtrees.tree.compact import compact  # compiles
+
+        return vars(self).get(_COMPACT) or compact({name: getattr(self, name) for name in self.ARRAYS})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Make the arrays of a tree that was pickled compactly when one is first asked for: many a tree is only passed on."""
+            state = vars(self)
+            small = state.get(_COMPACT)
+            if small is not None and name in self.ARRAYS:
+                from dtrees.tree.compact import expanded
+
+                state.update(expanded(small))
+                state.pop(_COMPACT, None)
+            if name in state:  # by now, from another thread perhaps
+                return state[name]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @property
     def node_count(self) -> int:
         """Number of nodes, leaves included."""
-        return int(self.feature.shape[0])
+        return int(vars(self).get(_COMPACT, self).feature.shape[0])
 
     @property
     def n_leaves(self) -> int:
@@ -155,8 +177,10 @@ class Tree:
             raise ValueError("tree has thresholds or values that are not numbers")
 
 
-def _expanded(*small: NDArray[Any]) -> Tree:
+def _from_compact(*small: NDArray[Any]) -> Tree:
     """Return a tree that was pickled compactly."""
-    from dtrees.tree.compact import CompactTree, expanded
+    from dtrees.tree.compact import CompactTree
 
-    return Tree(**expanded(CompactTree(*small)))
+    tree = Tree.__new__(Tree)
+    vars(tree)[_COMPACT] = CompactTree(*small)
+    return tree

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.tree.compact import compact, expanded
+from dtrees.tree.compact import CompactTree, compact, expanded
+from dtrees.tree.stacking import stacked
 from dtrees.tree.tree import Tree
 from tests.tree.trees import grown, random_tree
 
@@ -63,3 +67,43 @@ def test_large_trees_are_pickled_compactly(broken: bool) -> None:
     content = pickle.dumps(tree)
     assert (len(content) < 25 * tree.node_count) != broken
     assert pickle.loads(content).equals(tree)
+
+
+def large_tree() -> Tree:
+    rng = np.random.default_rng(2)
+    return Tree(**grown(random_tree(rng, 5, 18), rng, 9, False, True))
+
+
+def test_a_tree_is_passed_on_without_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = large_tree()
+    content = pickle.dumps(tree)
+    with monkeypatch.context() as patch:
+        patch.setattr("dtrees.tree.compact.expanded", lambda small: pytest.fail("the arrays were made"))
+        patch.setattr("dtrees.tree.compact.compact", lambda arrays: pytest.fail("the arrays were left out again"))
+        passed_on = pickle.loads(content)
+        assert pickle.dumps(passed_on) == content
+        stacked([[passed_on]])
+    assert passed_on.equals(tree)
+    assert pickle.dumps(passed_on) == content
+
+
+def test_threads_that_ask_for_the_arrays_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = large_tree()
+    passed_on = pickle.loads(pickle.dumps(tree))
+    together = threading.Barrier(4, timeout=30)
+
+    def expanded_together(small: CompactTree) -> dict[str, Any]:
+        together.wait()
+        return expanded(small)
+
+    monkeypatch.setattr("dtrees.tree.compact.expanded", expanded_together)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda name: getattr(passed_on, name), ["feature", "threshold", "gain", "value"]))
+    assert [array.tobytes() for array in found] == [getattr(tree, name).tobytes() for name in ("feature", "threshold", "gain", "value")]
+
+
+def test_an_attribute_that_there_is_not() -> None:
+    passed_on = pickle.loads(pickle.dumps(large_tree()))
+    with pytest.raises(AttributeError, match="'Tree' object has no attribute 'treshold'"):
+        passed_on.treshold  # noqa: B018
+    assert copy.deepcopy(passed_on).equals(passed_on)
