@@ -181,16 +181,12 @@ class OneTree:
     ) -> tuple[int, int, int, float]:
         """Put the sums of rows in sample in their order, if they are not; see :func:`~dtrees.split.partition.gather`."""
 
-        def gather(first: int, last: int) -> tuple[int, int, int, float]:
+        def gather(rows: slice) -> tuple[int, int, int, float]:
             found: tuple[int, int, int, float]
-            found = add_up(a[first:last], b[first:last]) if in_order else partition.gather(self._rows, first, last, a, b)
+            found = add_up(a[rows], b[rows]) if in_order else partition.gather(self._rows, rows.start, rows.stop, a, b)
             return found
 
-        if n_in <= _GATHERED_ROWS:
-            return gather(0, n_in)
-        step = max(_GATHERED_ROWS, -(-n_in // workspace.threads.n_threads))
-        pieces = [(i, min(i + step, n_in)) for i in range(0, n_in, step)]
-        totals = workspace.threads.map(lambda piece: gather(*piece), pieces)
+        totals = workspace.threads.map_stretches(gather, n_in, _GATHERED_ROWS)
         total_a, total_b, size, slope = zip(*totals, strict=True)
         return sum(total_a), sum(total_b), sum(size), max(slope)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -295,7 +294,7 @@ class BoostingTarget:
         self._draw_rows(tree - output)
         g, h = self._g, self._h
         raw = self._round_raw
-        self._in_pieces(lambda s: loss.gradients(self.target[s], raw[:, s], output, g[s], h[s]), self._loss_rows)
+        self.threads.map_stretches(lambda s: loss.gradients(self.target[s], raw[:, s], output, g[s], h[s]), g.shape[0], self._loss_rows)
         if self.weight is not None:
             g *= self.weight
             h *= self.weight
@@ -337,21 +336,12 @@ class BoostingTarget:
         if x.shape[0] <= _PIECE_ROWS:
             return int(fix_into(x, most, out))
         exponent = min(exponent_for(x), most)
-        self._in_pieces(lambda s: scale_into(x[s], exponent, out[s]), _PIECE_ROWS)
+        self.threads.map_stretches(lambda s: scale_into(x[s], exponent, out[s]), x.shape[0], _PIECE_ROWS)
         return exponent
 
     @property
     def _loss_rows(self) -> int:
         return _PIECE_ROWS if self.plan.loss.constant_hessian else _LOG_PIECE_ROWS
-
-    def _in_pieces(self, function: Callable[[slice], Any], least: int, n: int | None = None) -> None:
-        """Apply an elementwise function to stretches of ``least`` rows or more of all rows, or of ``n``, in threads."""
-        n = self.target.shape[0] if n is None else n
-        if n <= least:
-            function(slice(0, n))
-            return
-        step = max(least, -(-n // self.threads.n_threads))
-        self.threads.map(function, [slice(i, min(i + step, n)) for i in range(0, n, step)])
 
     def state(self) -> list[NDArray[Any]]:
         """Return the raw predictions, now and at the beginning of the round where that matters."""
@@ -378,5 +368,5 @@ class BoostingTarget:
         """Return the losses of some rows; see :func:`~dtrees.engine.scoring.add_up_losses`."""
         losses = self._g[first:last]  # which the next tree will write anew
         target, raw = self.target[first:last], self.raw[:, first:last]
-        self._in_pieces(lambda s: self.plan.loss.pointwise(target[s], raw[:, s], losses[s]), self._loss_rows, last - first)
+        self.threads.map_stretches(lambda s: self.plan.loss.pointwise(target[s], raw[:, s], losses[s]), last - first, self._loss_rows)
         return add_up_losses(losses, None if self.weight is None else self.weight[first:last], self.parts.share(first, last))

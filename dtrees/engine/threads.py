@@ -103,6 +103,13 @@ class Threads:
             raise work.errors[0]
         return work.results
 
+    def map_stretches(self, function: Callable[[slice], T], n_rows: int, least: int) -> list[T]:
+        """Apply a function to stretches of ``least`` rows or more each, as many as there are threads at most; results come in order."""
+        if n_rows <= least:
+            return [function(slice(0, n_rows))]
+        step = max(least, -(-n_rows // self.n_threads))
+        return self.map(function, [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)])
+
     def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None], most: int | None = None) -> None:
         """Have threads, not more than ``most``, call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`).
 

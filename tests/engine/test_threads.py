@@ -65,6 +65,17 @@ def test_results_come_in_order(n_threads: int) -> None:
         assert threads.map(slow_first, []) == []
 
 
+@pytest.mark.parametrize(
+    ("n_threads", "n_rows", "least", "expected"),
+    [(1, 10, 3, [10]), (4, 0, 3, [0]), (4, 3, 3, [3]), (4, 10, 3, [3, 3, 3, 1]), (2, 10, 3, [5, 5]), (3, 100, 1, [34, 34, 32])],
+)
+def test_stretches_of_rows(n_threads: int, n_rows: int, least: int, expected: list[int]) -> None:
+    with Threads(n_threads) as threads:
+        stretches = threads.map_stretches(lambda rows: rows, n_rows, least)
+    assert [rows.stop - rows.start for rows in stretches] == expected
+    assert [row for rows in stretches for row in range(rows.start, rows.stop)] == list(range(n_rows))
+
+
 def test_several_threads_work_at_once() -> None:
     barrier = threading.Barrier(3, timeout=10)
     with Threads(3) as threads:
