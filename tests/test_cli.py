@@ -361,7 +361,13 @@ def test_a_signal_ends_a_fit_with_a_word_and_leaves_nothing(
     command = [sys.executable, "-m", "dtrees", *arguments, "--scheduler", scheduler]
     with (
         Client(scheduler, set_as_default=False) as client,
-        subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.Signals[name], signal.SIG_DFL),  # whoever runs the tests may ignore it: nohup
+        ) as process,
     ):
         try:
             wait_until(lambda: any(event.get("total") == rounds for _, event in client.get_events("dtrees")))

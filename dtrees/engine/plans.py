@@ -148,7 +148,13 @@ class Loss(Protocol):
     def initial(self, target: NDArray, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the best constant raw prediction, shape (K,)."""
 
-    def gradients(self, target: NDArray, raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
+    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+        """Write into ``opened``, shape (K, n), what the gradients of a round's trees follow from.
+
+        Where K is 1 this is ``raw``, and need not be copied.
+        """
+
+    def gradients(self, target: NDArray, opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
         """Write first and second derivatives by ``raw[output]`` into ``g`` and ``h``, shape (n,), unweighted.
 
         Where it is known that the second derivative is 1, ``h`` may be of shape (0,): it is not looked at.

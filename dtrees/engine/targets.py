@@ -256,8 +256,8 @@ class BoostingTarget:
             initial = plan.loss.initial(target[which], None if self.weight is None else self.weight[which])
         self.initial = np.asarray(initial, np.float64)
         self.raw = np.repeat(self.initial[:, None], n, axis=1)
-        # A round's trees share gradients and rows: those at its beginning.
-        self._round_raw = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
+        # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
+        self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._drawn_for: int | None = None
         self._in_sample = train
         self.parts = Parts.of(n, self.weight, train, held_out)
@@ -293,8 +293,8 @@ class BoostingTarget:
             self.open_round()
         self._draw_rows(tree - output)
         g, h = self._g, self._h
-        raw = self._round_raw
-        self.threads.map_stretches(lambda s: loss.gradients(self.target[s], raw[:, s], output, g[s], h[s]), g.shape[0], self._loss_rows)
+        opened = self._opened
+        self.threads.map_stretches(lambda s: loss.gradients(self.target[s], opened[:, s], output, g[s], h[s]), g.shape[0], self._loss_rows)
         if self.weight is not None:
             g *= self.weight
             h *= self.weight
@@ -312,8 +312,9 @@ class BoostingTarget:
 
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
-        if self._round_raw is not self.raw:
-            np.copyto(self._round_raw, self.raw)
+        raw, opened = self.raw, self._opened
+        if opened is not raw:
+            self.threads.map_stretches(lambda s: self.plan.loss.open_round(raw[:, s], opened[:, s]), raw.shape[1], self._loss_rows)
 
     def _draw_rows(self, tree: int) -> None:
         if self.plan.subsample >= 1.0 or self._drawn_for == tree:
@@ -344,8 +345,8 @@ class BoostingTarget:
         return _PIECE_ROWS if self.plan.loss.constant_hessian else _LOG_PIECE_ROWS
 
     def state(self) -> list[NDArray[Any]]:
-        """Return the raw predictions, now and at the beginning of the round where that matters."""
-        return [self.raw] if self._round_raw is self.raw else [self.raw, self._round_raw]
+        """Return the raw predictions, and what the gradients of the round follow from where that is something else."""
+        return [self.raw] if self._opened is self.raw else [self.raw, self._opened]
 
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the leaf values to the raw predictions."""

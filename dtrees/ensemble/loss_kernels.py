@@ -53,21 +53,30 @@ def binary_loss(target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArra
 
 
 @kernel
-def multinomial_gradients(
-    target: NDArray[np.int32], raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
-) -> None:
-    """Write the derivatives of the log loss by the raw prediction of one class; raw has shape (K, n)."""
+def exponentials(raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write exp(raw) of each row, of shape (K, n), divided by the largest of the row."""
     n_outputs = raw.shape[0]
-    factor = n_outputs / (n_outputs - 1.0)
-    for i in range(target.size):
+    for i in range(raw.shape[1]):
         highest = raw[0, i]
         for k in range(1, n_outputs):
             highest = max(highest, raw[k, i])
+        for k in range(n_outputs):
+            out[k, i] = math.exp(raw[k, i] - highest)
+
+
+@kernel
+def multinomial_gradients(
+    target: NDArray[np.int32], exponentials: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+) -> None:
+    """Write the derivatives of the log loss by the raw prediction of one class; its arguments are of shape (K, n)."""
+    n_outputs = exponentials.shape[0]
+    factor = n_outputs / (n_outputs - 1.0)
+    for i in range(target.size):
         others = 0.0
-        own = math.exp(raw[output, i] - highest)
+        own = exponentials[output, i]
         for k in range(n_outputs):
             if k != output:
-                others += math.exp(raw[k, i] - highest)
+                others += exponentials[k, i]
         p = own / (own + others)
         q = others / (own + others)
         g[i] = -q if target[i] == output else p

@@ -32,8 +32,14 @@ class LinkedLoss(Loss, Protocol):
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
 
 
+class _OneOutput:
+    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+        """Write the raw prediction."""
+        np.copyto(opened, raw)
+
+
 @dataclass(frozen=True)
-class SquaredError:
+class SquaredError(_OneOutput):
     """Squared error; the raw prediction is the prediction."""
 
     n_outputs: int = 1
@@ -46,10 +52,10 @@ class SquaredError:
         return np.array([kernels.weighted_mean(target, _ones_if_none(weight, target))])
 
     def gradients(
-        self, target: NDArray[np.float64], raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+        self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
     ) -> None:
-        """Write g = raw - target and h = 1, if there is room for it."""
-        np.subtract(raw[output], target, out=g)
+        """Write g = prediction - target and h = 1, if there is room for it."""
+        np.subtract(opened[output], target, out=g)
         h.fill(1.0)
 
     def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
@@ -63,7 +69,7 @@ class SquaredError:
 
 
 @dataclass(frozen=True)
-class BinaryLogLoss:
+class BinaryLogLoss(_OneOutput):
     """Log loss of two classes; the raw prediction is the log odds of class 1."""
 
     n_outputs: int = 1
@@ -75,12 +81,12 @@ class BinaryLogLoss:
         return np.array([np.log(shares[1] / shares[0])])
 
     def gradients(
-        self, target: NDArray[np.int32], raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+        self, target: NDArray[np.int32], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
     ) -> None:
         """Write g = p - [target is 1] and h = p (1 - p)."""
         from dtrees.ensemble import loss_kernels as kernels
 
-        kernels.binary_gradients(target, raw[output], g, h)
+        kernels.binary_gradients(target, opened[output], g, h)
 
     def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's negative log likelihood."""
@@ -110,13 +116,19 @@ class MultinomialLogLoss:
         """Return the logs of the weighted class shares, shape (K,)."""
         return np.log(_class_shares(target, weight, self.n_outputs))
 
+    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+        """Write the probabilities of the classes, up to a factor a row."""
+        from dtrees.ensemble import loss_kernels as kernels
+
+        kernels.exponentials(raw, opened)
+
     def gradients(
-        self, target: NDArray[np.int32], raw: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+        self, target: NDArray[np.int32], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
     ) -> None:
         """Write g = p - [target is ``output``] and h = K / (K - 1) p (1 - p)."""
         from dtrees.ensemble import loss_kernels as kernels
 
-        kernels.multinomial_gradients(target, raw, output, g, h)
+        kernels.multinomial_gradients(target, opened, output, g, h)
 
     def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's negative log likelihood."""

@@ -187,8 +187,15 @@ def wild_weight(n: int, seed: int) -> NDArray[np.float64]:
     return np.where(rng.random(n) < 0.1, 0.0, 10.0 ** rng.uniform(-3, 3, n))
 
 
+class OpensRaw:
+    """Gradients follow from raw predictions as they are."""
+
+    def open_round(self, raw: Any, opened: Any) -> None:
+        opened[:] = raw
+
+
 @dataclass(frozen=True)
-class Squared:
+class Squared(OpensRaw):
     """Half the squared error."""
 
     n_outputs: int = 1
@@ -206,7 +213,7 @@ class Squared:
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(OpensRaw):
     """Log loss of two classes."""
 
     n_outputs: int = 1
@@ -226,7 +233,7 @@ class Logistic:
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(OpensRaw):
     """Log loss of K classes; its gradients need all raw predictions of a row at once."""
 
     n_outputs: int = 3

@@ -22,7 +22,9 @@ def sample(loss, n=200, seed=0):
 
 def derivatives(loss, target, raw, output):
     g, h = np.empty(len(target)), np.empty(len(target))
-    loss.gradients(target, raw, output, g, h)
+    opened = np.empty_like(raw)
+    loss.open_round(raw, opened)
+    loss.gradients(target, opened, output, g, h)
     return g, h
 
 
