@@ -99,7 +99,7 @@ class Scratch(NamedTuple):
 
     ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
     one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits and where KNOWN, the
-    last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``passes`` are for :mod:`dtrees.split.bounds`,
+    last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``flags`` are for :mod:`dtrees.split.bounds`,
     ``marks``, ``numbers``, ``cuts`` and ``part_of`` for :mod:`dtrees.split.zone_scan`.
     """
 
@@ -110,7 +110,7 @@ class Scratch(NamedTuple):
     parts: NDArray[Any]
     sums: NDArray[np.int64]
     scores: NDArray[np.float64]
-    passes: NDArray[np.int64]
+    flags: NDArray[np.uint8]
     marks: NDArray[np.uint64]
     numbers: NDArray[np.int64]
     cuts: NDArray[np.int64]
@@ -141,7 +141,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.empty(MAX_PARTS, ZONE),
         np.empty((7, MAX_PARTS), np.int64),
         np.empty(MAX_PARTS),
-        np.empty(MAX_PARTS, np.int64),
+        np.empty(MAX_PARTS, np.uint8),
         np.zeros(MAX_CELLS // 64, np.uint64),
         np.empty(MAX_PARTS, np.int64),
         np.empty((2, MAX_PARTS), np.int64),
@@ -226,10 +226,7 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
     lay_out(zones, n_zones, scratch.sums)
     edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
     bar_inside = np.nextafter(edge, -np.inf) if edge > bar else bar
-    flagged = flag_zones(limits, scratch.sums, n_zones, missing, node, bar_inside, ZERO(), limits.slope, scratch.passes)
-    for z in range(n_zones):
-        zones[z].flag = scratch.passes[z]
-    if flagged == 0:
+    if flag_each(limits, zones, n_zones, missing, node, bar_inside, scratch) == 0:
         if present == 1 and is_constant(codes, partition.rows, start, mid):
             return CONSTANT, 0.0, False
         return NO_SPLIT, -1.0, missing[2] > 0
@@ -244,6 +241,22 @@ def search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, sc
             return CONSTANT, 0.0, False
         return NO_SPLIT, score, missing[2] > 0
     return SPLIT, score, missing[2] > 0
+
+
+@lean_kernel
+def flag_each(limits, zones, n_zones, missing, node, bar, scratch):
+    """Write 1 to the flag of each zone where a split may score above the bar, otherwise 0; return how many there are.
+
+    The zones are laid out in ``scratch.sums``, of which only the flagged ones are left.
+    """
+    numbers = scratch.cuts[0]
+    for z in range(n_zones):
+        numbers[z] = z
+        zones[z].flag = 0
+    m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, numbers, scratch.flags)
+    for k in range(m):
+        zones[numbers[k]].flag = 1
+    return m
 
 
 @lean_kernel

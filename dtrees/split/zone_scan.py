@@ -13,7 +13,7 @@ from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zo
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.outline import outline, outline_parts
 from dtrees.split.prefetch import AHEAD, prefetch
-from dtrees.split.search import MAX_PARTS, complete, scan_picked
+from dtrees.split.search import MAX_PARTS, complete, flag_each, scan_picked
 from dtrees.split.status import SPLIT
 from dtrees.split.sweep import bar_for, sweep_moments
 from dtrees.split.zone_sums import count_flagged, elements, slope_of, unpack
@@ -61,21 +61,23 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     """
     slot = place[2]
     grain, scale, n_zones = sums.grains[slot], sums.scales[slot], zone_map.n_zones[j]
-    element, outlined, flags, numbers = elements(zone_map, sums, slot)[j], scratch.sums, scratch.passes, scratch.cuts[0]
+    element, outlined, numbers = elements(zone_map, sums, slot)[j], scratch.sums, scratch.numbers
     missing = outline(element, n_zones, grain, scale.shift, outlined)
     slope, edge, present = slope_of(limits, scale), -1.0, node[2] - missing[2]
-    n_rows = flag_zones(limits, outlined, n_zones, missing, node, bar, scale.centre, slope, flags)
-    count_flagged(zone_map, sums, place, j, n_rows)
     for z in range(n_zones):
         numbers[z] = z
-    n, last = _flagged(outlined, n_zones, flags, numbers, present, scratch.zones, scratch.numbers)
+    n = flag_zones(limits, outlined, n_zones, missing, node, bar, scale.centre, slope, numbers, scratch.flags)
+    n_rows, last = _note_zones(outlined, n, present, scratch.zones)
+    count_flagged(zone_map, sums, place, j, n_rows)
     if n > 0 and grain > 0:
-        n_parts = outline_parts(element, grain, scale.shift, scratch.zones, scratch.numbers, n, outlined, numbers)
-        edge = best_edge(limits, outlined, n_parts, missing, node, bar, scratch.scores)
+        parts = scratch.cuts[0]
+        n = outline_parts(element, grain, scale.shift, scratch.zones, numbers, n, outlined, parts)
+        edge = best_edge(limits, outlined, n, missing, node, bar, scratch.scores)
         if edge > bar:
             bar = np.nextafter(edge, -np.inf)
-        n_rows = flag_zones(limits, outlined, n_parts, missing, node, bar, scale.centre, slope, flags)
-        n, last = _flagged(outlined, n_parts, flags, numbers, present, scratch.zones, scratch.numbers)
+        n = flag_zones(limits, outlined, n, missing, node, bar, scale.centre, slope, parts, scratch.flags)
+        n_rows, last = _note_zones(outlined, n, present, scratch.zones)
+        numbers[:n] = parts[:n]
     return n, n_rows, last, missing, edge
 
 
@@ -131,9 +133,7 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
             if edge > bar:
                 bars[i] = max(bars[i], edge)
                 bar = np.nextafter(edge, -np.inf)
-            flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, scratch.passes)
-            for part in range(n_zones):
-                zones[part].flag = scratch.passes[part]
+            flag_each(limits, zones, n_zones, missing, node, bar, scratch)
             keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
         if keys.shape[0] > 0:
             score = scan_picked(
@@ -143,25 +143,23 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
 
 
 @lean_kernel
-def _flagged(sums, n, flags, numbers, present, zones, flagged_numbers):
-    """Write the flagged ones of ``n`` zones, one after the other, to ``zones``, and their numbers to ``flagged_numbers``.
+def _note_zones(sums, n, present, zones):
+    """Write zones that are flagged to ``zones``.
 
-    Returns how many there are, and which of them has the column's highest values in the node, where ``present`` rows have one; -1 if none.
+    Returns how many rows they have, and which of them has the column's highest values in the node, where ``present`` rows have one; -1 if
+    none.
     """
-    m = ZERO()
-    last = NONE()
+    n_rows, last = ZERO(), NONE()
     for z in range(n):
-        if flags[z]:
-            zone = zones[m]
-            zone.a_before, zone.b_before, zone.n_before = sums[G0, z], sums[H0, z], sums[N0, z]
-            zone.a, zone.b, zone.n = sums[G1, z] - sums[G0, z], sums[H1, z] - sums[H0, z], sums[N1, z] - sums[N0, z]
-            zone.size = sums[SIZE, z]
-            zone.flag = 1
-            flagged_numbers[m] = numbers[z]
-            if sums[N1, z] == present:
-                last = m
-            m += 1
-    return m, last
+        zone = zones[z]
+        zone.a_before, zone.b_before, zone.n_before = sums[G0, z], sums[H0, z], sums[N0, z]
+        zone.a, zone.b, zone.n = sums[G1, z] - sums[G0, z], sums[H1, z] - sums[H0, z], sums[N1, z] - sums[N0, z]
+        zone.size = sums[SIZE, z]
+        zone.flag = 1
+        n_rows += zone.n
+        if sums[N1, z] == present:
+            last = z
+    return n_rows, last
 
 
 @lean_kernel
@@ -276,7 +274,7 @@ def _pick(codes, n_distinct, zone_map, j, grain, numbers, rows, start, mid, keys
     """
     shift = zone_map.fold - grain
     if _are_listed(zone_map.ends[j], shift, numbers, mid - start):
-        flags = scratch.passes[: zone_map.n_zones[j] << grain]
+        flags = scratch.flags[: zone_map.n_zones[j] << grain]
         flags[:] = 0
         for z in numbers:
             flags[z] = 1
