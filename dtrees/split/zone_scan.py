@@ -12,6 +12,7 @@ import numpy as np
 from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones, lay_out
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.outline import outline, outline_parts
+from dtrees.split.pick import pick
 from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.search import MAX_PARTS, complete, flag_each, scan_picked
 from dtrees.split.status import SPLIT
@@ -21,14 +22,11 @@ from dtrees.split.zones import UNKNOWN, scan_zones
 
 #: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
 _ROWS_OF_PART = 4
-#: To look for a listed row takes as long as to look at so many rows of the node.
-_ROWS_TO_FIND = 64
 #: A column with flagged zones of a larger share of a node's rows than one in so many takes long to search.
 _SHARE = 8
 #: To look at a listed row takes as long as to look at one of the node; each that is picked saves so many of them, as it is sorted already.
 _LISTED_FOR_PICKED = 4
 _PLACE = np.uint64(0xFFFFFFFF)
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @inner_kernel
@@ -123,7 +121,7 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
                 scratch.best[1] = _code_after(zone_map.lists[j], sums.place_of, start, mid, scratch.best[0])
             _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
             continue
-        _pick(codes, n_distinct, zone_map, j, grain, numbers, partition.rows, start, mid, keys, scratch)
+        pick(codes, n_distinct, zone_map, j, zone_shift, numbers, partition.rows[start:mid], keys, scratch)
         keys = keys[:m]
         if min(MAX_PARTS, m // _ROWS_OF_PART) >= 2 * n_zones:
             zones = scratch.parts
@@ -195,7 +193,9 @@ def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys,
     a, b = partition.a, partition.b
     weighted = b.shape[0] > 0
     base, code_shift = np.uint64(start), np.uint64(32 + cell_shift)
-    for k in range(np.uint64(keys.shape[0])):
+    n_keys = np.uint64(keys.shape[0])
+    for k in range(n_keys):
+        prefetch(a, np.int64(base + (keys[min(k + np.uint64(AHEAD), n_keys - np.uint64(1))] & _PLACE)))
         i = base + (keys[k] & _PLACE)
         part_of_key = np.uint64(part_of[keys[k] >> code_shift])
         scratch.spare[k] = part_of_key
@@ -264,85 +264,6 @@ def _code_after(rows, place_of, start, mid, code):
     while not start <= np.int64(place_of[rows[low] & _PLACE]) < mid:
         low += 1
     return np.int64(rows[low] >> np.uint64(32))
-
-
-@lean_kernel
-def _pick(codes, n_distinct, zone_map, j, grain, numbers, rows, start, mid, keys, scratch):
-    """Write ``code << 32 | place`` of the rows in flagged zones of a column, places from 0.
-
-    Among rows of equal code, places ascend.
-    """
-    shift = zone_map.fold - grain
-    if _are_listed(zone_map.ends[j], shift, numbers, mid - start):
-        flags = scratch.flags[: zone_map.n_zones[j] << grain]
-        flags[:] = 0
-        for z in numbers:
-            flags[z] = 1
-        _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, start, mid, flags, keys)
-        return
-    cell_shift = zone_map.shift[j]
-    used = scratch.marks[: (n_distinct - 1 >> cell_shift) // 64 + 1]
-    _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
-    _pick_marked(codes, n_distinct, cell_shift, used, rows[start:mid], keys)
-
-
-@lean_kernel
-def _mark(first_codes, shift, numbers, cell_shift, marks):
-    """Set a bit for every shifted code of the flagged zones, none of which is empty."""
-    marks[:] = np.uint64(0)
-    for z in numbers:
-        first, last = first_codes[z << shift] >> cell_shift, (first_codes[(z + 1) << shift] - 1) >> cell_shift
-        word = first >> 6
-        while word <= last >> 6:
-            low, high = max(first - 64 * word, 0), min(last - 64 * word, 63)
-            marks[word] |= (_ALL >> np.uint64(63 - (high - low))) << np.uint64(low)
-            word += 1
-
-
-@lean_kernel
-def _pick_marked(codes, n_distinct, shift, marks, rows, keys):
-    n_distinct, shift, at, n = np.uint64(n_distinct), np.uint64(shift), np.uint64(0), np.uint64(rows.shape[0])
-    for i in range(n):
-        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
-        code = np.uint64(codes[rows[i]])
-        cell = code >> shift
-        keys[at] = code << np.uint64(32) | i
-        marked = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
-        at += marked & np.uint64(code < n_distinct)
-
-
-@lean_kernel
-def _are_listed(ends, shift, numbers, n_rows):
-    """Tell whether the rows of all flagged zones are listed, and so few that to look for them is faster than to look at all."""
-    if n_rows < _ROWS_TO_FIND * (ends[2] + ends[3]):
-        return False
-    low, high = ends[0] >> shift, -(-ends[1] >> shift)
-    for z in numbers:  # noqa: SIM110
-        if low <= z < high:
-            return False
-    return True
-
-
-@lean_kernel
-def _pick_listed(codes, parts, listed, ends, j, shift, rows, start, mid, flags, keys):
-    """Pick rows of one column, none of whose others are in flagged zones than are listed."""
-    at = ZERO()
-    for side in range(2):
-        low = start
-        for k in range(ends[2 + side]):
-            row = listed[side, k]
-            if not flags[np.uint64(parts[row, j]) >> np.uint64(shift)]:
-                continue
-            high = mid
-            while low < high:  # a node's rows ascend, and so do those listed
-                middle = (low + high) // 2
-                if rows[middle] < row:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < mid and rows[low] == row:
-                keys[at] = np.uint64(codes[row]) << np.uint64(32) | np.uint64(low - start)
-                at += 1
 
 
 @inner_kernel

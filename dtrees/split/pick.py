@@ -1,0 +1,212 @@
+"""The rows of a node that lie in the flagged zones of a column (:mod:`dtrees.split.zone_scan`).
+
+They are few, and what tells them is the code of each row of the node. So these are compared with a few intervals that cover the flagged
+zones, many at a time; only those that lie in one are looked at more closely.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from dtrees.split.kernel import ZERO, lean_kernel
+from dtrees.split.prefetch import AHEAD, prefetch
+
+#: To look for a listed row takes as long as to look at so many rows of the node.
+_ROWS_TO_FIND = 64
+#: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.
+_INTERVALS = 4
+#: Rows that are compared at a time, a multiple of 64.
+_BLOCK = 2048
+#: Where more of a node's rows than one in so many lie in the intervals, it is faster to look at each closely.
+_COVERED = 6
+#: How many rows ahead memory is asked for where a node's rows are far from each other.
+_FAR_AHEAD = 64
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@intrinsic
+def _bits(typing_context: Any, flags: Any, at: Any) -> Any:
+    """Return a bit for each of the 64 bytes from ``flags[at]`` on that is not zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        lanes = ir.VectorType(ir.IntType(8), 64)
+        numbers = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=1)
+        return builder.bitcast(builder.icmp_unsigned("!=", numbers, ir.Constant(lanes, None)), ir.IntType(64))
+
+    return types.uint64(flags, types.uint64), generate
+
+
+@intrinsic
+def _lowest(typing_context: Any, mask: Any) -> Any:
+    """Return the number of the lowest bit that is set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+@lean_kernel
+def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
+    """Write ``code << 32 | place`` of the rows of a node in flagged zones of a column, places from 0.
+
+    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts the ``numbers << shift``.
+    """
+    if _are_listed(zone_map.ends[j], shift, numbers, rows.shape[0]):
+        flags = scratch.flags[: (zone_map.n_zones[j] << zone_map.fold) >> shift]
+        flags[:] = 0
+        for z in numbers:
+            flags[z] = 1
+        _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, flags, keys)
+        return
+    cell_shift = zone_map.shift[j]
+    used = scratch.marks[: (n_distinct - 1 >> cell_shift) // 64 + 1]
+    _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
+    if _cover(zone_map.first_codes[j], shift, numbers, scratch) * _COVERED > rows.shape[0]:
+        _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
+    else:
+        _pick_covered(codes, cell_shift, used, rows, keys, scratch)
+
+
+@lean_kernel
+def _mark(first_codes, shift, numbers, cell_shift, marks):
+    """Set a bit for every shifted code of the flagged zones, none of which is empty."""
+    marks[:] = np.uint64(0)
+    for z in numbers:
+        first, last = first_codes[z << shift] >> cell_shift, (first_codes[(z + 1) << shift] - 1) >> cell_shift
+        word = first >> 6
+        while word <= last >> 6:
+            low, high = max(first - 64 * word, 0), min(last - 64 * word, 63)
+            marks[word] |= (_ALL >> np.uint64(63 - (high - low))) << np.uint64(low)
+            word += 1
+
+
+@lean_kernel
+def _cover(first_codes, shift, numbers, scratch):
+    """Write intervals of codes that cover flagged zones, but not the widest gaps, to ``scratch.cuts``; return how many rows they have."""
+    zones, begins, bounds = scratch.zones, scratch.flags, scratch.cuts[1]
+    n = numbers.shape[0]
+    n_rows = zones[n - 1].n_before + zones[n - 1].n - zones[0].n_before
+    begins[:n] = 0
+    for _ in range(_INTERVALS - 1):
+        widest, width = ZERO(), ZERO()
+        for k in range(1, n):
+            gap = zones[k].n_before - zones[k - 1].n_before - zones[k - 1].n
+            if gap > width and not begins[k]:
+                widest, width = k, gap
+        begins[widest] = 1
+        n_rows -= width
+    begins[0] = 1
+    bounds[: 2 * _INTERVALS] = 0
+    at = ZERO()
+    for k in range(n):
+        if begins[k]:
+            bounds[at] = first_codes[numbers[k] << shift]
+            at += 2
+        bounds[at - 1] = first_codes[(numbers[k] + 1) << shift]
+    return n_rows
+
+
+@lean_kernel
+def _pick_marked(codes, n_distinct, shift, marks, rows, keys):
+    n_distinct, shift, at, n = np.uint64(n_distinct), np.uint64(shift), np.uint64(0), np.uint64(rows.shape[0])
+    for i in range(n):
+        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+        code = np.uint64(codes[rows[i]])
+        cell = code >> shift
+        keys[at] = code << np.uint64(32) | i
+        marked = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
+        at += marked & np.uint64(code < n_distinct)
+
+
+@lean_kernel
+def _pick_covered(codes, shift, marks, rows, keys, scratch):
+    bounds = scratch.cuts[1]
+    low_0, low_1, low_2, low_3 = np.uint32(bounds[0]), np.uint32(bounds[2]), np.uint32(bounds[4]), np.uint32(bounds[6])
+    high_0, high_1, high_2, high_3 = np.uint32(bounds[1]), np.uint32(bounds[3]), np.uint32(bounds[5]), np.uint32(bounds[7])
+    some, flags = scratch.part_of.view(np.uint32)[:_BLOCK], scratch.flags[:_BLOCK]
+    n, lowest = rows.shape[0], np.int64(rows[0])
+    span = np.int64(rows[n - 1]) - lowest + 1
+    in_order, is_near = 4 * span < 5 * n, span < 3 * n
+    at, place, one, shift = np.uint64(0), ZERO(), np.uint64(1), np.uint64(shift)
+    total = span if in_order else n
+    for first in range(0, total, _BLOCK):
+        m = min(_BLOCK, total - first)
+        if in_order:
+            some = codes[lowest + first : lowest + first + m]
+        elif is_near:
+            for i in range(m):
+                some[i] = codes[np.uint64(rows[first + i])]
+        else:
+            for i in range(first, first + m):
+                prefetch(codes, np.int64(rows[min(i + _FAR_AHEAD, n - 1)]))
+                some[i - first] = codes[np.uint64(rows[i])]
+        for i in range(m):
+            code = some[i]
+            flags[i] = (
+                ((code >= low_0) & (code < high_0))
+                | ((code >= low_1) & (code < high_1))
+                | ((code >= low_2) & (code < high_2))
+                | ((code >= low_3) & (code < high_3))
+            )
+        flags[m:] = 0
+        for word in range((m + 63) // 64):
+            base = np.uint64(64 * word)
+            mask = _bits(flags, base)
+            while mask != np.uint64(0):
+                i = base + _lowest(mask)
+                mask &= mask - one
+                code = np.uint64(some[i])
+                cell = code >> shift
+                wanted = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & one
+                if in_order:  # rows ascend, so this one is not further on than if none since the last one were missing
+                    row = lowest + first + np.int64(i)
+                    place = min(place + row - np.int64(rows[place]), n - 1)
+                    while np.int64(rows[place]) > row:
+                        place -= 1
+                    wanted &= np.uint64(np.int64(rows[place]) == row)
+                else:
+                    place = first + np.int64(i)
+                keys[at] = code << np.uint64(32) | np.uint64(place)
+                at += wanted
+
+
+@lean_kernel
+def _are_listed(ends, shift, numbers, n_rows):
+    """Tell whether the rows of all flagged zones are listed, and so few that to look for them is faster than to look at all."""
+    if n_rows < _ROWS_TO_FIND * (ends[2] + ends[3]):
+        return False
+    low, high = ends[0] >> shift, -(-ends[1] >> shift)
+    for z in numbers:  # noqa: SIM110
+        if low <= z < high:
+            return False
+    return True
+
+
+@lean_kernel
+def _pick_listed(codes, parts, listed, ends, j, shift, rows, flags, keys):
+    """Pick rows of one column, none of whose others are in flagged zones than are listed."""
+    at = ZERO()
+    for side in range(2):
+        low = ZERO()
+        for k in range(ends[2 + side]):
+            row = listed[side, k]
+            if not flags[np.uint64(parts[row, j]) >> np.uint64(shift)]:
+                continue
+            high = rows.shape[0]
+            while low < high:  # a node's rows ascend, and so do those listed
+                middle = (low + high) // 2
+                if rows[middle] < row:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < rows.shape[0] and rows[low] == row:
+                keys[at] = np.uint64(codes[row]) << np.uint64(32) | np.uint64(low)
+                at += 1
