@@ -180,6 +180,10 @@ class OneTree:
         self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool, workspace: Workspace
     ) -> tuple[int, int, int, float]:
         """Put the sums of rows in sample in their order, if they are not; see :func:`~dtrees.split.partition.gather`."""
+        found: tuple[int, int, int, float]
+        if n_in <= _GATHERED_ROWS:
+            found = add_up(a, b) if in_order else partition.gather(self._rows, 0, n_in, a, b)
+            return found
 
         def gather(rows: slice) -> tuple[int, int, int, float]:
             found: tuple[int, int, int, float]
