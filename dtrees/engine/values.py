@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,8 @@ from dtrees.tree.tree import Tree
 _NEWTON, _I4, _I8, _BOOL = Criterion.NEWTON, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
-class Leaves(NamedTuple):
-    """Where the rows of the leaves of a tree begin in the row partition, ascending, and the leaves' values; shape (n_leaves,)."""
-
-    start: NDArray[np.int64]
-    value: NDArray[np.float64]
-
-
-def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learning_rate: float) -> tuple[Tree, Leaves]:
-    """Return the tree that nodes are, and its leaves.
+def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learning_rate: float) -> Tree:
+    """Return the tree that nodes are.
 
     Parameters
     ----------
@@ -43,18 +36,17 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learn
     """
     records, sums = nodes
     n = records.shape[0]
-    left, right, feature, threshold, missing_left, n_samples, _ = apart = _room_for_nodes(n)
+    left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
     value, weight, impurity, gain = values = _room_for_values(n)
-    places, value_of_leaf = np.empty((3, n // 2 + 1), _I8), np.empty(n // 2 + 1)
     a, b = exponents
-    _finish()(records, sums, a, b, gain_exponent(_NEWTON, exponents), penalty, learning_rate, apart, values, places, value_of_leaf)
-    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value), Leaves(places[0], value_of_leaf)
+    _finish()(records, sums, a, b, gain_exponent(_NEWTON, exponents), penalty, learning_rate, apart, values)
+    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
 # Arrays are made here, not in kernels: to hand an array of a kernel's over to Python takes three times as long as to make it.
 def _room_for_nodes(n: int) -> tuple[NDArray[Any], ...]:
     empty = np.empty
-    return empty(n, _I4), empty(n, _I4), empty(n, _I4), empty(n), empty(n, _BOOL), empty(n, _I8), empty(n, _BOOL)
+    return empty(n, _I4), empty(n, _I4), empty(n, _I4), empty(n), empty(n, _BOOL), empty(n, _I8)
 
 
 def _room_for_values(n: int) -> tuple[NDArray[np.float64], ...]:
@@ -64,27 +56,23 @@ def _room_for_values(n: int) -> tuple[NDArray[np.float64], ...]:
 
 def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """Return arrays of a tree, which nodes are leaves, and where the rows of the leaves lie."""
-    n = records.shape[0]
-    apart, places = _room_for_nodes(n), np.empty((3, n // 2 + 1), _I8)
-    _take_apart(records, apart, places)
-    return *apart, *places
+    apart = _room_for_nodes(records.shape[0])
+    _take_apart(records, apart)
+    leaf = records["column"] < 0
+    return *apart, leaf, *(records[name][leaf].astype(np.int64) for name in ("start", "mid", "stop"))
 
 
 @kernel
-def _take_apart(records, apart, places):  # type: ignore[no-untyped-def]
-    left, right, feature, threshold, missing_left, n_samples, leaf = apart
-    n_leaves = 0
+def _take_apart(records, apart):  # type: ignore[no-untyped-def]
+    left, right, feature, threshold, missing_left, n_samples = apart
     for i in range(records.shape[0]):
         record = records[i]
         left[i], right[i] = record.left, record.right
         n_samples[i] = np.int64(record.mid) - np.int64(record.start)
-        leaf[i] = record.column < 0
-        if leaf[i]:
-            feature[i], threshold[i], missing_left[i] = -2, -2.0, False
-            places[0, n_leaves], places[1, n_leaves], places[2, n_leaves] = record.start, record.mid, record.stop
-            n_leaves += 1
-        else:
+        if record.column >= 0:
             feature[i], threshold[i], missing_left[i] = record.column, record.threshold, record.missing_left
+        else:
+            feature[i], threshold[i], missing_left[i] = -2, -2.0, False
 
 
 def newton_values(
@@ -118,20 +106,14 @@ def _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty
 @cache
 def _finish() -> Callable[..., Any]:
     """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""
-    places, value_of_leaf = np.empty((3, 1), _I8), np.empty(1)
-    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0), places, value_of_leaf)
+    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
 
 
 @kernel
-def _to_tree(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, apart, values, places, value_of_leaf):  # type: ignore[no-untyped-def]
-    """Write the arrays of a boosted tree, where the rows of its leaves lie, and the leaves' values."""
-    _take_apart(records, apart, places)
+def _to_tree(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, apart, values):  # type: ignore[no-untyped-def]
+    """Write the arrays of a boosted tree."""
+    _take_apart(records, apart)
     _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values)
-    leaf, value, n_leaves = apart[-1], values[0], 0
-    for i in range(records.shape[0]):
-        if leaf[i]:
-            value_of_leaf[n_leaves] = value[i, 0]
-            n_leaves += 1
 
 
 def class_values(nodes: Nodes, criterion: Criterion, exponent: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
