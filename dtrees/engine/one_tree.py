@@ -182,6 +182,7 @@ class OneTree:
         self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool, workspace: Workspace
     ) -> tuple[int, int, int, float]:
         """Put the sums of rows in sample in their order, if they are not; see :func:`~dtrees.split.partition.gather`."""
+
         def gather(rows: slice) -> tuple[int, int, int, float]:
             found: tuple[int, int, int, float]
             found = add_up(a[rows], b[rows]) if in_order else partition.gather(self._rows, rows.start, rows.stop, a, b)
@@ -195,6 +196,8 @@ class OneTree:
         """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""
         rows = self._rows  # memory that is in use already costs no page faults
         if a is not None:
+            if a is rows.a and b is rows.b:
+                return
             self._rows = partition.RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
         elif rows.a.shape[0] != n or rows.b.shape[0] != (n if b.shape[0] else 0):
             self._rows = rows = partition.no_rows()
