@@ -106,18 +106,19 @@ def boost(
             evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
         if number >= n_known:
             saver.offer(result)
-        now = time.perf_counter()
-        progress = Progress(
-            done=len(rounds),
-            total=plan.n_rounds,
-            seconds=now - began,
-            train_score=scores.train,
-            validation_score=validation[-1] if validation else None,
-            evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
-            tree_seconds=now - round_began,
-        )
-        if callback is not None and callback(progress):
-            break
+        if callback is not None:
+            now = time.perf_counter()
+            progress = Progress(
+                done=len(rounds),
+                total=plan.n_rounds,
+                seconds=now - began,
+                train_score=scores.train,
+                validation_score=validation[-1] if validation else None,
+                evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
+                tree_seconds=now - round_began,
+            )
+            if callback(progress):
+                break
         if plan.n_iter_no_change is not None and has_stalled(validation, plan.n_iter_no_change, plan.tol):
             break
         if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):

@@ -97,7 +97,10 @@ class Crew:
                 scratch.absolute.node[:] = -1
 
     def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64]) -> search.Scratch:
-        """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.make_scratch`."""
+        """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.make_scratch`.
+
+        The threads before it have some then, too.
+        """
         if self._scratch and self._scratch[0].keys.shape[0] <= n_rows:
             self._scratch, self._tasks, self._made_for = [], [], ()
         while len(self._scratch) <= thread:

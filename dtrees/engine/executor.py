@@ -117,6 +117,10 @@ class LocalExecutor(Executor):
         """Have the shard carry out a message."""
         return {shard: self.shard.handle(message) for shard, message in self._posted.popleft().items()}
 
+    def broadcast(self, message: Message) -> list[Reply]:
+        """Have the shard carry out a message at once: nothing else is under way."""
+        return [self.shard.handle(message)]
+
     def wants_repair(self, n_left: int) -> bool:
         """Return False: the shard is here, for as long as this process is."""
         return False

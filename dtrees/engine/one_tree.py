@@ -129,7 +129,7 @@ class OneTree:
 
         Unless levels are to be searched, the tree is grown at once.
         """
-        in_sample, a, b, exponents, self._pure_by, self._levels, spent = self._target.start(tree, output)
+        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals = self._target.start(tree, output)
         n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
         n = a.shape[0] if self._target.keeps_out_of_sample else n_in
         in_order = in_sample is None and spent
@@ -140,7 +140,9 @@ class OneTree:
             self._rows.rows[:n_in] = np.flatnonzero(in_sample)
             if n > n_in:
                 self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
-        total_a, total_b, size, slope = self._gather(n_in, a, b, in_order, workspace)
+        if not in_order or totals is None:
+            totals = self._gather(n_in, a, b, in_order, workspace)
+        total_a, total_b, size, slope = totals
         if spent and not in_order:
             workspace.divide_in(a, b)
         del a, b  # their memory may be needed
@@ -172,8 +174,8 @@ class OneTree:
         n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1])
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
-        tree, leaves = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
-        target.add(message.output, self._rows.rows, *leaves)
+        tree = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
+        target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
 
     def _gather(
@@ -194,6 +196,8 @@ class OneTree:
         """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""
         rows = self._rows  # memory that is in use already costs no page faults
         if a is not None:
+            if a is rows.a and b is rows.b:
+                return
             self._rows = partition.RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
         elif rows.a.shape[0] != n or rows.b.shape[0] != (n if b.shape[0] else 0):
             self._rows = rows = partition.no_rows()
@@ -302,8 +306,8 @@ class OneTree:
     def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.crew.Crew.grow`."""
         places = roots.places
-        n_columns, most_rows = self._pool.shape[0], max(mid - start for start, mid, _, _ in places)
-        n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
+        n_columns, most_rows = self._pool.shape[0], max([mid - start for start, mid, _, _ in places])
+        n_cells = sum([stop - start for start, _, stop, _ in places]) * n_columns
         in_block = 0
         if self._search.by_sums:
             n_threads = min(workspace.threads.n_threads, 1 + n_cells // _HEIR_CELLS)
@@ -315,8 +319,7 @@ class OneTree:
         elif not self._levels.shape[0]:
             in_block = block_rows(self._limits.random, self._stops.max_features, n_columns)
         share_rows = most_rows if heirs is None or n_threads == 1 else max(_SHARE_ROWS, most_rows // (_PARTS * n_threads))
-        for thread in range(n_threads):
-            self._search.scratch_for(thread, workspace, self._limits)
+        self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
         ground = self._ground(workspace)
         return workspace.crew.grow(workspace.threads, n_threads, ground, roots, in_block, share_rows, heirs, keep)
 

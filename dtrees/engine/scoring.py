@@ -43,6 +43,8 @@ class Parts(NamedTuple):
 
     def share(self, first: int, last: int) -> Parts:
         """Return the parts of some rows; the weights are still those of all."""
+        if self.train is None and self.held_out is None:
+            return self
         train, held_out = (None if part is None else part[first:last] for part in (self.train, self.held_out))
         return Parts(train, held_out, self.weights)
 

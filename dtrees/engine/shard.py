@@ -132,7 +132,7 @@ class Shard:
                 self._adopt(message)
                 return None
         reply = self._tree.carry_out(message, self._workspace)
-        self._n_finished += isinstance(message, m.Finish | m.BoostTree)
+        self._n_finished += isinstance(message, (m.Finish, m.BoostTree))
         if isinstance(message, m.Grow) and message.last:
             self._give_up_columns()
         return reply

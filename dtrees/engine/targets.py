@@ -25,7 +25,8 @@ from dtrees.engine.threads import Threads
 from dtrees.split import hashing
 from dtrees.split.columns import presort_column
 from dtrees.split.deviation import levels_of, weights_in_bits
-from dtrees.split.fixed_point import exponent_for, fix_into, scale_into, to_fixed
+from dtrees.split.fixed_point import exponent_for, fix_and_add_up, scale_into, to_fixed
+from dtrees.split.nodes import add_values
 from dtrees.split.partition import add_by_leaf
 from dtrees.split.queue import make_queue
 
@@ -53,6 +54,8 @@ class Prepared(NamedTuple):
         For absolute error, where ``a`` are the numbers of targets: the targets in fixed point (:mod:`dtrees.split.deviation`).
     spent : bool
         Whether ``a`` and ``b`` were made for this tree, which may overwrite them, until the next tree.
+    totals : tuple or None
+        What all rows add up to (:func:`~dtrees.split.fixed_point.add_up`), if that is known already.
     """
 
     in_sample: NDArray[np.bool_] | None
@@ -62,6 +65,7 @@ class Prepared(NamedTuple):
     pure_by: NDArray[np.float64]
     levels: NDArray[np.int64] = _NONE
     spent: bool = False
+    totals: tuple[int, int, int, float] | None = None
 
 
 class Target(Protocol):
@@ -263,7 +267,13 @@ class BoostingTarget:
         self.parts = Parts.of(n, self.weight, train, held_out)
         # Kept from tree to tree: memory that is in use already costs no page faults.
         self._g = np.empty(n)
-        self._h = np.empty(0 if self._unit_hessian else n)
+        unit_hessian = self.weight is None and plan.loss.constant_hessian
+        self._h = np.empty(0 if unit_hessian else n)
+        self._fixed = self._g.view(np.int64), self._h.view(np.int64)
+        # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
+        penalty = plan.rules.reg_lambda
+        self._most_bits = _NO_LIMIT, _NO_LIMIT if unit_hessian else 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
+        self._loss_rows = _PIECE_ROWS if plan.loss.constant_hessian else _LOG_PIECE_ROWS
         self._leaf_of = np.empty(0, np.uint8)
 
     def _hold_out(self) -> NDArray[np.bool_]:
@@ -293,28 +303,27 @@ class BoostingTarget:
             self.open_round()
         self._draw_rows(tree - output)
         g, h = self._g, self._h
-        opened = self._opened
-        self.threads.map_stretches(lambda s: loss.gradients(self.target[s], opened[:, s], output, g[s], h[s]), g.shape[0], self._loss_rows)
+        self.threads.over_rows(
+            lambda target, opened, g, h: loss.gradients(target, opened, output, g, h), (self.target, self._opened, g, h), self._loss_rows
+        )
         if self.weight is not None:
             g *= self.weight
             h *= self.weight
         if self._in_sample is not None:
             g[~self._in_sample] = 0.0
             h[~self._in_sample[: h.shape[0]]] = 0.0
-        a_exponent = self._fix(g, _NO_LIMIT)
-        b_exponent = 0
-        if not self._unit_hessian:
-            # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
-            penalty = self.plan.rules.reg_lambda
-            limit = 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
-            b_exponent = self._fix(h, limit)
-        return Prepared(self._in_sample, g.view(np.int64), h.view(np.int64), (a_exponent, b_exponent), _NO_TARGET, spent=True)
+        a, b = self._fixed
+        if g.shape[0] <= _PIECE_ROWS:
+            exponents, totals = fix_and_add_up(g, h, *self._most_bits, a, b)
+            return Prepared(self._in_sample, a, b, exponents, _NO_TARGET, _NONE, True, totals)
+        exponents = self._fix(g, self._most_bits[0], a), self._fix(h, self._most_bits[1], b)
+        return Prepared(self._in_sample, a, b, exponents, _NO_TARGET, spent=True)
 
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
         raw, opened = self.raw, self._opened
         if opened is not raw:
-            self.threads.map_stretches(lambda s: self.plan.loss.open_round(raw[:, s], opened[:, s]), raw.shape[1], self._loss_rows)
+            self.threads.over_rows(self.plan.loss.open_round, (raw, opened), self._loss_rows)
 
     def _draw_rows(self, tree: int) -> None:
         if self.plan.subsample >= 1.0 or self._drawn_for == tree:
@@ -327,22 +336,11 @@ class BoostingTarget:
         hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, tree, n_wanted, eligible, chosen)
         self._in_sample = chosen
 
-    @property
-    def _unit_hessian(self) -> bool:
-        return self.weight is None and self.plan.loss.constant_hessian
-
-    def _fix(self, x: NDArray[np.float64], most: int) -> int:
-        """Put ``x`` in fixed point, where it is; return the power of two that it is multiplied by, which is not above ``most``."""
-        out = x.view(np.int64)
-        if x.shape[0] <= _PIECE_ROWS:
-            return int(fix_into(x, most, out))
+    def _fix(self, x: NDArray[np.float64], most: int, out: NDArray[np.int64]) -> int:
+        """Put ``x`` in fixed point; return the power of two that it is multiplied by, which is not above ``most``."""
         exponent = min(exponent_for(x), most)
-        self.threads.map_stretches(lambda s: scale_into(x[s], exponent, out[s]), x.shape[0], _PIECE_ROWS)
+        self.threads.over_rows(lambda x, out: scale_into(x, exponent, out), (x, out), _PIECE_ROWS)
         return exponent
-
-    @property
-    def _loss_rows(self) -> int:
-        return _PIECE_ROWS if self.plan.loss.constant_hessian else _LOG_PIECE_ROWS
 
     def state(self) -> list[NDArray[Any]]:
         """Return the raw predictions, and what the gradients of the round follow from where that is something else."""
@@ -351,6 +349,14 @@ class BoostingTarget:
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the leaf values to the raw predictions."""
         self.add(output, rows, leaves.start, np.ascontiguousarray(leaves.value[:, 0]))
+
+    def add_tree(self, output: int, rows: NDArray[np.uint32], records: NDArray[Any], value: NDArray[np.float64]) -> None:
+        """Add the values of a tree's nodes (:data:`~dtrees.split.nodes.NODE`), shape (n, 1), to a raw prediction."""
+        if rows.shape[0] <= _PIECE_ROWS:
+            add_values(records, value, self.raw[output], rows)
+            return
+        leaf = records["column"] < 0
+        self.add(output, rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
 
     def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends."""
@@ -368,6 +374,5 @@ class BoostingTarget:
     def losses(self, first: int, last: int) -> Losses:
         """Return the losses of some rows; see :func:`~dtrees.engine.scoring.add_up_losses`."""
         losses = self._g[first:last]  # which the next tree will write anew
-        target, raw = self.target[first:last], self.raw[:, first:last]
-        self.threads.map_stretches(lambda s: self.plan.loss.pointwise(target[s], raw[:, s], losses[s]), last - first, self._loss_rows)
+        self.threads.over_rows(self.plan.loss.pointwise, (self.target[first:last], self.raw[:, first:last], losses), self._loss_rows)
         return add_up_losses(losses, None if self.weight is None else self.weight[first:last], self.parts.share(first, last))

@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -109,6 +109,14 @@ class Threads:
             return [function(slice(0, n_rows))]
         step = max(least, -(-n_rows // self.n_threads))
         return self.map(function, [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)])
+
+    def over_rows(self, function: Callable[..., object], arrays: Sequence[NDArray[Any]], least: int) -> None:
+        """Apply a function to stretches of ``least`` rows or more each, the last axis of some arrays, the first of which has all rows."""
+        n_rows = arrays[0].shape[-1]
+        if n_rows <= least:
+            function(*arrays)
+        else:
+            self.map_stretches(lambda rows: function(*[array[..., rows] for array in arrays]), n_rows, least)
 
     def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None], most: int | None = None) -> None:
         """Have threads, not more than ``most``, call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,12 @@ from dtrees.split.kernel import bind, kernel
 from dtrees.split.nodes import Nodes, empty_nodes
 from dtrees.tree.tree import Tree
 
-
-class Leaves(NamedTuple):
-    """Where the rows of the leaves of a tree begin in the row partition, ascending, and the leaves' values; shape (n_leaves,)."""
-
-    start: NDArray[np.int64]
-    value: NDArray[np.float64]
+#: To look these up for each tree takes as long as to make its arrays.
+_NEWTON, _I4, _I8, _BOOL = Criterion.NEWTON, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
-def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learning_rate: float) -> tuple[Tree, Leaves]:
-    """Return the tree that nodes are, and its leaves.
+def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learning_rate: float) -> Tree:
+    """Return the tree that nodes are.
 
     Parameters
     ----------
@@ -38,68 +34,86 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learn
     learning_rate : float
         Multiplies the values.
     """
+    records, sums = nodes
+    n = records.shape[0]
+    left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
+    value, weight, impurity, gain = values = _room_for_values(n)
     a, b = exponents
-    arrays, leaves = _finish()(nodes.records, nodes.sums, a, b, gain_exponent(Criterion.NEWTON, exponents), penalty, learning_rate)
-    return Tree(*arrays), Leaves(*leaves)
+    _finish()(records, sums, a, b, gain_exponent(_NEWTON, exponents), penalty, learning_rate, apart, values)
+    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
+
+
+# Arrays are made here, not in kernels: to hand an array of a kernel's over to Python takes three times as long as to make it.
+def _room_for_nodes(n: int) -> tuple[NDArray[Any], ...]:
+    empty = np.empty
+    return empty(n, _I4), empty(n, _I4), empty(n, _I4), empty(n), empty(n, _BOOL), empty(n, _I8)
+
+
+def _room_for_values(n: int) -> tuple[NDArray[np.float64], ...]:
+    empty = np.empty
+    return empty((n, 1)), empty(n), empty(n), empty(n)
+
+
+def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Return arrays of a tree, which nodes are leaves, and where the rows of the leaves lie."""
+    apart = _room_for_nodes(records.shape[0])
+    _take_apart(records, apart)
+    leaf = records["column"] < 0
+    return *apart, leaf, *(records[name][leaf].astype(np.int64) for name in ("start", "mid", "stop"))
 
 
 @kernel
-def take_apart(records):  # type: ignore[no-untyped-def]
-    """Return arrays of a tree, which nodes are leaves, and where the rows of the leaves lie."""
-    n = records.shape[0]
-    left, right, feature = np.empty(n, np.int32), np.empty(n, np.int32), np.full(n, -2, np.int32)
-    threshold, missing_left, n_samples = np.full(n, -2.0), np.zeros(n, np.bool_), np.empty(n, np.int64)
-    leaf = np.zeros(n, np.bool_)
-    places = np.empty((3, n // 2 + 1), np.int64)
-    n_leaves = 0
-    for i in range(n):
+def _take_apart(records, apart):  # type: ignore[no-untyped-def]
+    left, right, feature, threshold, missing_left, n_samples = apart
+    for i in range(records.shape[0]):
         record = records[i]
         left[i], right[i] = record.left, record.right
         n_samples[i] = np.int64(record.mid) - np.int64(record.start)
         if record.column >= 0:
             feature[i], threshold[i], missing_left[i] = record.column, record.threshold, record.missing_left
         else:
-            leaf[i] = True
-            places[0, n_leaves], places[1, n_leaves], places[2, n_leaves] = record.start, record.mid, record.stop
-            n_leaves += 1
-    return left, right, feature, threshold, missing_left, n_samples, leaf, places[0], places[1], places[2]
+            feature[i], threshold[i], missing_left[i] = -2, -2.0, False
+
+
+def newton_values(
+    records: NDArray[Any],
+    sums: NDArray[np.int64],
+    a_exponent: int,
+    b_exponent: int,
+    gain_exponent: int,
+    penalty: float,
+    learning_rate: float,
+) -> tuple[NDArray[np.float64], ...]:
+    """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
+    values = _room_for_values(records.shape[0])
+    _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values)
+    return values
 
 
 @kernel
-def newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate):  # type: ignore[no-untyped-def]
-    """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
-    n = records.shape[0]
-    value, weight, impurity, gain = np.zeros((n, 1)), np.empty(n), np.zeros(n), np.empty(n)
-    for i in range(n):
+def _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values):  # type: ignore[no-untyped-def]
+    value, weight, impurity, gain = values
+    for i in range(records.shape[0]):
         g = math.ldexp(float(sums[i, 0]), -a_exponent)
         h = math.ldexp(float(sums[i, 1]), -b_exponent)
         step = -g / (h + penalty) if h + penalty > 0.0 else 0.0
         value[i, 0] = learning_rate * step
         weight[i] = h
-        if h > 0.0:
-            impurity[i] = step * -g / h
+        impurity[i] = step * -g / h if h > 0.0 else 0.0
         gain[i] = math.ldexp(records[i].gain, -gain_exponent)
-    return value, weight, impurity, gain
 
 
 @cache
 def _finish() -> Callable[..., Any]:
-    """Return the kernel bound to its types, which takes a third of the time for a small tree."""
-    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0)
+    """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""
+    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
 
 
 @kernel
-def _to_tree(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate):  # type: ignore[no-untyped-def]
-    """Return the arrays of a boosted tree in their order, and where the rows of its leaves begin and these' values."""
-    left, right, feature, threshold, missing_left, n_samples, leaf, start, _, _ = take_apart(records)
-    value, weight, impurity, gain = newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate)
-    value_of_leaf = np.empty(start.shape[0])
-    n_leaves = 0
-    for i in range(leaf.shape[0]):
-        if leaf[i]:
-            value_of_leaf[n_leaves] = value[i, 0]
-            n_leaves += 1
-    return (left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value), (start, value_of_leaf)
+def _to_tree(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, apart, values):  # type: ignore[no-untyped-def]
+    """Write the arrays of a boosted tree."""
+    _take_apart(records, apart)
+    _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values)
 
 
 def class_values(nodes: Nodes, criterion: Criterion, exponent: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

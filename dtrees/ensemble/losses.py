@@ -17,7 +17,8 @@ that brings in the compiler.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,14 @@ class LinkedLoss(Loss, Protocol):
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
+
+
+@cache
+def _kernels() -> Any:
+    """Return their module. An import statement takes as long as gradients of a hundred rows, even if it finds the module."""
+    from dtrees.ensemble import loss_kernels
+
+    return loss_kernels
 
 
 class _OneOutput:
@@ -47,9 +56,7 @@ class SquaredError(_OneOutput):
 
     def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the weighted mean, shape (1,)."""
-        from dtrees.ensemble import loss_kernels as kernels
-
-        return np.array([kernels.weighted_mean(target, _ones_if_none(weight, target))])
+        return np.array([_kernels().weighted_mean(target, _ones_if_none(weight, target))])
 
     def gradients(
         self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
@@ -84,15 +91,11 @@ class BinaryLogLoss(_OneOutput):
         self, target: NDArray[np.int32], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
     ) -> None:
         """Write g = p - [target is 1] and h = p (1 - p)."""
-        from dtrees.ensemble import loss_kernels as kernels
-
-        kernels.binary_gradients(target, opened[output], g, h)
+        _kernels().binary_gradients(target, opened[output], g, h)
 
     def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's negative log likelihood."""
-        from dtrees.ensemble import loss_kernels as kernels
-
-        kernels.binary_loss(target, raw[0], out)
+        _kernels().binary_loss(target, raw[0], out)
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2), from raw predictions of shape (n, 1)."""
@@ -118,23 +121,17 @@ class MultinomialLogLoss:
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write the probabilities of the classes, up to a factor a row."""
-        from dtrees.ensemble import loss_kernels as kernels
-
-        kernels.exponentials(raw, opened)
+        _kernels().exponentials(raw, opened)
 
     def gradients(
         self, target: NDArray[np.int32], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
     ) -> None:
         """Write g = p - [target is ``output``] and h = K / (K - 1) p (1 - p)."""
-        from dtrees.ensemble import loss_kernels as kernels
-
-        kernels.multinomial_gradients(target, opened, output, g, h)
+        _kernels().multinomial_gradients(target, opened, output, g, h)
 
     def pointwise(self, target: NDArray[np.int32], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's negative log likelihood."""
-        from dtrees.ensemble import loss_kernels as kernels
-
-        kernels.multinomial_loss(target, raw, out)
+        _kernels().multinomial_loss(target, raw, out)
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, K), from raw predictions of shape (n, K)."""

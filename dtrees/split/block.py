@@ -9,6 +9,8 @@ divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal a
 
 ``place`` counts the block's in-sample rows; ``a`` and ``b`` are read by place and never move. Rows out of sample are only routed.
 
+Where the node has all rows of the table, these are the same for every tree: their cells stay, and their keys are sorted once.
+
 Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.few`), and for random thresholds
 (:mod:`dtrees.split.random_split`), for which nothing is sorted, from the cells.
 """
@@ -54,6 +56,10 @@ class Block(NamedTuple):
         The number within the tree's columns of each column of the table; ``column_at`` is the reverse.
     has_missing : ndarray of int64, shape (1,)
         1 if any cell is missing.
+    whole : ndarray of int64, shape (1,)
+        1 if the cells are those of all rows of the table.
+    sorted : ndarray of uint64, shape (n_columns, n_rows) or (n_columns, 0)
+        The keys of these, if they are, and if keys are wanted.
     identity : ndarray of uint64
         A hash of each of the tree's columns.
     counters, swaps : ndarray of uint64
@@ -76,6 +82,8 @@ class Block(NamedTuple):
     place_of: NDArray[np.int32]
     cells: NDArray[Any]
     has_missing: NDArray[np.int64]
+    whole: NDArray[np.int64]
+    sorted: NDArray[np.uint64]
     identity: NDArray[np.uint64]
     counters: NDArray[np.uint64]
     swaps: NDArray[np.uint64]
@@ -110,6 +118,7 @@ def make_block(
     width = pool.shape[0]
     lanes = width if random else -(-width // VECTOR) * VECTOR
     n_counts = 4 + 2 * max(n_classes, 1)
+    may_be_whole = not random and n_rows >= columns.n_rows
     place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
     return Block(
@@ -125,6 +134,8 @@ def make_block(
         place_of,
         np.empty((n_rows, width), columns.values.dtype),
         np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.empty((width, columns.n_rows if may_be_whole else 0), np.uint64),
         mix_each(pool),
         mix_each(np.arange(width, dtype=np.int32)),
         np.empty(width, np.uint64),
@@ -155,6 +166,13 @@ def fill_block(columns, pool, partition, target, start, mid, stop, block, random
             block.target[i] = target[rows[start + i]]
     for i in range(stop - mid):
         block.outside[i] = rows[mid + i]
+    whole = m == columns.codes.shape[1]
+    if whole and block.whole[0] == 1:
+        for j in range(block.sorted.shape[0]):
+            for i in range(block.sorted.shape[1]):
+                block.keys[j, i] = block.sorted[j, i]
+        return
+    block.whole[0] = whole
     if random:
         _fill_cells(columns, pool, block, m)
         return
@@ -170,6 +188,8 @@ def fill_block(columns, pool, partition, target, start, mid, stop, block, random
         for i in range(m):  # in ascending order, values are read from neighbouring places
             code, place = keys[i] >> np.uint64(32), keys[i] & np.uint64(0xFFFFFFFF)
             block.cells[place, j] = np.nan if code == missing else values[code]
+            if whole:
+                block.sorted[j, i] = keys[i]
 
 
 @lean_kernel

@@ -104,6 +104,13 @@ def add_up(a, b):
     return total_a, total_b, size, slopes[0] * _ABOVE
 
 
+@kernel
+def fix_and_add_up(a, b, most_a, most_b, out_a, out_b):
+    """Do :func:`fix_into` for a and b, and :func:`add_up` for what they become; return the exponents and the totals."""
+    exponents = fix_into(a, most_a, out_a), fix_into(b, most_b, out_b)
+    return exponents, add_up(out_a, out_b)
+
+
 def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
     """Return the power of two by which to scale ``x``.
 

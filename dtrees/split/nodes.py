@@ -95,3 +95,13 @@ def leaf_means(rows, b, target, starts, mids, means, spreads):
             spread += w * d * d
         means[i] = mean
         spreads[i] = spread
+
+
+@kernel
+def add_values(records, values, total, rows):
+    """Add to ``total``, by row, the value of its leaf; ``rows`` are the rows by place, ``values`` of shape (n, 1) those of the nodes."""
+    for i in range(records.shape[0]):
+        record = records[i]
+        if record.column < 0:
+            for place in range(record.start, record.stop):
+                total[rows[place]] += values[i, 0]

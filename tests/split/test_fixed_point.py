@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.split.fixed_point import absolute_sum, add_up, exponent_for, fix_into, scale_into, to_fixed
+from dtrees.split.fixed_point import absolute_sum, add_up, exponent_for, fix_and_add_up, fix_into, scale_into, to_fixed
 from dtrees.split.partition import RowPartition, gather
 
 vectors = st.one_of(
@@ -85,6 +85,16 @@ def test_in_one_call_it_is_the_same_up_to_a_largest_exponent(x: list[float], mos
     exponent = min(exponent_for(values), most)
     assert fix_into(values, most, out) == exponent
     assert out.tolist() == [round(Fraction(value) * Fraction(2) ** exponent) for value in x]
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_both_sums_in_one_call(weighted: bool) -> None:
+    a, b = np.array([0.25, -3.0, 1e-3]), np.array([0.5, 0.0, 2.0] if weighted else [])
+    out_a, out_b = np.empty(3, np.int64), np.empty(b.shape[0], np.int64)
+    exponents, totals = fix_and_add_up(a, b, 2**31, 40, out_a, out_b)
+    assert exponents == (exponent_for(a), min(exponent_for(b), 40))
+    assert [out_a.tolist(), out_b.tolist()] == [np.ldexp(x, e).round().tolist() for x, e in zip((a, b), exponents, strict=True)]
+    assert totals == add_up(out_a, out_b)
 
 
 def test_halves_round_to_even() -> None:

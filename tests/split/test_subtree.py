@@ -1,4 +1,4 @@
-"""What the subtree kernels do beside searching: stopping, and the means of leaves. Whole subtrees are tested in ``tests/engine``."""
+"""What the subtree kernels do beside searching: stopping, and the values of leaves. Whole subtrees are tested in ``tests/engine``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dtrees.split.criteria import GINI, SQUARED_ERROR
-from dtrees.split.nodes import leaf_means
+from dtrees.split.nodes import NODE, add_values, leaf_means
 from dtrees.split.subtree import Stops, may_be_split, node_weight
 from tests import naive
 from tests.split.nodes import package_limits
@@ -63,3 +63,16 @@ def test_a_leaf_without_weight_takes_its_first_target() -> None:
     means, spreads = np.empty(1), np.empty(1)
     leaf_means(np.arange(2, dtype=np.uint32), np.zeros(2, np.int64), np.array([3.0, 4.0]), np.zeros(1, int), np.array([2]), means, spreads)
     assert (means[0], spreads[0]) == (3.0, 0.0)
+
+
+@given(st.integers(1, 12), st.data())
+def test_values_are_added_by_leaf(n: int, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, n))
+    records = np.zeros(3, NODE)
+    records["column"], records["start"], records["stop"] = [4, -1, -1], [0, 0, cut], [n, cut, n]
+    rows = np.random.default_rng(n).permutation(n).astype(np.uint32)
+    total, expected = np.arange(n) / 8, np.arange(n) / 8
+    expected[rows[:cut]] += 2.0
+    expected[rows[cut:]] += 3.0
+    add_values(records, np.array([[1.0], [2.0], [3.0]]), total, rows)
+    assert total.tolist() == expected.tolist()
