@@ -28,8 +28,11 @@ from dtrees.ensemble.backend import Placement
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: Cells (rows times columns) that a thread gets through in a level while shards exchange that level's two messages: some 6 ms, at 4 ns.
-CELLS_PER_LEVEL = 1_500_000
+#: What a boosted tree takes a thread, in nanoseconds: for each cell (rows times columns), and besides for each row, where a worker has all
+#: columns and where it has some: every worker divides all rows, and reads them and their gradients, however few its columns are.
+_CELL, _ROW_ALONE, _ROW_TOGETHER = 2.0, 35.0, 65.0
+#: What the exchanges of a tree take.
+_EXCHANGES = 30e6
 _AS_ASKED = "as asked for by placement"
 
 
@@ -174,10 +177,10 @@ def _choose(sizes: Sizes, rooms: Mapping[str, Room], able: Sequence[str], n_tree
         return "sharded", f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
     threads = {worker: room.threads for worker, room in rooms.items()}
     if n_trees is None:
-        n_cells = sizes.n_rows * len(sizes.columns)
-        if worker_for_all(n_cells, threads, able) is None:
-            return "sharded", f"with {n_cells:,} cells, all workers together are faster than one"
-        return "one-worker", f"with {n_cells:,} cells, messages between workers would take longer than they save"
+        said = f"with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns"
+        if worker_for_all(sizes.n_rows, len(sizes.columns), threads, able) is None:
+            return "sharded", f"{said}, all workers together are faster than one"
+        return "one-worker", f"{said}, what each worker does for all rows, and messages, would take longer than they save"
     if n_trees <= 1:
         return "one-worker", "there is one tree to grow, and a worker can hold the whole table"
     if len(able) == len(rooms):
@@ -236,15 +239,15 @@ def nthreads(client: Client) -> dict[str, int]:
     return threads
 
 
-def worker_for_all(n_cells: int, threads: Mapping[str, int], able: Sequence[str] | None = None) -> str | None:
+def worker_for_all(n_rows: int, n_columns: int, threads: Mapping[str, int], able: Sequence[str] | None = None) -> str | None:
     """Return the worker that had best boost by itself, None if the columns should be spread over all workers.
 
-    More threads save time in proportion to the table, round trips between workers cost the same for any.
+    What is saved grows with the number of columns, what is done for each row is done by all workers, and round trips between them cost the
+    same for any table.
 
     Parameters
     ----------
-    n_cells : int
-        Rows times columns.
+    n_rows, n_columns : int
     threads : mapping from str to int
         Of each worker.
     able : sequence of str, optional
@@ -252,14 +255,15 @@ def worker_for_all(n_cells: int, threads: Mapping[str, int], able: Sequence[str]
 
     Examples
     --------
-    >>> worker_for_all(160_000, {"a": 1, "b": 2})
+    >>> worker_for_all(20_000, 8, {"a": 1, "b": 2})
     'b'
-    >>> worker_for_all(28_000_000, {"a": 1, "b": 2}) is None
-    True
+    >>> [worker_for_all(1_000_000, n_columns, {"a": 1, "b": 1}) for n_columns in (28, 200)]
+    ['b', None]
     """
     largest = max(threads if able is None else able, key=lambda worker: (threads[worker], worker))
-    saved = n_cells * (1 / threads[largest] - 1 / sum(threads.values()))
-    return largest if len(threads) == 1 or saved < CELLS_PER_LEVEL else None
+    alone = n_rows * (_ROW_ALONE + _CELL * n_columns) / threads[largest]
+    together = n_rows * (_ROW_TOGETHER / min(threads.values()) + _CELL * n_columns / sum(threads.values())) + _EXCHANGES
+    return largest if len(threads) == 1 or alone <= together else None
 
 
 def _spread_columns(sizes: Sizes, rooms: Mapping[str, Room], n_trees: int | None) -> dict[str, list[int]]:

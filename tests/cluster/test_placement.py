@@ -117,7 +117,8 @@ BESIDES = 6_400_000 + 800_000 + 400_000
 WIDE = Sizes(100_000, (10_000_000,) * 4, 800_000, 400_000)
 #: What is lent takes 20 bytes for each of 400,000 cells.
 LENDING = BESIDES + 8_000_000
-LARGE = Sizes(10_000_000, (1_000_000,) * 4, 0, 0)
+LONG = Sizes(10_000_000, (1_000_000,) * 4, 0, 0)
+LARGE = Sizes(10_000_000, (1_000_000,) * 400, 0, 0)
 
 
 def rooms(*free: float, threads: int = 1) -> dict[str, Room]:
@@ -129,8 +130,9 @@ def rooms(*free: float, threads: int = 1) -> dict[str, Room]:
     [
         (SMALL, [1e9], None, "one-worker", "one worker"),
         (SMALL, [1e9], 10, "one-worker", "one worker"),
-        (SMALL, [1e9, 1e9], None, "one-worker", "400,000 cells, messages"),
-        (LARGE, [1e9, 1e9], None, "sharded", "40,000,000 cells, all workers together"),
+        (SMALL, [1e9, 1e9], None, "one-worker", "100,000 rows and 4 columns, what each worker does"),
+        (LONG, [1e9, 1e9], None, "one-worker", "messages"),
+        (LARGE, [4e9, 4e9], None, "sharded", "10,000,000 rows and 400 columns, all workers together"),
         (SMALL, [BESIDES + 4e6, 0], None, "one-worker", "messages"),
         (SMALL, [BESIDES + 3e6, BESIDES + 3e6], None, "sharded", "fits no single worker"),
         (SMALL, [1e9, 1e9, 1e9], 10, "replicated", "every worker can hold"),
@@ -146,13 +148,13 @@ def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, r
     plan = place(sizes, rooms(*free), "auto", n_trees)
     assert plan.placement.kind == kind
     assert reason in plan.placement.reason
-    assert sorted(j for columns in plan.columns.values() for j in columns) == [0, 1, 2, 3]
+    assert sorted(j for columns in plan.columns.values() for j in columns) == list(range(len(sizes.columns)))
     assert list(plan.needs) == list(plan.placement.workers)
     if kind == "sharded":
         loans = 0 if n_trees is None else 20 * 400_000
         assert plan.needs == {worker: sizes.needed(columns) + loans for worker, columns in plan.columns.items()}
     else:
-        assert plan.needs == dict.fromkeys(plan.needs, sizes.needed(range(4)))
+        assert plan.needs == dict.fromkeys(plan.needs, sizes.needed(range(len(sizes.columns))))
 
 
 def test_a_tree_for_each_thread_takes_room() -> None:

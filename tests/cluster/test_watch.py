@@ -169,9 +169,16 @@ def test_columns_are_spread_by_size_and_threads() -> None:
 
 
 def test_small_tables_stay_on_one_worker() -> None:
-    assert worker_for_all(10**12, {"a": 1}) == "a"
-    assert worker_for_all(10**5, {"a": 1, "b": 4, "c": 2}) == "b"
-    assert worker_for_all(10**8, {"a": 1, "b": 4, "c": 2}) is None
+    assert worker_for_all(10**9, 1000, {"a": 1}) == "a"
+    assert worker_for_all(10**4, 10, {"a": 1, "b": 4, "c": 2}) == "b"
+    assert worker_for_all(10**6, 1000, {"a": 4, "b": 4, "c": 4}) is None
+
+
+def test_tables_of_few_columns_stay_on_one_worker() -> None:
+    """However long they are: each worker divides all rows."""
+    for n_rows in (10**4, 10**6, 10**8):
+        assert worker_for_all(n_rows, 4, {"a": 1, "b": 1}) == "b"
+    assert worker_for_all(10**8, 100, {"a": 1, "b": 1}) is None
 
 
 def test_who_was_given_up_keeps_no_more_trees(client: Client) -> None:
