@@ -31,7 +31,7 @@ logger = logging.getLogger("dtrees.cluster")
 #: What a boosted tree takes a thread, in nanoseconds: for each cell (rows times columns), and besides for each row, where a worker has all
 #: columns and where it has some: every worker divides all rows, and reads them and their gradients, however few its columns are.
 _CELL, _ROW_ALONE, _ROW_TOGETHER = 2.0, 35.0, 65.0
-#: What the exchanges of a tree take.
+#: What the exchanges of a tree take, in nanoseconds too.
 _EXCHANGES = 30e6
 _AS_ASKED = "as asked for by placement"
 

@@ -20,7 +20,7 @@ from dtrees.split.prefetch import AHEAD, prefetch
 _ROWS_TO_FIND = 64
 #: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.
 _INTERVALS = 4
-#: Rows that are compared at a time, a multiple of 64.
+#: Rows that are compared at a time, a multiple of 64; scratch space has flags for so many (MAX_PARTS).
 _BLOCK = 2048
 #: Where more of a node's rows than one in so many lie in the intervals, it is faster to look at each closely.
 _COVERED = 6

@@ -100,7 +100,7 @@ class Scratch(NamedTuple):
     ``keys`` and ``spare`` have room for the rows that are sorted, ``counts`` for the sort, ``groups`` for a column's distinct values and
     one more. ``best`` is as in :func:`~dtrees.split.sweep.sweep_moments`; ``threshold`` goes with it for random splits and where KNOWN, the
     last of ``classes`` holds the left sums of the class layout. ``sums``, ``scores`` and ``flags`` are for :mod:`dtrees.split.bounds`,
-    ``marks``, ``numbers``, ``cuts`` and ``part_of`` for :mod:`dtrees.split.zone_scan`.
+    ``marks``, ``numbers``, ``cuts`` and ``part_of`` for :mod:`dtrees.split.zone_scan` and :mod:`dtrees.split.pick`.
     """
 
     groups: NDArray[Any]

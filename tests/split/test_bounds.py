@@ -53,11 +53,14 @@ def flagged(
     limits: Any, sums: NDArray[np.int64], n_zones: int, missing: Any, node: Any, bar: float, centre: int, slope: float
 ) -> NDArray[np.bool_]:
     """Which zones are flagged; their sums must have been moved to the front, and nothing else touched."""
-    moved, numbers, marks = sums.copy(), np.arange(100, 100 + sums.shape[1]), np.full(n_zones + 16, 7, np.uint8)
+    moved, before, marks = sums.copy(), np.arange(100, 100 + sums.shape[1]), np.full(n_zones + 16, 7, np.uint8)
+    numbers = before.copy()
     m = flag_zones(limits, moved, n_zones, missing, node, bar, centre, slope, numbers, marks)
     found = numbers[:m] - 100
     assert (np.diff(found) > 0).all()
     assert np.array_equal(moved[:, :m], sums[:, found])
+    assert np.array_equal(moved[:, n_zones:], sums[:, n_zones:])
+    assert np.array_equal(numbers[n_zones:], before[n_zones:])
     assert (marks[(n_zones + 7) // 8 * 8 :] == 7).all()
     flags = np.zeros(n_zones, np.bool_)
     flags[found] = True
