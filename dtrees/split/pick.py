@@ -27,6 +27,7 @@ _COVERED = 6
 #: How many rows ahead memory is asked for where a node's rows are far from each other.
 _FAR_AHEAD = 64
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ROW = np.uint64(0xFFFFFFFF)
 
 
 @intrinsic
@@ -135,10 +136,11 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
     n, lowest = rows.shape[0], np.int64(rows[0])
     span = np.int64(rows[n - 1]) - lowest + 1
     in_order, is_near = 4 * span < 5 * n, span < 3 * n
-    at, place, one, shift = np.uint64(0), ZERO(), np.uint64(1), np.uint64(shift)
-    total = span if in_order else n
+    at, last_place, one, shift = np.uint64(0), ZERO(), np.uint64(1), np.uint64(shift)
+    total, density = span if in_order else n, (n - 1) / span
     for first in range(0, total, _BLOCK):
         m = min(_BLOCK, total - first)
+        at_first, last_row = at, np.int64(rows[last_place])
         if in_order:
             some = codes[lowest + first : lowest + first + m]
         elif is_near:
@@ -166,16 +168,33 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
                 code = np.uint64(some[i])
                 cell = code >> shift
                 wanted = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & one
-                if in_order:  # rows ascend, so this one is not further on than if none since the last one were missing
-                    row = lowest + first + np.int64(i)
-                    place = min(place + row - np.int64(rows[place]), n - 1)
-                    while np.int64(rows[place]) > row:
-                        place -= 1
-                    wanted &= np.uint64(np.int64(rows[place]) == row)
-                else:
-                    place = first + np.int64(i)
+                place = first + np.int64(i)
+                if in_order:  # a row, for now; its place is looked for when what is near has come from memory
+                    place += lowest
+                    prefetch(rows, last_place + np.int64(density * (place - last_row)))
                 keys[at] = code << np.uint64(32) | np.uint64(place)
                 at += wanted
+        if in_order:
+            at, last_place = _find_places(keys, at_first, at, rows, last_place, density)
+
+
+@lean_kernel
+def _find_places(keys, first, last, rows, place, density):
+    """Replace the row in some keys by its place, and leave out rows that are not in the node; return where keys end, and the last place.
+
+    Rows of keys ascend, and those of the node; of as many as lie between two, about a share ``density`` is in the node.
+    """
+    at, n = first, rows.shape[0]
+    for k in range(first, last):
+        row = np.int64(keys[k] & _ROW)
+        place = min(place + np.int64(density * (row - np.int64(rows[place]))), n - 1)
+        while place < n - 1 and np.int64(rows[place]) < row:
+            place += 1
+        while np.int64(rows[place]) > row:
+            place -= 1
+        keys[at] = keys[k] & ~_ROW | np.uint64(place)
+        at += np.uint64(np.int64(rows[place]) == row)
+    return at, place
 
 
 @lean_kernel

@@ -91,3 +91,13 @@ def test_every_way(kind: str, share: float, contiguous: bool, n_flagged: int) ->
     found, wanted = picked(kind, rows, 0, middle)
     assert len(wanted) > (20 if share > 0.2 else 1)
     assert found == wanted
+
+
+@pytest.mark.parametrize("kind", sorted(COLUMNS))
+@pytest.mark.parametrize(("n_first", "others"), [(7_000, range(11_000, N)), (15_500, range(15_500, N, 4))])
+def test_uneven_node(kind: str, n_first: int, others: range) -> None:
+    """Rows are missing in one place only: how many lie between two is never what the whole node makes expect."""
+    rows = np.concatenate([np.arange(n_first), others]).astype(np.uint32)
+    found, wanted = picked(kind, rows, 0, np.arange(100, 103))
+    assert len(wanted) > 20
+    assert found == wanted
