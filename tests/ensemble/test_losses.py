@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import pickle
 
 import numpy as np
@@ -120,3 +121,14 @@ def test_slices_of_raw_predictions_give_the_same():
     whole, _ = derivatives(loss, target, raw, 1)
     parts = [derivatives(loss, target[part], raw[:, part], 1)[0] for part in (slice(0, 70), slice(70, 200))]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(st.floats(-800, 800), st.floats(-5, 5)), min_size=1, max_size=40))
+def test_binary_loss_is_precise(margins):
+    """Also where the loss is tiny, and where it is nearly the margin."""
+    raw = np.array(margins)
+    for label, sign in ((0, 1.0), (1, -1.0)):
+        target = np.full(raw.size, label, np.int32)
+        wanted = [max(sign * x, 0.0) + math.log1p(math.exp(-abs(x))) for x in margins]
+        np.testing.assert_allclose(pointwise(BinaryLogLoss(), target, raw[None]), wanted, rtol=1e-15, atol=1e-322)
