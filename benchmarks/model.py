@@ -23,6 +23,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dtrees.cluster.placement import CELL, ROW_TOGETHER
+
 #: Row numbers have 32 bits.
 MOST_ROWS = 2**32 - 1
 ROWS = (10**7, 10**8, 10**9, 10**10)
@@ -204,9 +206,10 @@ def table(costs: Costs, n_columns: int = 100, rows: Iterable[int] = ROWS, worker
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-#: Measured by ``python -m benchmarks model`` on 4 cores of an AMD EPYC: clusters of 2 and 4 workers of one thread, all on that machine,
-#: which makes ``level_worker`` larger than it would be elsewhere; and the speed-up of 4 threads in one process.
-MEASURED = Costs(row=2.24e-7, cell=3.4e-9, level=2.0e-3, level_worker=1.2e-3, forest_cell=1.86e-8, speed_up=1.83)
+#: Measured on two cores of an AMD EPYC. A row and a cell: as placement counts them, by boosting of 1M x 28, 1M x 80 and 300k x 28 on two
+#: workers of a thread. A level: what is left of these, and ``cluster-overhead`` with 2 to 16 workers, all on that machine, which makes
+#: ``level_worker`` larger than it would be elsewhere. A forest's cell: ``model``. The speed-up of 4 threads in a process: four cores.
+MEASURED = Costs(row=1e-9 * ROW_TOGETHER, cell=1e-9 * CELL, level=3.7e-3, level_worker=0.65e-3, forest_cell=9e-9, speed_up=1.83)
 
 
 if __name__ == "__main__":

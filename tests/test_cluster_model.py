@@ -92,7 +92,8 @@ def told(shape: Shape, costs: Costs) -> News:
 
 
 def test_costs_are_found_again() -> None:
-    shapes = [Shape(1_000, n_columns, n_workers) for n_columns in (N_COLUMNS, 3 * N_COLUMNS) for n_workers in (2, 4)]
+    sizes = (1_000, N_COLUMNS), (4_000, N_COLUMNS), (4_000, 3 * N_COLUMNS)
+    shapes = [Shape(*size, n_workers) for size in sizes for n_workers in (2, 4)]
     found = calibrate({shape: told(shape, COSTS) for shape in shapes})
     for name in ("row", "cell", "level", "level_worker"):
         assert getattr(found, name) == pytest.approx(getattr(COSTS, name))

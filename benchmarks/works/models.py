@@ -38,20 +38,21 @@ class Shape(NamedTuple):
 @benchmark("model")
 def models(run: Run) -> Iterator[Yielded]:
     """A model of clusters up to 400 workers and 10G rows: predicted beside measured, then predictions."""
-    small, large = run.size(tiny=(400, 800), small=(20_000, 50_000), full=(100_000, 400_000))
-    sizes = run.size(tiny=(1, 2), small=(2, 4), full=(2, 4))
+    small, middle, large = run.size(tiny=(400, 600, 800), small=(20_000, 30_000, 50_000), full=(100_000, 400_000, 800_000))
+    sizes = (2, 4) if run.threads >= 4 else (1, 2)
     trees, n_forest = run.size(tiny=4, small=20, full=40), run.size(tiny=300, small=5_000, full=20_000)
     told: dict[Shape, News] = {}
     forests: dict[tuple[int, int], float] = {}
     for n_workers in sizes:
         with cluster(n_workers) as client:
-            for shape in (Shape(small, N_COLUMNS, n_workers), Shape(small, _WIDER, n_workers), Shape(large, N_COLUMNS, n_workers)):
+            for size in ((small, N_COLUMNS), (middle, N_COLUMNS), (middle, _WIDER), (large, N_COLUMNS)):
+                shape = Shape(*size, n_workers)
                 told[shape] = _boost(client, shape)
             for n in (n_forest, 4 * n_forest):
                 dX, dy = collections(client, *synthetic(n))
                 grow_forest(client, dX, dy, n_workers)
                 forests[n, n_workers] = grow_forest(client, dX, dy, trees)
-    costs = calibrate({shape: one for shape, one in told.items() if shape.n_rows == small})
+    costs = calibrate({shape: one for shape, one in told.items() if shape.n_rows < large})
     in_turn = math.ceil(trees / sizes[0]) * n_forest * math.log2(n_forest) * N_COLUMNS / 3
     costs = dataclasses.replace(costs, forest_cell=forests[n_forest, sizes[0]] / in_turn)
     yield from _costs(costs)
@@ -88,16 +89,17 @@ def _seconds(told: News) -> float:
 
 
 def calibrate(told: Mapping[Shape, News]) -> Costs:
-    """Return what fits of trees of depth 6 say: of different columns, and different workers.
+    """Return what fits of trees of depth 6 say: of different rows and columns, and different workers.
 
-    All that a tree takes beyond the slowest workers' own work is counted to its levels.
+    All that a tree takes beyond the slowest workers' own work, and of this what it takes for any table, is counted to its levels.
     """
-    cells = np.array([[shape.n_rows, shape.n_rows * -(-shape.n_columns // shape.n_workers)] for shape in told], np.float64)
-    (row, cell), _ = nnls(cells, np.array([_work(one) for one in told.values()]))
+    cells = np.array([[shape.n_rows, shape.n_rows * -(-shape.n_columns // shape.n_workers), 1.0] for shape in told])
+    work = np.array([_work(one) for one in told.values()])
+    (row, cell, fixed), _ = nnls(cells / work[:, None], np.ones_like(work))  # for relative errors to be small
     workers = np.array([[1.0, shape.n_workers] for shape in told])
     beyond = np.array([(_seconds(one) - _work(one)) / 6 for one in told.values()])
     (level, level_worker), _ = nnls(workers, beyond)
-    return Costs(float(row), float(cell), float(level), float(level_worker), 0.0)
+    return Costs(float(row), float(cell), float(level + fixed / 6), float(level_worker), 0.0)
 
 
 def _costs(costs: Costs) -> Iterator[Row]:

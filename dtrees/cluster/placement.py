@@ -30,7 +30,7 @@ logger = logging.getLogger("dtrees.cluster")
 
 #: What a boosted tree takes a thread, in nanoseconds: for each cell (rows times columns), and besides for each row, where a worker has all
 #: columns and where it has some: every worker divides all rows, and reads them and their gradients, however few its columns are.
-_CELL, _ROW_ALONE, _ROW_TOGETHER = 2.0, 35.0, 65.0
+CELL, ROW_ALONE, ROW_TOGETHER = 2.0, 35.0, 65.0
 #: What the exchanges of a tree take, in nanoseconds too.
 _EXCHANGES = 30e6
 _AS_ASKED = "as asked for by placement"
@@ -261,8 +261,8 @@ def worker_for_all(n_rows: int, n_columns: int, threads: Mapping[str, int], able
     ['b', None]
     """
     largest = max(threads if able is None else able, key=lambda worker: (threads[worker], worker))
-    alone = n_rows * (_ROW_ALONE + _CELL * n_columns) / threads[largest]
-    together = n_rows * (_ROW_TOGETHER / min(threads.values()) + _CELL * n_columns / sum(threads.values())) + _EXCHANGES
+    alone = n_rows * (ROW_ALONE + CELL * n_columns) / threads[largest]
+    together = n_rows * (ROW_TOGETHER / min(threads.values()) + CELL * n_columns / sum(threads.values())) + _EXCHANGES
     return largest if len(threads) == 1 or alone <= together else None
 
 
