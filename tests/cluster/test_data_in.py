@@ -110,7 +110,7 @@ def test_dtypes_of_columns(client: Client, table: str, divisions: str) -> None:
 
 def test_unknown_categories(client: Client) -> None:
     X, y, wanted = fitted("text")
-    lazy = dd.from_pandas(X.astype({"words 4": "str"}), npartitions=5).astype({"words 4": "category"})
+    lazy = dd.from_pandas(X.astype({"words 4": "string"}), npartitions=5).astype({"words 4": "category"})
     assert not lazy["words 4"].cat.known
     lazy["categories of numbers"] = lazy["categories of numbers"].cat.as_unknown()
     found = tree().fit(lazy, dd.from_pandas(y, npartitions=5))

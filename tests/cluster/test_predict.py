@@ -32,20 +32,22 @@ def regressor() -> dtrees.GradientBoostingRegressor:
 
 @pytest.mark.parametrize("n_partitions", LENGTHS)
 def test_a_frame_gives_a_series_with_its_partitions_and_index(classifier: dtrees.RandomForestClassifier, n_partitions: int) -> None:
-    predicted = classifier.predict(in_partitions(FRAME, LENGTHS[n_partitions]))
+    lazy = in_partitions(FRAME, LENGTHS[n_partitions])
+    predicted = classifier.predict(lazy)
     assert predicted.npartitions == n_partitions
     computed = predicted.compute()
     np.testing.assert_array_equal(computed.to_numpy(), classifier.predict(FRAME))
-    assert computed.index.equals(FRAME.index)
+    assert computed.index.equals(lazy.index.compute())
     assert computed.dtype == predicted.dtype
 
 
 def test_probabilities_of_a_frame_have_a_column_for_each_class(classifier: dtrees.RandomForestClassifier) -> None:
     for method in ("predict_proba", "predict_log_proba"):
-        predicted = getattr(classifier, method)(in_partitions(FRAME, LENGTHS[7]))
+        lazy = in_partitions(FRAME, LENGTHS[7])
+        predicted = getattr(classifier, method)(lazy)
         assert list(predicted.columns) == ["no", "yes"]
         computed = predicted.compute()
-        assert computed.index.equals(FRAME.index)
+        assert computed.index.equals(lazy.index.compute())
         np.testing.assert_array_equal(computed.to_numpy(), getattr(classifier, method)(FRAME))
 
 
