@@ -88,15 +88,25 @@ class Sums(NamedTuple):
     place_of: NDArray[np.uint32]
 
 
+@kernel
+def _room(n):
+    """Return how many elements there is room for in a column of ``n`` zones or parts.
+
+    One more than these, for missing values, or some more, so that columns are not a multiple of 4 kB apart: the same zone of all columns,
+    as where most values are 0, would have the same place in the cache, and a sum take ten times as long.
+    """
+    return n + 1 + (4 - n) % 8
+
+
 def slot_size(n_columns: int, most_zones: int, width: int, grain: int) -> int:
     """Return how many numbers a slot of a grain has."""
-    return n_columns * ((most_zones << grain) + 1) * width
+    return n_columns * int(_room.py_func(most_zones << grain)) * width
 
 
 @inner_kernel
 def elements(zone_map, sums, slot):
-    """Return the elements of a slot, shape (k, most zones or parts + 1, width); after a column's last comes that of missing values."""
-    k, n, width = zone_map.which.shape[0], (sums.most_zones << sums.grains[slot]) + 1, sums.width
+    """Return the elements of a slot, shape (k, room of a column, width); after a column's last comes that of missing values."""
+    k, n, width = zone_map.which.shape[0], _room(sums.most_zones << sums.grains[slot]), sums.width
     return sums.slots[slot, : k * n * width].reshape(k, n, width)
 
 
