@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtrees.split.criteria import may_exceed, score_classes, score_moments
-from dtrees.split.kernel import kernel
+from dtrees.split.kernel import inlined_kernel, kernel
 
 
 class Limits(NamedTuple):
@@ -110,6 +110,37 @@ def sweep_moments(limits, groups, m, missing, node, bar, best):
     return top if top > bar else -1.0
 
 
+@inlined_kernel
+def cut_after(limits, left, missing, node, code, following, top, best):
+    """Evaluate the split after a value, with the sums (G, H, count) of the rows up to it; return the best score so far.
+
+    Above ``top``, the split goes to ``best``, as of :func:`sweep_moments`. ``following`` is the code after the cut, -1 if the node has
+    none.
+    """
+    criterion, penalty, min_samples, min_weight = limits.criterion, limits.penalty, limits.min_samples, limits.min_weight
+    g, h, count = left
+    g_miss, h_miss, n_miss = missing
+    g_all, h_all, n_all = node
+    if n_miss > 0 and following != -1:
+        nl, hl = count + n_miss, h + h_miss
+        if nl >= min_samples and n_all - nl >= min_samples and hl >= min_weight and h_all - hl >= min_weight:
+            gl = g + g_miss
+            x, y, p, q = float(gl), float(g_all - gl), float(hl), float(h_all - hl)
+            if may_exceed(criterion, x, p, y, q, penalty, top):
+                score = score_moments(criterion, x, p, y, q, penalty)
+                if score > top:
+                    top = score
+                    best[0], best[1], best[2], best[3], best[4], best[5] = code, following, 1, gl, hl, nl
+    if count >= min_samples and n_all - count >= min_samples and h >= min_weight and h_all - h >= min_weight:
+        x, y, p, q = float(g), float(g_all - g), float(h), float(h_all - h)
+        if may_exceed(criterion, x, p, y, q, penalty, top):
+            score = score_moments(criterion, x, p, y, q, penalty)
+            if score > top:
+                top = score
+                best[0], best[1], best[2], best[3], best[4], best[5] = code, following, 0, g, h, count
+    return top
+
+
 @kernel
 def sweep_sorted(limits, keys, first, last, a, b, base, before, missing, node, following_last, bar, best):
     """Do the same over rows sorted by code, all of the node's or a stretch of them.
@@ -125,14 +156,8 @@ def sweep_sorted(limits, keys, first, last, a, b, base, before, missing, node, f
     following_last : int
         What to write for the code after the last key's; -1 if the node has none.
     """
-    criterion = limits.criterion
-    penalty = limits.penalty
-    min_samples = limits.min_samples
-    min_weight = limits.min_weight
     weighted = b.shape[0] > 0
     g, h, n_before = before
-    g_miss, h_miss, n_miss = missing
-    g_all, h_all, n_all = node
     mask = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
     top = bar
@@ -147,24 +172,7 @@ def sweep_sorted(limits, keys, first, last, a, b, base, before, missing, node, f
             if next_code == code:
                 continue
             following = np.int64(next_code)
-        count = n_before + i + 1 - first
-        if n_miss > 0 and following != -1:
-            nl, hl = count + n_miss, h + h_miss
-            if nl >= min_samples and n_all - nl >= min_samples and hl >= min_weight and h_all - hl >= min_weight:
-                gl = g + g_miss
-                x, y, p, q = float(gl), float(g_all - gl), float(hl), float(h_all - hl)
-                if may_exceed(criterion, x, p, y, q, penalty, top):
-                    score = score_moments(criterion, x, p, y, q, penalty)
-                    if score > top:
-                        top = score
-                        best[0], best[1], best[2], best[3], best[4], best[5] = code, following, 1, gl, hl, nl
-        if count >= min_samples and n_all - count >= min_samples and h >= min_weight and h_all - h >= min_weight:
-            x, y, p, q = float(g), float(g_all - g), float(h), float(h_all - h)
-            if may_exceed(criterion, x, p, y, q, penalty, top):
-                score = score_moments(criterion, x, p, y, q, penalty)
-                if score > top:
-                    top = score
-                    best[0], best[1], best[2], best[3], best[4], best[5] = code, following, 0, g, h, count
+        top = cut_after(limits, (g, h, n_before + i + 1 - first), missing, node, np.int64(code), following, top, best)
         code = keys[i + 1] >> shift if i < last - 1 else code
     return top if top > bar else -1.0
 

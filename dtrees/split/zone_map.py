@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.columns import Columns
-from dtrees.split.kernel import ZERO, kernel
+from dtrees.split.kernel import NONE, ZERO, kernel
 from dtrees.split.mapped import Reused, mapped
 from dtrees.split.search import MAX_CELLS
 from dtrees.split.zones import MAX_ZONES
@@ -148,7 +148,7 @@ def _cut_column(codes, counts, quantiles, fold, shift, part_of, first_codes, lis
     counts[:] = np.uint32(0)
     for i in range(codes.shape[0]):
         counts[codes[i]] += np.uint32(1)
-    n_parts = _cut(counts, quantiles, shift, part_of, first_codes)
+    n_parts = _cut(counts, quantiles, fold, shift, part_of, first_codes)
     low, high = ZERO(), n_distinct
     n = ZERO()
     for code in range(n_distinct):
@@ -194,32 +194,33 @@ def _list_rows(codes, n_distinct, first_codes, rows, firsts):
 
 
 @kernel
-def _cut(counts, quantiles, shift, part_of, first_codes):
-    """Cut a column into parts, given how many rows have each code; return their number.
+def _cut(counts, quantiles, fold, shift, part_of, first_codes):
+    """Cut a column into parts, given how many rows have each code; return how many numbers of parts are used.
 
-    Codes that are equal when shifted are in the same part. The last of ``counts`` is that of missing values.
+    Codes that are equal when shifted, a *cell*, are in the same part. A part's number is that of the quantiles below it, so that of a cell
+    of many rows are left out. If these are a whole zone or more, that zone is the cell's own. The last of ``counts`` is that of missing
+    values.
     """
     n_distinct = counts.shape[0] - 1
     n_rows = np.int64(0)
     for code in range(n_distinct):
         n_rows += np.int64(counts[code])
     # Parts are of the rows present: quantiles are scaled to them.
-    share = n_rows / quantiles[quantiles.shape[0] - 1]
-    part = next_cut = n = before = ZERO()
-    cell = ZERO()
+    share, n_quantiles = n_rows / quantiles[quantiles.shape[0] - 1], quantiles.shape[0]
     first_codes[:] = n_distinct
-    first_codes[0] = 0
-    for code in range(n_distinct):
-        if code >> shift != cell:
-            cell = code >> shift
-            if n > before and n >= quantiles[next_cut] * share:
-                part += 1
-                first_codes[part] = code
-                before = n
-                while next_cut < quantiles.shape[0] - 1 and n >= quantiles[next_cut] * share:
-                    next_cut += 1
-        part_of[cell] = part
-        n += np.int64(counts[code])
+    n = below = following = ZERO()
+    part = NONE()
+    for cell in range(((n_distinct - 1) >> shift) + 1):
+        first, last = cell << shift, min((cell + 1) << shift, n_distinct)
+        for code in range(first, last):
+            n += np.int64(counts[code])
+        while following < n_quantiles and n >= quantiles[following] * share:
+            following += 1
+        own_zone = ((max(below, part + 1) - 1) >> fold) + 1
+        mine = own_zone << fold if following >> fold > own_zone else max(part, below)
+        first_codes[part + 1 : mine + 1] = first
+        part_of[cell] = part = mine
+        below = following
     return part + 1
 
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.bounds import G0, G1, H0, H1, N0, N1, SIZE, best_edge, flag_zones, lay_out
+from dtrees.split.group import sort_keys
 from dtrees.split.kernel import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.outline import outline, outline_parts
 from dtrees.split.pick import pick
 from dtrees.split.prefetch import AHEAD, prefetch
-from dtrees.split.search import MAX_PARTS, complete, flag_each, scan_picked
+from dtrees.split.search import MAX_PARTS, complete, flag_each
 from dtrees.split.status import SPLIT
-from dtrees.split.sweep import bar_for, sweep_moments
+from dtrees.split.sweep import bar_for, cut_after, sweep_moments
 from dtrees.split.zone_sums import count_flagged, elements, slope_of, unpack
-from dtrees.split.zones import UNKNOWN, scan_zones
+from dtrees.split.zones import UNKNOWN, code_after, scan_zones
 
 #: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
 _ROWS_OF_PART = 4
@@ -30,10 +31,16 @@ _PLACE = np.uint64(0xFFFFFFFF)
 
 
 @inner_kernel
+def below(score):
+    """Return the next lower number: the bar that a score as good passes."""
+    return np.nextafter(score, -np.inf)
+
+
+@inner_kernel
 def bar_of(column, bar, record):
     """Return what the score of a split of a column must exceed. Ties with the bar pass, as it may be of a higher column."""
     if bar >= 0.0:
-        bar = np.nextafter(bar, -np.inf)
+        bar = below(bar)
     return max(bar, bar_for(column, record.column, record.score)) if record.status == SPLIT else bar
 
 
@@ -52,31 +59,38 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     """Find what may hold a better split than the bar in the column at place ``j`` of the zone map.
 
     First the zones that may, then, if the node is summed by parts, which of their parts. These are left in ``scratch.zones``, and their
-    numbers in ``scratch.numbers``.
+    numbers in ``scratch.numbers``. The best split after a zone or part of a single value, if that is above the bar, is left in
+    ``scratch.best``.
 
     Returns how many there are, how many rows they have, which of them has the column's highest values in the node, -1 if none has, the
-    sums of missing rows, and the best score of a split between parts, if that is above the bar.
+    sums of missing rows, the best score of a split between parts, if that is above the bar, and the score of what is in ``scratch.best``,
+    -1.0 if nothing is.
     """
     slot = place[2]
     grain, scale, n_zones = sums.grains[slot], sums.scales[slot], zone_map.n_zones[j]
     element, outlined, numbers = elements(zone_map, sums, slot)[j], scratch.sums, scratch.numbers
     missing = outline(element, n_zones, grain, scale.shift, outlined)
-    slope, edge, present = slope_of(limits, scale), -1.0, node[2] - missing[2]
+    slope, edge, top, present = slope_of(limits, scale), -1.0, bar, node[2] - missing[2]
     for z in range(n_zones):
         numbers[z] = z
     n = flag_zones(limits, outlined, n_zones, missing, node, bar, scale.centre, slope, numbers, scratch.flags)
-    n_rows, last = _note_zones(outlined, n, present, scratch.zones)
+    _note_zones(outlined, n, scratch.zones)
+    scratch.best[0] = NONE()
+    n, n_rows, last, top = _set_single_values_aside(zone_map.first_codes[j], zone_map.fold, n, present, limits, missing, node, top, scratch)
     count_flagged(zone_map, sums, place, j, n_rows)
     if n > 0 and grain > 0:
         parts = scratch.cuts[0]
         n = outline_parts(element, grain, scale.shift, scratch.zones, numbers, n, outlined, parts)
-        edge = best_edge(limits, outlined, n, missing, node, bar, scratch.scores)
-        if edge > bar:
-            bar = np.nextafter(edge, -np.inf)
-        n = flag_zones(limits, outlined, n, missing, node, bar, scale.centre, slope, parts, scratch.flags)
-        n_rows, last = _note_zones(outlined, n, present, scratch.zones)
+        inside = below(top) if top > bar else bar
+        edge = best_edge(limits, outlined, n, missing, node, inside, scratch.scores)
+        if edge > inside:
+            inside = below(edge)
+        n = flag_zones(limits, outlined, n, missing, node, inside, scale.centre, slope, parts, scratch.flags)
+        _note_zones(outlined, n, scratch.zones)
         numbers[:n] = parts[:n]
-    return n, n_rows, last, missing, edge
+        shift = zone_map.fold - grain
+        n, n_rows, last, top = _set_single_values_aside(zone_map.first_codes[j], shift, n, present, limits, missing, node, top, scratch)
+    return n, n_rows, last, missing, edge, top if top > bar else -1.0
 
 
 @inner_kernel
@@ -86,7 +100,7 @@ def takes_long(j, zone_map, sums, place, node_sums, limits, bar, scratch):
     if zone_map.exact[j]:
         return False
     node = node_sums[0], node_sums[1], mid - start
-    _, m, _, _, _ = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+    _, m, _, _, _, _ = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
     return m > (mid - start) // _SHARE
 
 
@@ -96,7 +110,6 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
     start, mid, slot = place
     node = (node_sums[0], node_sums[1], mid - start)
     slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
-    zone_shift = zone_map.fold - grain
     for j in range(first, last):
         column = zone_map.which[j]
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
@@ -107,57 +120,105 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
             score = _sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
             _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
             continue
-        n_zones, m, last_zone, missing, edge = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+        n_zones, m, last_zone, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+        if max(edge, score) > bar:
+            bars[i] = max(bars[i], max(edge, score))
+            bar = below(max(edge, score))
+        if n_zones > 0:
+            single = _split_of(scratch.best)
+            other = _scan_zones(
+                columns, zone_map, j, n_zones, m, last_zone, partition, sums, place, limits, missing, node, bar, bars, i, scratch
+            )
+            if other > score or (other == score and scratch.best[0] < single[0]):
+                score = other
+            else:
+                _put_split(single, scratch.best)
+        if score >= 0.0 and scratch.best[1] == UNKNOWN:
+            if zone_map.lists.shape[1] // (mid - start) < mid - start and sums.place_of.shape[0] > 0:
+                scratch.best[1] = _code_after(zone_map.lists[j], sums.place_of, start, mid, scratch.best[0])
+            else:
+                scratch.best[1] = code_after(codes, n_distinct, partition.rows, start, mid, scratch.best[0])
+        _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
+
+
+@inner_kernel
+def _scan_zones(columns, zone_map, j, n_zones, m, last_zone, partition, sums, place, limits, missing, node, bar, bars, i, scratch):
+    """Scan the flagged zones of a column, which have ``m`` rows; return the best score above the bar, -1.0 if there is none."""
+    start, mid, slot = place
+    column, zone_shift = zone_map.which[j], zone_map.fold - sums.grains[slot]
+    codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
+    zones, numbers, keys = scratch.zones, scratch.numbers[:n_zones], scratch.keys
+    if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, mid - start, m):
+        _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, mid, keys)
+        return scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
+    pick(codes, n_distinct, zone_map, j, zone_shift, numbers, partition.rows[start:mid], keys, scratch)
+    keys = keys[:m]
+    if min(MAX_PARTS, m // _ROWS_OF_PART) >= 2 * n_zones:
+        zones = scratch.parts
+        n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch)
+        lay_out(zones, n_zones, scratch.sums)
+        edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
         if edge > bar:
             bars[i] = max(bars[i], edge)
-            bar = np.nextafter(edge, -np.inf)
-        if n_zones == 0:
-            continue
-        zones, numbers, keys = scratch.zones, scratch.numbers[:n_zones], scratch.keys
-        if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, mid - start, m):
-            _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, mid, keys)
-            score = scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
-            if score >= 0.0 and scratch.best[1] == UNKNOWN:
-                scratch.best[1] = _code_after(zone_map.lists[j], sums.place_of, start, mid, scratch.best[0])
-            _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
-            continue
-        pick(codes, n_distinct, zone_map, j, zone_shift, numbers, partition.rows[start:mid], keys, scratch)
-        keys = keys[:m]
-        if min(MAX_PARTS, m // _ROWS_OF_PART) >= 2 * n_zones:
-            zones = scratch.parts
-            n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch)
-            lay_out(zones, n_zones, scratch.sums)
-            edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
-            if edge > bar:
-                bars[i] = max(bars[i], edge)
-                bar = np.nextafter(edge, -np.inf)
-            flag_each(limits, zones, n_zones, missing, node, bar, scratch)
-            keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
-        if keys.shape[0] > 0:
-            score = scan_picked(
-                codes, n_distinct, zones, n_zones, last_zone, partition, start, mid, limits, missing, node, bar, keys, scratch
-            )
-            _keep(columns, column_ids, column, node, node_sums, limits, score, missing[2] > 0, scratch, bars, i, out, t)
+            bar = below(edge)
+        flag_each(limits, zones, n_zones, missing, node, bar, scratch)
+        keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
+    if keys.shape[0] == 0:
+        return -1.0
+    sort_keys(keys, scratch.spare, keys.shape[0], scratch.counts)
+    return scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.best)
 
 
 @lean_kernel
-def _note_zones(sums, n, present, zones):
-    """Write zones that are flagged to ``zones``.
+def _split_of(best):
+    """Return what is in the array that holds a split; see :func:`~dtrees.split.sweep.sweep_moments`."""
+    return best[0], best[1], best[2], best[3], best[4], best[5]
 
-    Returns how many rows they have, and which of them has the column's highest values in the node, where ``present`` rows have one; -1 if
-    none.
-    """
-    n_rows, last = ZERO(), NONE()
+
+@lean_kernel
+def _put_split(split, best):
+    best[0], best[1], best[2], best[3], best[4], best[5] = split
+
+
+@lean_kernel
+def _note_zones(sums, n, zones):
+    """Write zones that are flagged to ``zones``."""
     for z in range(n):
         zone = zones[z]
         zone.a_before, zone.b_before, zone.n_before = sums[G0, z], sums[H0, z], sums[N0, z]
         zone.a, zone.b, zone.n = sums[G1, z] - sums[G0, z], sums[H1, z] - sums[H0, z], sums[N1, z] - sums[N0, z]
         zone.size = sums[SIZE, z]
         zone.flag = 1
+
+
+@lean_kernel
+def _set_single_values_aside(first_codes, shift, n, present, limits, missing, node, top, scratch):
+    """Leave only those flagged zones that have more than one value: what others hide has no order, and the one split is known already.
+
+    Where that scores above ``top``, it goes to ``scratch.best``, as does one as good of a lower value. For a zone that most rows are in,
+    such as that of 0 in a sparse column, this spares to sort them.
+
+    Returns how many zones are left, how many rows they have, which of them has the column's highest values in the node, where ``present``
+    rows have one, -1 if none has, and the best score.
+    """
+    zones, numbers, best = scratch.zones, scratch.numbers, scratch.best
+    m, n_rows, last = ZERO(), ZERO(), NONE()
+    for k in range(n):
+        zone, z = zones[k], numbers[k]
+        code, before = first_codes[z << shift], zone.n_before
+        is_last = before + zone.n == present
+        if first_codes[(z + 1) << shift] - code == 1:
+            left, following = (zone.a_before + zone.a, zone.b_before + zone.b, before + zone.n), NONE() if is_last else np.int64(UNKNOWN)
+            least = below(top) if code < best[0] else top  # of equals, the lower
+            score = cut_after(limits, left, missing, node, code, following, least, best)
+            top = max(top, score)
+            continue
+        if is_last:
+            last = m
+        zones[m], numbers[m] = zone, z
         n_rows += zone.n
-        if sums[N1, z] == present:
-            last = z
-    return n_rows, last
+        m += 1
+    return m, n_rows, last, top
 
 
 @lean_kernel
