@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.engine.threads import Threads
 from dtrees.split import search, subtree
 from dtrees.split.block import make_block
-from dtrees.split.board import Opening, Team, begin, grown, make_team, opening, wait_for_team
+from dtrees.split.board import Opening, Team, begin, give_up, grown, make_team, opening, wait_for_team
 from dtrees.split.columns import Columns
 from dtrees.split.criteria import ABSOLUTE_ERROR, SQUARED_ERROR
 from dtrees.split.heirs import Heirs, for_thread
@@ -152,12 +152,27 @@ class Crew:
         if n_threads == 1:
             run(self._columns, team, tasks[0])
         else:
-            threads.together(n_threads, lambda thread: run(self._columns, team, tasks[thread]))
-            wait_for_team(team.control)
+            self._run_together(threads, team, tasks, run)
         room_is_kept = team.parts.records.shape[0] <= _MOST_KEPT
         if not room_is_kept:
             self._team, self._made_for = None, ()
         return [grown(team, i, copy=keep and room_is_kept) for i in range(len(roots.places))]
+
+    def _run_together(self, threads: Threads, team: Team, tasks: list[Task], run: Callable[[Columns, Team, Task], None]) -> None:
+        """Have a thread run each task. Should one fail, nobody waits for what it will not do any more, and its error is raised."""
+        errors: list[BaseException] = []
+
+        def run_one(thread: int) -> None:
+            try:
+                run(self._columns, team, tasks[thread])
+            except BaseException as error:
+                errors.append(error)
+                give_up(team.control)
+
+        threads.together(len(tasks), run_one)
+        wait_for_team(team.control)
+        if errors:
+            raise errors[0]
 
     def _make_room(self, ground: Ground, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
         """See to it that there is room for all that is to be grown."""

@@ -174,6 +174,12 @@ def wait_for_team(control):
         spins = rest(spins)
 
 
+def give_up(control: NDArray[np.int64]) -> None:
+    """Have nobody begin other work of a team, nor wait for any: a thread has failed."""
+    control[[WAITING_PIECES, WAITING_NODES]] = 0
+    control[[PIECES_LEFT, NODES_LEFT]] = -(2**40)  # less than what others are at could make up for
+
+
 @lean_kernel
 def claim_work(team):
     """Return work that no other thread has: its kind, node and piece."""
@@ -196,7 +202,7 @@ def claim_work(team):
             team.waiting[largest] = team.waiting[n_nodes - 1]
             control[WAITING_NODES] = n_nodes - 1
         release(control, LOCK)
-        if kind >= 0 or unfinished == 0:
+        if kind >= 0 or unfinished <= 0:
             return kind, node, piece
         while load(control, WAITING_PIECES) + load(control, WAITING_NODES) == 0 and load(control, PIECES_LEFT) > 0:
             spins = rest(spins)

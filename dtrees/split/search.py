@@ -45,6 +45,8 @@ from dtrees.split.zones import (
 MAX_PARTS = 2048
 #: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache.
 MAX_CELLS = 2**17
+#: The same where some values have many rows, and are to be told from their neighbours: a cell is a single value.
+MAX_SINGLE_CELLS = 2**22
 #: Most bins of a column, each of one value: those of the largest node that is not searched by zones.
 _MOST_BINS = 2**13
 _NO_LEVELS = np.empty(0, np.int64)
@@ -131,6 +133,7 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
     """
     n_groups = min(max_distinct, 4 * n_rows, _MOST_BINS) + 1
     n_keys = n_rows + 1
+    n_cells = max(MAX_CELLS, -(-min(max_distinct, MAX_SINGLE_CELLS) // 64) * 64)
     if n_classes:
         n_groups = 0
     return Scratch(
@@ -142,10 +145,10 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         np.empty((7, MAX_PARTS), np.int64),
         np.empty(MAX_PARTS),
         np.empty(MAX_PARTS, np.uint8),
-        np.zeros(MAX_CELLS // 64, np.uint64),
+        np.zeros(n_cells // 64, np.uint64),
         np.empty(MAX_PARTS, np.int64),
         np.empty((2, MAX_PARTS), np.int64),
-        np.empty(MAX_CELLS, np.uint16),
+        mapped(n_cells, np.uint16, large_pages=False),
         np.zeros(6, np.int64),
         np.zeros(1),
         np.zeros((4, n_classes), np.int64),

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dtrees.split.columns import Columns
 from dtrees.split.kernel import NONE, ZERO, kernel
 from dtrees.split.mapped import Reused, mapped
-from dtrees.split.search import MAX_CELLS
+from dtrees.split.search import MAX_CELLS, MAX_SINGLE_CELLS
 from dtrees.split.zones import MAX_ZONES
 
 #: Zones are cut into ``2**FOLD`` parts.
@@ -97,9 +97,9 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD) -> ZoneMap:
     n_distinct = np.diff(columns.offsets)
     n_parts = max(_MIN_ZONES, min(MAX_ZONES - 1, n_rows // _ROWS_PER_ZONE)) << fold
     quantiles = _quantiles(n_rows, n_parts)
-    shifts = np.array([max(0, int(d).bit_length() - MAX_CELLS.bit_length() + 1) for d in n_distinct], np.int64)
-    most_cells = int(((n_distinct >> shifts) + 1).max(initial=1))
-    part_of = mapped(n_columns * most_cells, np.uint16).reshape(n_columns, most_cells)
+    shifts = np.zeros(n_columns, np.int64)
+    most_cells = min(int(n_distinct.max(initial=0)), MAX_SINGLE_CELLS) + 1
+    part_of = mapped(n_columns * most_cells, np.uint16, large_pages=False).reshape(n_columns, most_cells)  # most columns use little of it
     first_codes = np.zeros((n_columns, n_parts + 1), np.int64)
     listed, ends = np.zeros((n_columns, 2, _LISTED), np.uint32), np.zeros((n_columns, 4), np.int64)
     lists, firsts = np.empty((n_columns, n_rows if n_rows <= LIST_ROWS else 0), np.uint64), np.zeros(first_codes.shape, np.int64)
@@ -109,8 +109,8 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD) -> ZoneMap:
 
     def cut(j: int) -> None:
         with counts.one() as own:
-            n_zones[j] = _cut_column(
-                columns.codes[j], own[: n_distinct[j] + 1], quantiles, fold, shifts[j], part_of[j], first_codes[j], listed[j], ends[j]
+            n_zones[j], shifts[j] = _cut_column(
+                columns.codes[j], own[: n_distinct[j] + 1], quantiles, fold, part_of[j], first_codes[j], listed[j], ends[j]
             )
         if lists.shape[1]:
             _list_rows(columns.codes[j], int(n_distinct[j]), first_codes[j], lists[j], firsts[j])
@@ -135,8 +135,8 @@ def _quantiles(n_rows: int, n: int) -> NDArray[np.int64]:
 
 
 @kernel
-def _cut_column(codes, counts, quantiles, fold, shift, part_of, first_codes, listed, ends):
-    """Write the part of each code, shifted, and what :class:`ZoneMap` says to the rest; return the number of zones.
+def _cut_column(codes, counts, quantiles, fold, part_of, first_codes, listed, ends):
+    """Write the part of each code, shifted, and what :class:`ZoneMap` says to the rest; return the number of zones, and the shift.
 
     ``counts`` is room for the number of rows with each code, that of missing values included.
     """
@@ -144,10 +144,11 @@ def _cut_column(codes, counts, quantiles, fold, shift, part_of, first_codes, lis
     if n_distinct < MAX_ZONES:
         for code in range(n_distinct):
             part_of[code] = code << fold
-        return n_distinct
+        return n_distinct, ZERO()
     counts[:] = np.uint32(0)
     for i in range(codes.shape[0]):
         counts[codes[i]] += np.uint32(1)
+    shift = _cell_shift(counts[:n_distinct], codes.shape[0])
     n_parts = _cut(counts, quantiles, fold, shift, part_of, first_codes)
     low, high = ZERO(), n_distinct
     n = ZERO()
@@ -174,7 +175,23 @@ def _cut_column(codes, counts, quantiles, fold, shift, part_of, first_codes, lis
             listed[1, n_high] = row
             n_high += 1
     ends[0], ends[1], ends[2], ends[3] = part_of[low >> shift], part_of[(high - 1) >> shift] + 1, n_low, n_high
-    return (n_parts - 1 >> fold) + 1
+    return (n_parts - 1 >> fold) + 1, shift
+
+
+@kernel
+def _cell_shift(counts, n_rows):
+    """Return by how much codes are to be shifted, given how many rows have each.
+
+    Not at all, unless they are very many, where a value has so many rows that it may get a zone of its own.
+    """
+    most = np.uint32(0)
+    for count in counts:
+        most = max(most, count)
+    limit = MAX_SINGLE_CELLS if np.int64(most) * MAX_ZONES > n_rows else MAX_CELLS
+    shift = ZERO()
+    while counts.shape[0] >> shift >= limit:
+        shift += 1
+    return shift
 
 
 @kernel

@@ -60,9 +60,20 @@ def test_fold(width: int, grain: int) -> None:
     fine = elements_of(zone_map, sums, np.int64(1)).copy()
     fold(zone_map, sums, np.int64(1), np.int64(grain))
     coarse = elements_of(zone_map, sums, np.int64(1))
-    assert coarse.shape[1] == (most_zones << grain) + 1
+    assert (most_zones << grain) < coarse.shape[1] <= fine.shape[1]
     for j, n_zones in enumerate(zone_map.n_zones):
         parts = fine[j, : n_zones << FOLD].reshape(n_zones << grain, -1, width)
         np.testing.assert_array_equal(coarse[j, : n_zones << grain], parts.sum(axis=1))
         np.testing.assert_array_equal(coarse[j, n_zones << grain], fine[j, n_zones << FOLD])
     np.testing.assert_array_equal(slots[0], other)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
+    """Nor are those a few columns apart: the same zones of so many columns all have places in the cache."""
+    for most_zones in range(1, 256):
+        for grain in range(FOLD + 1):
+            apart = 8 * slot_size(1, most_zones, width, grain)
+            places = np.arange(32) * apart % 4096
+            assert np.unique(places).size == 32
+            assert np.bincount(places // 64).max() <= 4

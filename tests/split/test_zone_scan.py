@@ -265,6 +265,9 @@ def test_parts_of_a_column(kind: str, n: int) -> None:
         assert (part[present] == np.searchsorted(first_codes[: n_parts + 1], codes[present], side="right") - 1).all()
         if n <= LIST_ROWS:
             assert (zones.firsts[0, : n_parts + 1] == np.searchsorted(np.sort(codes), first_codes[: n_parts + 1])).all()
+        if kind.startswith(("half", "mostly zero", "mostly two")):  # no other value is in the zone of one that many rows have
+            zone = part >> fold_to
+            assert all(np.unique(codes[zone == zone[codes == one][0]]).size == 1 for one in np.flatnonzero(np.bincount(codes) > n // 9))
         inner = first_codes[: n_parts + 1]
         inner = inner[(inner > 0) & (inner < n_distinct)]
         assert (inner % (1 << zones.shift[0]) == 0).all()
