@@ -215,7 +215,8 @@ def _set_single_values_aside(first_codes, shift, n, present, limits, missing, no
             continue
         if is_last:
             last = m
-        zones[m], numbers[m] = zone, z
+        if m < k:
+            zones[m], numbers[m] = zone, z
         n_rows += zone.n
         m += 1
     return m, n_rows, last, top

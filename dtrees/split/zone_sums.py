@@ -46,6 +46,7 @@ _SAMPLED = 4
 _ROWS_TO_ADD = 8
 #: To clear, fill and subtract so many numbers of a slot takes as long as to add a row's cell to one.
 _NUMBERS_PER_CELL = 6
+_CACHE_LINE = 64
 
 
 class Sums(NamedTuple):
@@ -89,24 +90,27 @@ class Sums(NamedTuple):
 
 
 @kernel
-def _room(n):
+def _room(n, width):
     """Return how many elements there is room for in a column of ``n`` zones or parts.
 
-    One more than these, for missing values, or some more, so that columns are not a multiple of 4 kB apart: the same zone of all columns,
-    as where most values are 0, would have the same place in the cache, and a sum take ten times as long.
+    One more than these, for missing values, or some more, so that no few columns are a multiple of 4 kB apart: the same zone of them, as
+    where most values are 0, would have the same place in the cache, and a sum take ten times as long.
     """
-    return n + 1 + (4 - n) % 8
+    room = n + 1
+    while room % 8 != 5 or (8 * width * room + _CACHE_LINE) % 2048 < 2 * _CACHE_LINE:
+        room += 1
+    return room
 
 
 def slot_size(n_columns: int, most_zones: int, width: int, grain: int) -> int:
     """Return how many numbers a slot of a grain has."""
-    return n_columns * int(_room.py_func(most_zones << grain)) * width
+    return n_columns * int(_room.py_func(most_zones << grain, width)) * width
 
 
 @inner_kernel
 def elements(zone_map, sums, slot):
     """Return the elements of a slot, shape (k, room of a column, width); after a column's last comes that of missing values."""
-    k, n, width = zone_map.which.shape[0], _room(sums.most_zones << sums.grains[slot]), sums.width
+    k, n, width = zone_map.which.shape[0], _room(sums.most_zones << sums.grains[slot], sums.width), sums.width
     return sums.slots[slot, : k * n * width].reshape(k, n, width)
 
 

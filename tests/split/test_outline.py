@@ -70,10 +70,9 @@ def test_fold(width: int, grain: int) -> None:
 
 @pytest.mark.parametrize("width", [2, 3])
 def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
-    """Nor are those a few columns apart: the same zones of so many columns all have places in the cache."""
+    """The same zones of so many columns all have places in the cache, in which those that are 4 kB apart compete for a few."""
     for most_zones in range(1, 256):
         for grain in range(FOLD + 1):
-            apart = 8 * slot_size(1, most_zones, width, grain)
-            places = np.arange(32) * apart % 4096
+            places = np.arange(32) * 8 * slot_size(1, most_zones, width, grain) % 4096
             assert np.unique(places).size == 32
-            assert np.bincount(places // 64).max() <= 4
+            assert np.bincount(places // 64).max() <= 5
