@@ -136,7 +136,7 @@ def submit(
         )
     name = new_name()
     if options.get("checkpoint") is not None:  # workers may have another working directory
-        options = options | {"checkpoint": absolute_path(options["checkpoint"])}
+        options = options | {"checkpoint": _seen_by_all(absolute_path(options["checkpoint"]), client)}
     parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
     pickled = {part: _pickle(part, value) for part, value in parts.items()}
     needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set")])]
@@ -146,6 +146,13 @@ def submit(
         return future
     hold(client, name, [name])
     return _detached(future)
+
+
+def _seen_by_all(path: str, client: Client) -> str:
+    """Return the address of a checkpoint, unless it is in the memory of one process."""
+    if path.startswith("memory://") and not str(client.scheduler.address).startswith("inproc://"):
+        raise ValueError(f"checkpoint is {path!r}, in the memory of one worker; wants a file, or an address, that all of them can read")
+    return path
 
 
 def attach(key: str, *, client: Client | None = None, detached: bool = False) -> Any:

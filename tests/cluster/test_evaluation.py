@@ -223,6 +223,11 @@ def test_checkpoints(client: Client, tmp_path: Path) -> None:
     assert_clean(client)
 
 
+def test_a_checkpoint_in_the_memory_of_a_process(client: Client) -> None:
+    with pytest.raises(ValueError, match=r"checkpoint is 'memory://c', in the memory of one worker; wants a file, or an address, that"):
+        make("regression").fit(*data_there("regression"), checkpoint="memory://c")
+
+
 def test_a_checkpoint_without_a_seed(client: Client, tmp_path: Path, sharded: None) -> None:
     models = [make("regression").set_params(random_state=None).fit(*data_there("regression"), checkpoint=tmp_path / "c") for _ in range(2)]
     assert_same_model(*models)

@@ -1,0 +1,56 @@
+"""Boosting of tables whose columns are other than normal: each has its own way to be slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import libraries
+from benchmarks.data import N_COLUMNS
+from benchmarks.registry import benchmark
+from benchmarks.results import Yielded
+from benchmarks.run import Run
+
+
+def tables(n: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Give tables of ``n`` rows and 28 columns, with their names."""
+    random = np.random.default_rng(0)
+    shape = n, N_COLUMNS
+
+    def normal() -> NDArray[np.float64]:
+        return random.standard_normal(shape)
+
+    n_categories = N_COLUMNS - 6
+    kinds: dict[str, NDArray[Any]] = {
+        "nine of ten values 0": np.where(random.random(shape) < 0.9, 0.0, normal()),
+        "6 columns and a category of 22, one-hot": np.hstack([normal()[:, :6], np.eye(n_categories)[random.integers(0, n_categories, n)]]),
+        "integers up to 255": random.integers(0, 256, shape),
+        "counts": random.poisson(0.7, shape),
+        "rounded to 0.01": normal().round(2),
+        "three of ten values missing": np.where(random.random(shape) < 0.3, np.nan, normal()),
+        "heavy tails": np.exp(2 * normal()),
+        "rows in the order of a column": (x := normal())[np.argsort(x[:, 0])],
+    }
+    for kind, X in kinds.items():
+        yield kind, X.astype(np.float32)
+
+
+def target_of(X: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return a target of five columns, as that of the synthetic table, whatever their scale."""
+    x = np.nan_to_num(X[:, :5]).astype(np.float64)
+    x = np.clip((x - x.mean(axis=0)) / (x.std(axis=0) + 1e-9), -3, 3)
+    signal = x[:, 0] * x[:, 1] + np.sin(2 * x[:, 2]) + x[:, 3] * (x[:, 4] > 0)
+    return np.asarray(signal + 0.5 * np.random.default_rng(1).standard_normal(len(x)))
+
+
+@benchmark("kinds")
+def kinds(run: Run) -> Iterator[Yielded]:
+    """Boosting of sparse, one-hot, integer, missing, heavy-tailed columns and of ordered rows: XGBoost hist, LightGBM."""
+    n, n_trees = run.size(tiny=300, small=20_000, full=300_000), run.size(tiny=2, small=20, full=50)
+    for kind, X in tables(n):
+        makers = libraries.boosting(n_trees, run.threads)
+        del makers["XGBoost exact"]
+        yield from run.fits(f"boosting, {n_trees} trees, depth 6, {n:,} x {N_COLUMNS}, {kind}", X, target_of(X), makers, {})
