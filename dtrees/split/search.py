@@ -45,8 +45,8 @@ from dtrees.split.zones import (
 MAX_PARTS = 2048
 #: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache.
 MAX_CELLS = 2**17
-#: The same where some values have many rows, and are to be told from their neighbours: a cell is a single value.
-MAX_SINGLE_CELLS = 2**22
+#: The same for columns with a value that many rows have, which is to be told from its neighbours.
+MAX_SINGLE_CELLS = 2**20
 #: Most bins of a column, each of one value: those of the largest node that is not searched by zones.
 _MOST_BINS = 2**13
 _NO_LEVELS = np.empty(0, np.int64)

@@ -14,6 +14,7 @@ Cuts
 ----
 A bound on what a zone may hide grows with the zone's rows m, and noise in the sum of k rows with sqrt(k). So zones are narrow where a cut
 has few rows on one side: the z-th of Z cuts is at the quantile sin(pi z / 2Z)**2, whose density makes m proportional to sqrt(k (n - k)).
+A value that a zone's share of the rows have, or more, such as 0 in a sparse column, is a zone of its own: a single value hides nothing.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 First comes the best split at a zone's edge (the node's *bar*), then the exact scans of the zones that may hold a better one, best first in
 the column of that edge: the better the bar, the less there is to scan in the others. Flagged zones are cut finer before their rows are
-sorted. Here, a zone is what the node is summed by: a zone or, in large nodes, a part of one.
+sorted. Those of a single value are never scanned: the split after it follows from the sums. Here, a zone is what the node is summed by: a
+zone or, in large nodes, a part of one.
 """
 
 from __future__ import annotations
