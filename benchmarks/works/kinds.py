@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,26 @@ def tables(n: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
     def normal() -> NDArray[np.float64]:
         return random.standard_normal(shape)
 
-    n_categories = N_COLUMNS - 6
-    kinds: dict[str, NDArray[Any]] = {
-        "nine of ten values 0": np.where(random.random(shape) < 0.9, 0.0, normal()),
-        "6 columns and a category of 22, one-hot": np.hstack([normal()[:, :6], np.eye(n_categories)[random.integers(0, n_categories, n)]]),
-        "integers up to 255": random.integers(0, 256, shape),
-        "counts": random.poisson(0.7, shape),
-        "rounded to 0.01": normal().round(2),
-        "three of ten values missing": np.where(random.random(shape) < 0.3, np.nan, normal()),
-        "heavy tails": np.exp(2 * normal()),
-        "rows in the order of a column": (x := normal())[np.argsort(x[:, 0])],
+    def one_hot() -> NDArray[np.float64]:
+        n_categories = N_COLUMNS - 6
+        return np.hstack([normal()[:, :6], np.eye(n_categories)[random.integers(0, n_categories, n)]])
+
+    def in_order() -> NDArray[np.float64]:
+        X = normal()
+        return X[np.argsort(X[:, 0])]
+
+    kinds: dict[str, Callable[[], NDArray[Any]]] = {
+        "nine of ten values 0": lambda: np.where(random.random(shape) < 0.9, 0.0, normal()),
+        "6 columns and a category of 22, one-hot": one_hot,
+        "integers up to 255": lambda: random.integers(0, 256, shape),
+        "counts": lambda: random.poisson(0.7, shape),
+        "rounded to 0.01": lambda: normal().round(2),
+        "three of ten values missing": lambda: np.where(random.random(shape) < 0.3, np.nan, normal()),
+        "heavy tails": lambda: np.exp(2 * normal()),
+        "rows in the order of a column": in_order,
     }
-    for kind, X in kinds.items():
-        yield kind, X.astype(np.float32)
+    for kind, make in kinds.items():
+        yield kind, make().astype(np.float32)
 
 
 def target_of(X: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -153,10 +153,10 @@ def test_turns(criterion: int, weighted: bool, fine: bool) -> None:
         found, done = search_by_zones(task, 1, fine)
         assert same(found, expected)
         seen |= {way for way, _ in done}
+        assert PICKED in seen or min_samples == 1  # there, the best split may be after a single row
         for together in (2, 5):
             assert same(search_by_zones(task, together, fine)[0], expected)
             assert same(search_by_zones(task, together, fine, lists=True)[0], expected)
-    assert PICKED in seen
 
 
 @given(
