@@ -36,9 +36,10 @@ _SERIAL_CELLS = 100_000
 #: Zones are cut into parts if more than one in so many rows of the last tree's large nodes were in flagged zones: to pick and scan these
 #: takes longer then than to sum by parts.
 _FLAGGED = 512
-#: They are cut into the smallest parts if more than one in so many were, else into parts twice as large: the sums by these stay in the
-#: second cache.
+#: They are cut into the smallest parts if more than one in so many were, else into parts four times as large: the sums by these stay in
+#: the second cache.
 _MUCH_FLAGGED = 16
+_FEWER = 2
 #: Below this many rows, bounding zones costs more than it saves.
 _MIN_ROWS = 128
 #: A table of up to this many cells is grown whole in a block.
@@ -110,8 +111,8 @@ class ZoneSums:
         self._grains = np.empty(0, np.int64)
         self._scales = np.zeros(0, SCALE)
         self._first_scale = np.zeros(1, SCALE)
-        self._flagged = np.array([1, 1])
-        self._most_grain = FOLD
+        self._flagged = np.zeros(2, np.int64)
+        self._most_grain = FOLD - 1
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
@@ -125,15 +126,16 @@ class ZoneSums:
         self._slot_of = {}
         listed = self._place_of.shape[0] > 0
         if listed:
-            self._most_grain = FOLD - 1  # what is flagged is listed: to scan it costs less than to sum and bound smaller parts
+            self._most_grain = FOLD - _FEWER  # what is flagged is listed: to scan it costs less than to sum and bound smaller parts
         elif self._flagged[1] > 0:
             flagged, n_rows = self._flagged.tolist()
-            self._most_grain = FOLD if flagged * _MUCH_FLAGGED > n_rows else FOLD - 1 if flagged * _FLAGGED > n_rows else 0
+            self._most_grain = FOLD if flagged * _MUCH_FLAGGED > n_rows else FOLD - _FEWER if flagged * _FLAGGED > n_rows else 0
         self._flagged[:] = 0
-        finest = FOLD - listed
-        self._shape_slots(*shape, grain_for(finest, self._fine_rows >> (FOLD - finest), n_in))
-        if self._shape[3] and self._max_slots < _FINE_SLOTS * self._threads.n_threads:
-            self._shape_slots(*shape, 0)
+        finest = FOLD - _FEWER if listed else FOLD
+        grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
+        while grain > 0 and self._room(slot_size(*shape, grain)) < _FINE_SLOTS * self._threads.n_threads:
+            grain -= 1
+        self._shape_slots(*shape, grain)
         self._first_scale[0] = int(size_shift(size)), 0, math.inf
         self._usable = n_in < MAX_PACKED_ROWS
 
@@ -145,8 +147,12 @@ class ZoneSums:
             self._shape = shape
             self._slots = np.empty((0, size), np.int64)
             self._allocate(0)
-        self._max_slots = max(_MIN_BYTES, _BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
+        self._max_slots = self._room(size)
         self._free = list(range(self._slots.shape[0]))
+
+    def _room(self, size: int) -> int:
+        """Return for how many slots of so many numbers there is room."""
+        return max(_MIN_BYTES, _BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
 
     def _sums(self) -> Sums:
         _, most_zones, width, grain = self._shape

@@ -10,7 +10,7 @@ from dtrees.split.kernel import ZERO, inner_kernel, lean_kernel
 
 @inner_kernel
 def outline(element, n_zones, grain, size_shift, sums):
-    """Write a column's sums of zones, of ``2**grain`` elements each, up to eight; return the missing sums."""
+    """Write a column's sums of zones, of ``2**grain`` elements each, up to sixteen; return the missing sums."""
     missing = n_zones << grain
     _outline(element.reshape(-1), np.uint64(element.shape[1]), n_zones, np.uint64(grain), size_shift, sums)
     n_miss = element[missing, 1] & 0xFFFFFFFF
@@ -34,6 +34,10 @@ def _outline(numbers, width, n_zones, grain, size_shift, sums):
                 own, packed = own + numbers[k], packed + numbers[k + one]
         if grain >= 3:
             for _ in range(4):
+                k += width
+                own, packed = own + numbers[k], packed + numbers[k + one]
+        if grain >= 4:
+            for _ in range(8):
                 k += width
                 own, packed = own + numbers[k], packed + numbers[k + one]
         at = k + width

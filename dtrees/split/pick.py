@@ -20,12 +20,14 @@ from dtrees.split.prefetch import AHEAD, prefetch
 _ROWS_TO_FIND = 64
 #: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.
 _INTERVALS = 4
-#: Rows that are compared at a time, a multiple of 64; scratch space has flags for so many (MAX_PARTS).
+#: Rows that are compared at a time, a multiple of 64; scratch space has flags for more (MAX_PARTS).
 _BLOCK = 2048
 #: Where more of a node's rows than one in so many lie in the intervals, it is faster to look at each closely.
 _COVERED = 6
 #: How many rows ahead memory is asked for where a node's rows are far from each other.
 _FAR_AHEAD = 64
+#: Places that are looked at at a time.
+_WINDOW = 32
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ROW = np.uint64(0xFFFFFFFF)
 
@@ -45,11 +47,28 @@ def _bits(typing_context: Any, flags: Any, at: Any) -> Any:
 
 
 @intrinsic
-def _lowest(typing_context: Any, mask: Any) -> Any:
-    """Return the number of the lowest bit that is set."""
+def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
+    """Return how many of the _WINDOW numbers from ``numbers[at]`` on are below a bound."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        lanes = ir.VectorType(ir.IntType(32), _WINDOW)
+        some = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=4)
+        bound = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[2], ir.Constant(ir.IntType(32), 0))
+        bound = builder.shuffle_vector(bound, ir.Constant(lanes, ir.Undefined), ir.Constant(lanes, None))
+        mask = builder.bitcast(builder.icmp_unsigned("<", some, bound), ir.IntType(_WINDOW))
+        return builder.zext(builder.ctpop(mask), ir.IntType(64))
+
+    return types.int64(numbers, types.uint64, types.uint32), generate
+
+
+@intrinsic
+def _lowest(typing_context: Any, mask: Any) -> Any:
+    """Return the number of the lowest bit that is set, 64 if none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), generate
 
@@ -131,8 +150,10 @@ def _pick_marked(codes, n_distinct, shift, marks, rows, keys):
 def _pick_covered(codes, shift, marks, rows, keys, scratch):
     bounds = scratch.cuts[1]
     low_0, low_1, low_2, low_3 = np.uint32(bounds[0]), np.uint32(bounds[2]), np.uint32(bounds[4]), np.uint32(bounds[6])
-    high_0, high_1, high_2, high_3 = np.uint32(bounds[1]), np.uint32(bounds[3]), np.uint32(bounds[5]), np.uint32(bounds[7])
-    some, flags = scratch.part_of.view(np.uint32)[:_BLOCK], scratch.flags[:_BLOCK]
+    width_0, width_1 = np.uint32(bounds[1] - bounds[0]), np.uint32(bounds[3] - bounds[2])
+    width_2, width_3 = np.uint32(bounds[5] - bounds[4]), np.uint32(bounds[7] - bounds[6])
+    room = scratch.part_of.view(np.uint32)
+    some, listed, flags = room[:_BLOCK], room[_BLOCK : 2 * _BLOCK + 2], scratch.flags[:_BLOCK]
     n, lowest = rows.shape[0], np.int64(rows[0])
     span = np.int64(rows[n - 1]) - lowest + 1
     in_order, is_near = 4 * span < 5 * n, span < 3 * n
@@ -144,56 +165,85 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
         if in_order:
             some = codes[lowest + first : lowest + first + m]
         elif is_near:
-            for i in range(m):
-                some[i] = codes[np.uint64(rows[first + i])]
+            base = np.uint64(first)
+            for i in range(np.uint64(m)):
+                some[i] = codes[np.uint64(rows[base + i])]
         else:
-            for i in range(first, first + m):
-                prefetch(codes, np.int64(rows[min(i + _FAR_AHEAD, n - 1)]))
-                some[i - first] = codes[np.uint64(rows[i])]
+            base, last = np.uint64(first), np.uint64(n - 1)
+            for i in range(np.uint64(m)):
+                prefetch(codes, np.uint64(rows[min(base + i + np.uint64(_FAR_AHEAD), last)]))
+                some[i] = codes[np.uint64(rows[base + i])]
         for i in range(m):
             code = some[i]
+            # Below a low bound, the difference wraps around to a high number.
             flags[i] = (
-                ((code >= low_0) & (code < high_0))
-                | ((code >= low_1) & (code < high_1))
-                | ((code >= low_2) & (code < high_2))
-                | ((code >= low_3) & (code < high_3))
+                (np.uint32(code - low_0) < width_0)
+                | (np.uint32(code - low_1) < width_1)
+                | (np.uint32(code - low_2) < width_2)
+                | (np.uint32(code - low_3) < width_3)
             )
         flags[m:] = 0
-        for word in range((m + 63) // 64):
-            base = np.uint64(64 * word)
-            mask = _bits(flags, base)
-            while mask != np.uint64(0):
-                i = base + _lowest(mask)
-                mask &= mask - one
-                code = np.uint64(some[i])
-                cell = code >> shift
-                wanted = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & one
-                place = first + np.int64(i)
-                if in_order:  # a row, for now; its place is looked for when what is near has come from memory
-                    place += lowest
-                    prefetch(rows, last_place + np.int64(density * (place - last_row)))
-                keys[at] = code << np.uint64(32) | np.uint64(place)
-                at += wanted
+        for k in range(_list_flagged(flags, np.uint64(m), listed)):
+            i = np.uint64(listed[k])
+            code = np.uint64(some[i])
+            cell = code >> shift
+            wanted = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & one
+            place = first + np.int64(i)
+            if in_order:  # a row, for now; its place is looked for when what is near has come from memory
+                place += lowest
+                prefetch(rows, last_place + np.int64(density * (place - last_row)))
+            keys[at] = code << np.uint64(32) | np.uint64(place)
+            at += wanted
         if in_order:
             at, last_place = _find_places(keys, at_first, at, rows, last_place, density)
+
+
+@lean_kernel
+def _list_flagged(flags, m, listed):
+    """Write the numbers of up to ``m`` flags that are not zero; return how many there are.
+
+    Of 64, two are written without asking whether there are any: to guess that costs more, where about one in 64 is flagged.
+    """
+    at, one, none = np.uint64(0), np.uint64(1), np.uint64(0)
+    for base in range(np.uint64(0), m, np.uint64(64)):
+        mask = _bits(flags, base)
+        for _ in range(2):
+            listed[at] = base + _lowest(mask)
+            at += np.uint64(mask != none)
+            mask &= mask - one
+        while mask != none:
+            listed[at] = base + _lowest(mask)
+            at += one
+            mask &= mask - one
+    return at
 
 
 @lean_kernel
 def _find_places(keys, first, last, rows, place, density):
     """Replace the row in some keys by its place, and leave out rows that are not in the node; return where keys end, and the last place.
 
-    Rows of keys ascend, and those of the node; of as many as lie between two, about a share ``density`` is in the node.
+    Rows of keys ascend, and those of the node; of as many as lie between two, about a share ``density`` is in the node. So a place is
+    looked for where that puts it, among some places at a time, and beside these if it is not there.
     """
     at, n = first, rows.shape[0]
+    # From one origin as long as that will do: a place that waits for the one before takes twice as long.
+    origin = place - _WINDOW // 2 - density * np.int64(rows[place])
     for k in range(first, last):
-        row = np.int64(keys[k] & _ROW)
-        place = min(place + np.int64(density * (row - np.int64(rows[place]))), n - 1)
-        while place < n - 1 and np.int64(rows[place]) < row:
-            place += 1
-        while np.int64(rows[place]) > row:
-            place -= 1
+        row = np.uint32(keys[k] & _ROW)
+        window = max(0, min(np.int64(origin + density * np.int64(row)), n - _WINDOW))
+        if n < _WINDOW:
+            while place < n - 1 and rows[place] < row:
+                place += 1
+        else:
+            while window > 0 and rows[window] > row:
+                window = max(0, window - _WINDOW)
+                origin = window - density * np.int64(row)
+            while window < n - _WINDOW and rows[window + _WINDOW - 1] < row:
+                window = min(window + _WINDOW, n - _WINDOW)
+                origin = window - density * np.int64(row)
+            place = min(window + _count_below(rows, np.uint64(window), row), n - 1)
         keys[at] = keys[k] & ~_ROW | np.uint64(place)
-        at += np.uint64(np.int64(rows[place]) == row)
+        at += np.uint64(rows[place] == row)
     return at, place
 
 

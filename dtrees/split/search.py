@@ -42,7 +42,7 @@ from dtrees.split.zones import (
 )
 
 #: Most parts of a column: of all its zones, and those that flagged zones or parts are cut into.
-MAX_PARTS = 2048
+MAX_PARTS = 4096
 #: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache.
 MAX_CELLS = 2**17
 #: The same for columns with a value that many rows have, which is to be told from its neighbours.

@@ -202,7 +202,7 @@ def test_children_whose_sums_are_folded(weighted: bool) -> None:
 def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     table, a, b = make_case(["continuous", "missing"], "noise", NEWTON, False, 1500, 3)
     columns = presort(table)
-    size = 8 * slot_size(2, int(map_zones(columns).n_zones.max()), 2, FOLD - 1)  # as the table is listed
+    size = 8 * slot_size(2, int(map_zones(columns).n_zones.max()), 2, FOLD - 2)  # as the table is listed
     monkeypatch.setattr(engine_sums, "_MIN_BYTES", 5 * size)
     monkeypatch.setattr(engine_sums, "_BYTES_PER_ROW", 0)
     monkeypatch.setattr(engine_sums, "_FINE_SLOTS", 4)
@@ -229,9 +229,9 @@ def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -
             work.sums.flagged[:] = flagged
             return int(work.sums.grains[work.nodes[0, 2]])
 
-        assert grain_after((900, 1000)) == FOLD
+        assert grain_after((900, 1000)) == FOLD - 1
         assert grain_after((10, 1000)) == FOLD
-        assert grain_after((1, 1000)) == FOLD - 1
+        assert grain_after((1, 1000)) == FOLD - 2
         assert grain_after((900, 1000)) == 0
         assert grain_after((0, 0)) == FOLD
         assert grain_after((0, 1)) == FOLD  # no node was large enough to tell
