@@ -131,7 +131,8 @@ class ZoneSums:
             flagged, n_rows = self._flagged.tolist()
             self._most_grain = FOLD if flagged * _MUCH_FLAGGED > n_rows else FOLD - _FEWER if flagged * _FLAGGED > n_rows else 0
         self._flagged[:] = 0
-        finest = FOLD - _FEWER if listed else FOLD
+        # Slots get room for the smallest parts when these are first wanted: a single tree, or one of much signal, is summed without.
+        finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._shape[3])
         grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
         while grain > 0 and self._room(slot_size(*shape, grain)) < _FINE_SLOTS * self._threads.n_threads:
             grain -= 1

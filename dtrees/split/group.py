@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.kernel import kernel, lean_kernel
+from dtrees.split.kernel import ZERO, kernel, lean_kernel
 
 _INSERTION = 24
+#: Of more keys than this a few are looked at, evenly spaced: where this share of them have one code, the others are sorted without.
+_MANY, _PROBES, _EQUAL = 512, 16, 8
 #: Values of a digit of the radix sort.
 RADIX = 1 << 11
 
@@ -96,7 +98,7 @@ def sort_places(codes, rows, start, mid, keys, spare, counts):
     if m <= _INSERTION:
         _insertion_sort(keys, m)
     else:
-        radix_sort(keys, spare, m, low, high, counts)
+        _sort_between(keys, spare, m, low, high, counts)
 
 
 @kernel
@@ -110,7 +112,66 @@ def sort_keys(keys, spare, m, counts):
     for i in range(1, m):
         low = min(low, keys[i])
         high = max(high, keys[i])
-    radix_sort(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32), counts)
+    _sort_between(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32), counts)
+
+
+@lean_kernel
+def _sort_between(keys, spare, m, low, high, counts):
+    """Sort by the codes, known to lie in low..high; places, which must ascend, stay ascending among equal codes.
+
+    Keys of a code that most have, such as that of 0 in a sparse column, are in order among themselves: only the others are sorted. Each
+    visit of a radix sort to the same count would wait for the one before.
+    """
+    common, n_equal = _common_code(keys, m)
+    if n_equal < _EQUAL:
+        radix_sort(keys, spare, m, low, high, counts)
+        return
+    n_lower, n_higher, n_equal = _part(keys, spare, np.uint64(m), common)
+    if n_lower > 0:
+        radix_sort(keys, spare[n_higher:], n_lower, low, common - np.uint64(1), counts)
+    last = np.uint64(m - 1)
+    at = np.uint64(n_lower)
+    for i in range(np.uint64(n_equal)):
+        keys[at + i] = spare[last - i]
+    rest = keys[n_lower + n_equal :]
+    for i in range(n_higher):
+        rest[i] = spare[i]
+    if n_higher > 0:
+        radix_sort(rest, spare, n_higher, common + np.uint64(1), high, counts)
+
+
+@lean_kernel
+def _common_code(keys, m):
+    """Return the code that most of some keys have, if one does, and how many of these (0 where keys are few)."""
+    code, votes, n_equal = np.uint64(0), ZERO(), ZERO()
+    if m >= _MANY:
+        for k in range(_PROBES):  # Boyer and Moore: who has the majority outlasts all others together
+            mine = keys[m * k // _PROBES] >> np.uint64(32)
+            if votes == 0:
+                code = mine
+            votes += 1 if mine == code else -1
+        for k in range(_PROBES):
+            n_equal += (keys[m * k // _PROBES] >> np.uint64(32)) == code
+    return code, n_equal
+
+
+@lean_kernel
+def _part(keys, spare, m, code):
+    """Move keys of lower codes to the front, those of higher ones to ``spare``, and those of this code to its end, in reverse.
+
+    Returns how many there are of each. A key is written to each place that it might belong to, which is free, and then one is taken.
+    """
+    lower, higher, equal = np.uint64(0), np.uint64(0), np.uint64(0)
+    for i in range(m):
+        key = keys[i]
+        mine = key >> np.uint64(32)
+        keys[lower] = key
+        spare[higher] = key
+        spare[m - np.uint64(1) - equal] = key
+        lower += np.uint64(mine < code)
+        higher += np.uint64(mine > code)
+        equal += np.uint64(mine == code)
+    return np.int64(lower), np.int64(higher), np.int64(equal)
 
 
 @lean_kernel

@@ -158,20 +158,19 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
     span = np.int64(rows[n - 1]) - lowest + 1
     in_order, is_near = 4 * span < 5 * n, span < 3 * n
     at, last_place, one, shift = np.uint64(0), ZERO(), np.uint64(1), np.uint64(shift)
-    total, density = span if in_order else n, (n - 1) / span
+    total, density, final = span if in_order else n, (n - 1) / span, np.uint64(n - 1)
     for first in range(0, total, _BLOCK):
         m = min(_BLOCK, total - first)
+        base = np.uint64(first)
         at_first, last_row = at, np.int64(rows[last_place])
         if in_order:
             some = codes[lowest + first : lowest + first + m]
         elif is_near:
-            base = np.uint64(first)
             for i in range(np.uint64(m)):
                 some[i] = codes[np.uint64(rows[base + i])]
         else:
-            base, last = np.uint64(first), np.uint64(n - 1)
             for i in range(np.uint64(m)):
-                prefetch(codes, np.uint64(rows[min(base + i + np.uint64(_FAR_AHEAD), last)]))
+                prefetch(codes, np.uint64(rows[min(base + i + np.uint64(_FAR_AHEAD), final)]))
                 some[i] = codes[np.uint64(rows[base + i])]
         for i in range(m):
             code = some[i]
@@ -184,11 +183,10 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
             )
         flags[m:] = 0
         for k in range(_list_flagged(flags, np.uint64(m), listed)):
-            i = np.uint64(listed[k])
-            code = np.uint64(some[i])
+            code = np.uint64(some[np.uint64(listed[k])])
             cell = code >> shift
             wanted = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & one
-            place = first + np.int64(i)
+            place = first + np.int64(listed[k])
             if in_order:  # a row, for now; its place is looked for when what is near has come from memory
                 place += lowest
                 prefetch(rows, last_place + np.int64(density * (place - last_row)))

@@ -69,9 +69,24 @@ def sort(codes, rows, start, mid, keys, spare, counts):  # type: ignore[no-untyp
 def test_sort_places(n: int, low: int, high: int) -> None:
     """Insertion sort, no pass at all, and one to four passes of the radix sort; stable."""
     rng = np.random.default_rng(n)
+    check_sort(rng.integers(low, high + 1, n + 10).astype(np.uint32), n, low, high, rng)
+
+
+@pytest.mark.parametrize("n", [511, 512, 513, 5000])
+@pytest.mark.parametrize("share", [0.4, 0.5, 0.7, 0.99, 1.0])
+@pytest.mark.parametrize(
+    ("low", "high", "common"), [(0, 0, 0), (0, 1, 0), (0, 1, 1), (0, 70_000, 0), (7, 70_000, 300), (7, 70_000, 70_000), (0, 2**32 - 1, 2**32 - 1)]
+)
+def test_sort_where_many_have_one_code(n: int, share: float, low: int, high: int, common: int) -> None:
+    rng = np.random.default_rng(n)
     codes = rng.integers(low, high + 1, n + 10).astype(np.uint32)
+    codes[rng.random(n + 10) < share] = common
+    check_sort(codes, n, low, high, rng)
+
+
+def check_sort(codes: NDArray[np.uint32], n: int, low: int, high: int, rng: np.random.Generator) -> None:
     start = 4
-    rows = rng.permutation(n + 10).astype(np.uint32)
+    rows = rng.permutation(codes.shape[0]).astype(np.uint32)
     codes[rows[start : start + 2]] = high, low
     keys, spare = np.empty(n + 1, np.uint64), np.empty(n + 1, np.uint64)
     sort(codes, rows, start, start + n, keys, spare, np.empty(RADIX, np.int64))
