@@ -75,7 +75,8 @@ def test_sort_places(n: int, low: int, high: int) -> None:
 @pytest.mark.parametrize("n", [511, 512, 513, 5000])
 @pytest.mark.parametrize("share", [0.4, 0.5, 0.7, 0.99, 1.0])
 @pytest.mark.parametrize(
-    ("low", "high", "common"), [(0, 0, 0), (0, 1, 0), (0, 1, 1), (0, 70_000, 0), (7, 70_000, 300), (7, 70_000, 70_000), (0, 2**32 - 1, 2**32 - 1)]
+    ("low", "high", "common"),
+    [(0, 0, 0), (0, 1, 0), (0, 1, 1), (0, 70_000, 0), (7, 70_000, 300), (7, 70_000, 70_000), (0, 2**32 - 1, 2**32 - 1)],
 )
 def test_sort_where_many_have_one_code(n: int, share: float, low: int, high: int, common: int) -> None:
     rng = np.random.default_rng(n)

@@ -238,6 +238,25 @@ def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -
         assert grain_after((0, 0)) == 0
 
 
+def test_slots_are_as_fine_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for the smallest parts before these are wanted, and for larger ones where memory is short."""
+    monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
+    monkeypatch.setattr(engine_sums, "_BYTES_PER_ROW", 0)
+    n = 3000
+    columns = presort([np.random.default_rng(0).normal(size=n)])
+    most_zones = int(map_zones(columns).n_zones.max())
+    with Threads(2) as threads:
+        for room_for, wanted in ((FOLD, [FOLD - 1, FOLD, FOLD]), (FOLD - 2, [FOLD - 2] * 3), (0, [0] * 3)):
+            monkeypatch.setattr(engine_sums, "_MIN_BYTES", 2 * engine_sums._FINE_SLOTS * 8 * slot_size(1, most_zones, 2, room_for))
+            sums = ZoneSums(columns, threads, fine_rows=1000)
+            for grain, flagged in zip(wanted, [1000, 0, 0], strict=True):
+                sums.start(np.arange(1), n, 1, False)
+                heirs = sums.heirs(2, 1)
+                assert heirs is not None
+                assert heirs.sums.slots.shape[1] == slot_size(1, most_zones, 2, grain)
+                heirs.sums.flagged[:] = flagged, 1000
+
+
 @pytest.mark.parametrize("n", [1, 700, 40_000, 300_000])
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_parts_of_a_column(kind: str, n: int) -> None:
