@@ -36,8 +36,8 @@ _SERIAL_CELLS = 100_000
 #: Zones are cut into parts if more than one in so many rows of the last tree's large nodes were in flagged zones: to pick and scan these
 #: takes longer then than to sum by parts.
 _FLAGGED = 512
-#: They are cut into the smallest parts if more than one in so many were, else into parts four times as large: the sums by these stay in
-#: the second cache.
+#: They are cut into the smallest parts if more than one in so many were, else into parts ``2**_FEWER`` times as large: the sums by these
+#: stay in the second cache.
 _MUCH_FLAGGED = 16
 _FEWER = 2
 #: Below this many rows, bounding zones costs more than it saves.
