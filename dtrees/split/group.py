@@ -17,7 +17,7 @@ import numpy as np
 from dtrees.split.kernel import ZERO, kernel, lean_kernel
 
 _INSERTION = 24
-#: Of more keys than this a few are looked at, evenly spaced: where this share of them have one code, the others are sorted without.
+#: Of so many keys, or more, a few are looked at, evenly spaced; where this many of the few have one code, keys of that are not sorted.
 _MANY, _PROBES, _EQUAL = 512, 16, 8
 #: Values of a digit of the radix sort.
 RADIX = 1 << 11
@@ -98,7 +98,7 @@ def sort_places(codes, rows, start, mid, keys, spare, counts):
     if m <= _INSERTION:
         _insertion_sort(keys, m)
     else:
-        _sort_between(keys, spare, m, low, high, counts)
+        radix_sort(keys, spare, m, low, high, counts)
 
 
 @kernel
@@ -112,32 +112,43 @@ def sort_keys(keys, spare, m, counts):
     for i in range(1, m):
         low = min(low, keys[i])
         high = max(high, keys[i])
-    _sort_between(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32), counts)
+    radix_sort(keys, spare, m, low >> np.uint64(32), high >> np.uint64(32), counts)
 
 
 @lean_kernel
-def _sort_between(keys, spare, m, low, high, counts):
-    """Sort by the codes, known to lie in low..high; places, which must ascend, stay ascending among equal codes.
+def _insertion_sort(keys, m):
+    for i in range(1, m):
+        key = keys[i]
+        j = i - 1
+        while j >= 0 and keys[j] > key:
+            keys[j + 1] = keys[j]
+            j -= 1
+        keys[j + 1] = key
 
-    Keys of a code that most have, such as that of 0 in a sparse column, are in order among themselves: only the others are sorted. Each
-    visit of a radix sort to the same count would wait for the one before.
+
+@lean_kernel
+def radix_sort(keys, spare, m, low, high, counts):
+    """Sort by the codes, known to lie in low..high; stable, so places stay ascending among equal codes.
+
+    Keys of a code that most have, such as that of 0 in a sparse column, are in order among themselves: only the others are sorted. To count
+    them, each would wait for the one before.
     """
-    common, n_equal = _common_code(keys, m)
-    if n_equal < _EQUAL:
-        radix_sort(keys, spare, m, low, high, counts)
+    common, n_probed = _common_code(keys, m)
+    if n_probed < _EQUAL:
+        _sort_by_digits(keys, spare, m, low, high, counts)
         return
-    n_lower, n_higher, n_equal = _part(keys, spare, np.uint64(m), common)
+    n_lower, n_higher = _part(keys, spare, np.uint64(m), common)
     if n_lower > 0:
-        radix_sort(keys, spare[n_higher:], n_lower, low, common - np.uint64(1), counts)
+        _sort_by_digits(keys, spare[n_higher:], n_lower, low, common - np.uint64(1), counts)
     last = np.uint64(m - 1)
     at = np.uint64(n_lower)
-    for i in range(np.uint64(n_equal)):
+    for i in range(last + np.uint64(1) - at - np.uint64(n_higher)):
         keys[at + i] = spare[last - i]
-    rest = keys[n_lower + n_equal :]
+    rest = keys[m - n_higher :]
     for i in range(n_higher):
         rest[i] = spare[i]
     if n_higher > 0:
-        radix_sort(rest, spare, n_higher, common + np.uint64(1), high, counts)
+        _sort_by_digits(rest, spare, n_higher, common + np.uint64(1), high, counts)
 
 
 @lean_kernel
@@ -159,35 +170,24 @@ def _common_code(keys, m):
 def _part(keys, spare, m, code):
     """Move keys of lower codes to the front, those of higher ones to ``spare``, and those of this code to its end, in reverse.
 
-    Returns how many there are of each. A key is written to each place that it might belong to, which is free, and then one is taken.
+    Returns how many have lower and higher ones. A key is written to each place that it might belong to, which is free, and then one is
+    taken.
     """
-    lower, higher, equal = np.uint64(0), np.uint64(0), np.uint64(0)
+    lower, higher = np.uint64(0), np.uint64(0)
     for i in range(m):
         key = keys[i]
         mine = key >> np.uint64(32)
         keys[lower] = key
         spare[higher] = key
-        spare[m - np.uint64(1) - equal] = key
+        spare[m - np.uint64(1) - (i - lower - higher)] = key
         lower += np.uint64(mine < code)
         higher += np.uint64(mine > code)
-        equal += np.uint64(mine == code)
-    return np.int64(lower), np.int64(higher), np.int64(equal)
+    return np.int64(lower), np.int64(higher)
 
 
 @lean_kernel
-def _insertion_sort(keys, m):
-    for i in range(1, m):
-        key = keys[i]
-        j = i - 1
-        while j >= 0 and keys[j] > key:
-            keys[j + 1] = keys[j]
-            j -= 1
-        keys[j + 1] = key
-
-
-@lean_kernel
-def radix_sort(keys, spare, m, low, high, counts):
-    """Sort by the codes, known to lie in low..high; stable, so places stay ascending among equal codes."""
+def _sort_by_digits(keys, spare, m, low, high, counts):
+    """Do it by a pass over all keys for each digit of the codes."""
     bits = 0
     span = high - low
     while span > 0:
