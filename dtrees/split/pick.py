@@ -156,13 +156,14 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
     some, listed, flags = room[:_BLOCK], room[_BLOCK : 2 * _BLOCK + 2], scratch.flags[:_BLOCK]
     n, lowest = rows.shape[0], np.int64(rows[0])
     span = np.int64(rows[n - 1]) - lowest + 1
-    in_order, is_near = 4 * span < 5 * n, span < 3 * n
+    in_order, is_near = n >= _WINDOW and 4 * span < 5 * n, span < 3 * n
     at, last_place, one, shift = np.uint64(0), ZERO(), np.uint64(1), np.uint64(shift)
     total, density, final = span if in_order else n, (n - 1) / span, np.uint64(n - 1)
     for first in range(0, total, _BLOCK):
         m = min(_BLOCK, total - first)
         base = np.uint64(first)
-        at_first, last_row = at, np.int64(rows[last_place])
+        # Where a row's place is looked for, as it is linear in the row.
+        at_first, origin = at, last_place - density * np.int64(rows[last_place])
         if in_order:
             some = codes[lowest + first : lowest + first + m]
         elif is_near:
@@ -189,11 +190,11 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
             place = first + np.int64(listed[k])
             if in_order:  # a row, for now; its place is looked for when what is near has come from memory
                 place += lowest
-                prefetch(rows, last_place + np.int64(density * (place - last_row)))
+                prefetch(rows, np.int64(origin + density * place))
             keys[at] = code << np.uint64(32) | np.uint64(place)
             at += wanted
         if in_order:
-            at, last_place = _find_places(keys, at_first, at, rows, last_place, density)
+            at, last_place = _find_places(keys, at_first, at, rows, last_place, origin, density)
 
 
 @lean_kernel
@@ -217,29 +218,24 @@ def _list_flagged(flags, m, listed):
 
 
 @lean_kernel
-def _find_places(keys, first, last, rows, place, density):
+def _find_places(keys, first, last, rows, place, origin, density):
     """Replace the row in some keys by its place, and leave out rows that are not in the node; return where keys end, and the last place.
 
-    Rows of keys ascend, and those of the node; of as many as lie between two, about a share ``density`` is in the node. So a place is
-    looked for where that puts it, among some places at a time, and beside these if it is not there.
+    Rows of keys ascend, and those of the node, at least ``_WINDOW``. A place is looked for around ``origin + density * row``, among some
+    at a time, and beside these if it is not there; then others are looked for from there. All from one origin as long as that will do: a
+    place that waits for the one before takes twice as long.
     """
     at, n = first, rows.shape[0]
-    # From one origin as long as that will do: a place that waits for the one before takes twice as long.
-    origin = place - _WINDOW // 2 - density * np.int64(rows[place])
     for k in range(first, last):
         row = np.uint32(keys[k] & _ROW)
-        window = max(0, min(np.int64(origin + density * np.int64(row)), n - _WINDOW))
-        if n < _WINDOW:
-            while place < n - 1 and rows[place] < row:
-                place += 1
-        else:
-            while window > 0 and rows[window] > row:
-                window = max(0, window - _WINDOW)
-                origin = window - density * np.int64(row)
-            while window < n - _WINDOW and rows[window + _WINDOW - 1] < row:
-                window = min(window + _WINDOW, n - _WINDOW)
-                origin = window - density * np.int64(row)
-            place = min(window + _count_below(rows, np.uint64(window), row), n - 1)
+        window = max(0, min(np.int64(origin + density * np.int64(row)) - _WINDOW // 2, n - _WINDOW))
+        while window > 0 and rows[window] > row:
+            window = max(0, window - _WINDOW)
+            origin = window + _WINDOW // 2 - density * np.int64(row)
+        while window < n - _WINDOW and rows[window + _WINDOW - 1] < row:
+            window = min(window + _WINDOW, n - _WINDOW)
+            origin = window + _WINDOW // 2 - density * np.int64(row)
+        place = min(window + _count_below(rows, np.uint64(window), row), n - 1)
         keys[at] = keys[k] & ~_ROW | np.uint64(place)
         at += np.uint64(rows[place] == row)
     return at, place
