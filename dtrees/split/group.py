@@ -17,8 +17,10 @@ import numpy as np
 from dtrees.split.kernel import ZERO, kernel, lean_kernel
 
 _INSERTION = 24
-#: Of so many keys, or more, a few are looked at, evenly spaced; where this many of the few have one code, keys of that are not sorted.
-_MANY, _PROBES, _EQUAL = 512, 16, 8
+#: Of so many rows, or more, a few are looked at, evenly spaced, to find a code that most of them have.
+MANY, PROBES = 512, 16
+#: Where so many of the few have one code, keys of that are not sorted.
+_EQUAL = 8
 #: Values of a digit of the radix sort.
 RADIX = 1 << 11
 
@@ -133,8 +135,8 @@ def radix_sort(keys, spare, m, low, high, counts):
     Keys of a code that most have, such as that of 0 in a sparse column, are in order among themselves: only the others are sorted. To count
     them, each would wait for the one before.
     """
-    common, n_probed = _common_code(keys, m)
-    if n_probed < _EQUAL:
+    common, n_equal = common_code(keys, m) if m >= MANY else (np.uint64(0), ZERO())
+    if n_equal < _EQUAL:
         _sort_by_digits(keys, spare, m, low, high, counts)
         return
     n_lower, n_higher = _part(keys, spare, np.uint64(m), common)
@@ -152,17 +154,16 @@ def radix_sort(keys, spare, m, low, high, counts):
 
 
 @lean_kernel
-def _common_code(keys, m):
-    """Return the code that most of some keys have, if one does, and how many of these (0 where keys are few)."""
+def common_code(keys, m):
+    """Return the code that most of PROBES keys have, if one does, and how many of these."""
     code, votes, n_equal = np.uint64(0), ZERO(), ZERO()
-    if m >= _MANY:
-        for k in range(_PROBES):  # Boyer and Moore: who has the majority outlasts all others together
-            mine = keys[m * k // _PROBES] >> np.uint64(32)
-            if votes == 0:
-                code = mine
-            votes += 1 if mine == code else -1
-        for k in range(_PROBES):
-            n_equal += (keys[m * k // _PROBES] >> np.uint64(32)) == code
+    for k in range(PROBES):  # Boyer and Moore: who has the majority outlasts all others together
+        mine = keys[m * k // PROBES] >> np.uint64(32)
+        if votes == 0:
+            code = mine
+        votes += 1 if mine == code else -1
+    for k in range(PROBES):
+        n_equal += (keys[m * k // PROBES] >> np.uint64(32)) == code
     return code, n_equal
 
 

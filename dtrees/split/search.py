@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.absolute import Absolute, make_absolute, search_absolute
 from dtrees.split.bounds import best_edge, flag_zones, lay_out
+from dtrees.split.common import find_common, list_others, search_others
 from dtrees.split.criteria import ENTROPY, NEWTON, gain_classes, gain_moments
 from dtrees.split.group import GROUP, RADIX, group_by_bins, prefers_bins, sort_keys, sort_places
 from dtrees.split.hashing import draw
@@ -26,7 +27,7 @@ from dtrees.split.mapped import mapped
 from dtrees.split.random_split import search_random
 from dtrees.split.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.stretch import Stretch, make_stretch, sums_squares, sweep_complete, sweep_squares
-from dtrees.split.sweep import split_off_missing, sweep_classes, sweep_moments, sweep_sorted
+from dtrees.split.sweep import first_above, sum_classes, sum_rows, sweep_classes, sweep_moments, sweep_sorted
 from dtrees.split.zones import (
     UNKNOWN,
     ZONE,
@@ -201,6 +202,11 @@ def search_column(absolute, codes, values, partition, start, mid, sums, limits, 
     n_distinct = values.shape[0]
     if limits.random:
         return search_random(codes, values, partition, start, mid, sums, limits, threshold_bits, bar, scratch)
+    common = find_common(codes, partition.rows[start:mid], scratch)
+    if common >= 0:
+        m = list_others(codes, partition.rows[start:mid], common, scratch.keys)
+        if m >= 0:
+            return search_others(n_distinct, partition, start, mid, common, m, sums, limits, bar, scratch)
     n = mid - start
     if limits.n_classes == 0 and prefers_zones(n, n_distinct):
         return search_zones(codes, n_distinct, partition, start, mid, sums, limits, bar, scratch)
@@ -283,22 +289,28 @@ def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, 
     high = keys[last - 1] >> np.uint64(32)
     if low == high:
         return CONSTANT, 0.0, False
-    missing = np.uint64(n_distinct)
+    has_missing = high == np.uint64(n_distinct)
     best = scratch.best
     if limits.n_classes > 0:
-        left, miss, best_left = scratch.classes[0], scratch.classes[1], scratch.classes[3]
-        if high != missing and sums_squares(limits, sums):
+        left, missing, best_left = scratch.classes[0], scratch.classes[1], scratch.classes[3]
+        if not has_missing and sums_squares(limits, sums):
             score = sweep_squares(limits, keys, first, last, a, b, base, sums, left, bar, best, best_left, scratch.stretch)
             return SPLIT if score >= 0.0 else NO_SPLIT, score, False
-        score = sweep_classes(limits, keys, first, last, a, b, base, missing, sums, left, miss, bar, best, best_left)
+        end = first_above(keys, first, last, n_distinct - 1)
+        left[:] = 0
+        before, n_missing, n_node = (ZERO(), ZERO()), sum_classes(keys, end, last, a, b, base, missing), (sums.sum(), last - first)
+        score = sweep_classes(
+            limits, keys, first, end, a, b, base, left, before, missing, n_missing, sums, n_node, NONE(), bar, best, best_left
+        )
     else:
         node = (sums[0], sums[1], last - first)
-        if high != missing and limits.criterion != ENTROPY:
+        if not has_missing and limits.criterion != ENTROPY:
             score = sweep_complete(limits, keys, first, last, a, b, base, node, bar, best, scratch.stretch)
             return SPLIT if score >= 0.0 else NO_SPLIT, score, False
-        end, missing_sums = split_off_missing(keys, first, last, missing, a, b, base)
+        end = first_above(keys, first, last, n_distinct - 1)
+        missing_sums = sum_rows(keys, end, last, a, b, base)
         score = sweep_sorted(limits, keys, first, end, a, b, base, (ZERO(), ZERO(), ZERO()), missing_sums, node, NONE(), bar, best)
-    return SPLIT if score >= 0.0 else NO_SPLIT, score, high == missing
+    return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
 @inlined_kernel

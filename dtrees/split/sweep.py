@@ -178,89 +178,111 @@ def sweep_sorted(limits, keys, first, last, a, b, base, before, missing, node, f
 
 
 @kernel
-def split_off_missing(keys, first, last, missing_code, a, b, base):
-    """Return where the missing rows at the end of ``keys[first:last]`` begin, and their (G, H, count)."""
-    g = h = 0
-    end = last
-    while end > first and (keys[end - 1] >> np.uint64(32)) == missing_code:
-        end -= 1
-        place = base + np.int64(keys[end] & np.uint64(0xFFFFFFFF))
-        g += a[place]
-        h += b[place] if b.shape[0] > 0 else 1
-    return end, (g, h, last - end)
+def first_above(keys, first, last, code):
+    """Return where codes above ``code`` begin among the sorted ``keys[first:last]``."""
+    low, high, bound = first, last, np.uint64(code + 1) << np.uint64(32)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @kernel
-def sweep_classes(limits, keys, first, last, classes, weights, base, missing_code, node, left, missing, bar, best, best_left):
-    """Find the best split of a node in one column (class layout).
+def sum_rows(keys, first, last, a, b, base):
+    """Return the (G, H, count) of the rows of ``keys[first:last]``."""
+    g = h = 0
+    for i in range(first, last):
+        place = base + np.int64(keys[i] & np.uint64(0xFFFFFFFF))
+        g += a[place]
+        h += b[place] if b.shape[0] > 0 else 1
+    return g, h, last - first
+
+
+@kernel
+def sum_classes(keys, first, last, classes, weights, base, sums):
+    """Write the weight of each class among the rows of ``keys[first:last]`` to ``sums``; return their weight and count."""
+    sums[:] = 0
+    weight = 0
+    for i in range(first, last):
+        place = base + np.int64(keys[i] & np.uint64(0xFFFFFFFF))
+        w = weights[place] if weights.shape[0] > 0 else 1
+        sums[classes[place]] += w
+        weight += w
+    return weight, last - first
+
+
+@inlined_kernel
+def cut_after_class(limits, left, n_left, missing, n_missing, node, n_node, code, following, top, best, best_left):
+    """Do the same as :func:`cut_after` in the class layout.
+
+    ``left``, ``missing`` and ``node`` hold the weight of each class, ``n_left``, ``n_missing`` and ``n_node`` are (weight, count). The left
+    sums of the split go to ``best_left``.
+    """
+    weight, n = n_left
+    weight_missing, rows_missing = n_missing
+    weight_all, n_all = n_node
+    both = rows_missing > 0 and following != -1
+    for side in range(2):
+        if side == 0:
+            if not both:
+                continue
+            for k in range(node.shape[0]):
+                left[k] += missing[k]
+            wl, nl = weight + weight_missing, n + rows_missing
+        else:
+            for k in range(node.shape[0] if both else 0):
+                left[k] -= missing[k]
+            wl, nl = weight, n
+        if min(nl, n_all - nl) < limits.min_samples or min(wl, weight_all - wl) < limits.min_weight:
+            continue
+        score = score_classes(limits.criterion, left, node, wl, weight_all)
+        if score > top:
+            top = score
+            best[0], best[1], best[2], best[5] = code, following, 1 - side, nl
+            for k in range(node.shape[0]):
+                best_left[k] = left[k]
+    return top
+
+
+@kernel
+def sweep_classes(
+    limits, keys, first, last, classes, weights, base, left, before, missing, n_missing, node, n_node, following_last, bar, best, best_left
+):
+    """Do the same as :func:`sweep_sorted` in the class layout.
 
     Parameters
     ----------
     keys, first, last, base
-        As in :func:`sweep_sorted`, but with the missing rows, which have ``missing_code``, last.
+        As there.
     classes, weights : ndarray of int64
         Class and weight of the row with place i at ``base + i``; ``weights`` is empty where every weight is 1.
-    node : ndarray of int64, shape (n_classes,)
-        Weight of each class in the node.
-    left, missing : ndarray of int64, shape (n_classes,)
-        Scratch.
+    left, missing, node : ndarray of int64, shape (n_classes,)
+        Weight of each class in the rows before the stretch (which becomes that up to its end), in those where the value is missing, and in
+        the whole node.
+    before, n_missing, n_node : tuple of int
+        The same in all classes together: (weight, count).
+    following_last : int
     bar : float
     best : ndarray of int64, shape (6,)
-        As in :func:`sweep_moments`; the sums go to ``best_left``, shape (n_classes,).
+        As there; the sums go to ``best_left``, shape (n_classes,).
     """
-    n_classes = node.shape[0]
     weighted = weights.shape[0] > 0
-    left[:] = 0
-    missing[:] = 0
-    m = last - first
-    end = last
-    miss_weight = 0
-    while end > first and (keys[end - 1] >> np.uint64(32)) == missing_code:
-        end -= 1
-        place = base + np.int64(keys[end] & np.uint64(0xFFFFFFFF))
-        w = weights[place] if weighted else 1
-        missing[classes[place]] += w
-        miss_weight += w
-    n_miss = last - end
-    total_weight = 0
-    for k in range(n_classes):
-        total_weight += node[k]
+    weight, n_before = before
+    mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
     top = bar
-    left_weight = 0
-    for i in range(first, end):
-        key = keys[i]
-        code = key >> np.uint64(32)
-        place = base + np.int64(key & np.uint64(0xFFFFFFFF))
+    for i in range(first, last):
+        place = base + np.int64(keys[i] & mask)
         w = weights[place] if weighted else 1
         left[classes[place]] += w
-        left_weight += w
-        last_value = i == end - 1
-        if last_value:
-            if n_miss == 0:
-                break
-        elif (keys[i + 1] >> np.uint64(32)) == code:
-            continue
-        for side in range(2):
-            if side == 0:
-                if n_miss == 0 or last_value:
-                    continue
-                for k in range(n_classes):
-                    left[k] += missing[k]
-                wl, nl = left_weight + miss_weight, i + 1 - first + n_miss
-            else:
-                wl, nl = left_weight, i + 1 - first
-            valid = nl >= limits.min_samples and m - nl >= limits.min_samples
-            if valid and wl >= limits.min_weight and total_weight - wl >= limits.min_weight:
-                score = score_classes(limits.criterion, left, node, wl, total_weight)
-                if score > top:
-                    top = score
-                    best[0] = code
-                    best[1] = -1 if last_value else keys[i + 1] >> np.uint64(32)
-                    best[2] = 1 - side
-                    best[5] = nl
-                    for k in range(n_classes):
-                        best_left[k] = left[k]
-            if side == 0:
-                for k in range(n_classes):
-                    left[k] -= missing[k]
+        weight += w
+        code, following = np.int64(keys[i] >> shift), following_last
+        if i < last - 1:
+            following = np.int64(keys[i + 1] >> shift)
+            if following == code:
+                continue
+        n_left = weight, n_before + i + 1 - first
+        top = cut_after_class(limits, left, n_left, missing, n_missing, node, n_node, code, following, top, best, best_left)
     return top if top > bar else -1.0

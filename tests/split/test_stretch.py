@@ -27,7 +27,8 @@ def _moments(limits, keys, first, last, a, b, base, node, bar, best, stretch, pl
 def _classes(limits, keys, first, last, a, b, base, node, bar, best, best_left, stretch, plain):  # type: ignore[no-untyped-def]
     left, missing = np.zeros_like(node), np.zeros_like(node)
     if plain:
-        return sweep_classes(limits, keys, first, last, a, b, base, np.uint64(2**32 - 1), node, left, missing, bar, best, best_left)
+        nothing, n_node = (0, 0), (node.sum(), last - first)
+        return sweep_classes(limits, keys, first, last, a, b, base, left, nothing, missing, nothing, node, n_node, -1, bar, best, best_left)
     return sweep_squares(limits, keys, first, last, a, b, base, node, left, bar, best, best_left, stretch)
 
 
