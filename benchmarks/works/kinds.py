@@ -1,4 +1,4 @@
-"""Boosting of tables whose columns are other than normal: each has its own way to be slow."""
+"""Boosting and forests of tables whose columns are other than normal: each has its own way to be slow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import libraries
-from benchmarks.data import N_COLUMNS
+from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.registry import benchmark
 from benchmarks.results import Yielded
 from benchmarks.run import Run
@@ -61,3 +61,17 @@ def kinds(run: Run) -> Iterator[Yielded]:
         makers = libraries.boosting(n_trees, run.threads)
         del makers["XGBoost exact"]
         yield from run.fits(f"boosting, {n_trees} trees, depth 6, {n:,} x {N_COLUMNS}, {kind}", X, target_of(X), makers, {})
+
+
+@benchmark("kinds-forest")
+def kinds_forest(run: Run) -> Iterator[Yielded]:
+    """Forests of the same columns, and of normal ones, regression and classification: scikit-learn."""
+    n, n_trees = run.size(tiny=300, small=10_000, full=100_000), run.size(tiny=2, small=4, full=8)
+    for kind, X in [("normal", synthetic(n)[0]), *tables(n)]:
+        y = target_of(X)
+        for classify, max_features in ((False, 1 / 3), (True, "sqrt")):
+            makers = libraries.forests(n_trees, run.threads, classify, max_features)
+            del makers["YDF"]
+            what = "classification" if classify else "regression"
+            work = f"forest {what}, {n_trees} trees, {n:,} x {N_COLUMNS}, {kind}"
+            yield from run.fits(work, X, y > np.median(y) if classify else y, makers, {})
