@@ -6,17 +6,17 @@ rows, columns and threads. Only the last word printed counts.
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.data import synthetic
 from benchmarks.libraries import boosting, trees
+from benchmarks.timing import tidy_up
 
 #: Rows of the fit that compiles kernels and starts threads: enough for every kernel, and few enough to leave nothing behind.
 _WARM_UP_ROWS = 6_000
@@ -43,13 +43,9 @@ def peak_of_fit(kind: str, library: str, n_rows: int, n_columns: int, threads: i
 
 def give_back() -> None:
     """Return freed memory to the system, which would otherwise hide some of the fit's, and forget earlier peaks, where it can be done."""
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError, TypeError):
-        return
+    tidy_up()
     forget = Path("/proc/self/clear_refs")
-    if forget.exists():
+    with suppress(OSError):
         forget.write_text("5")
 
 
