@@ -18,7 +18,7 @@ from dtrees.split.pick import pick
 from dtrees.split.prefetch import AHEAD, prefetch
 from dtrees.split.search import MAX_PARTS, complete, flag_each
 from dtrees.split.status import SPLIT
-from dtrees.split.sweep import bar_for, cut_after, sweep_moments
+from dtrees.split.sweep import bar_for, cut_after, first_above, sweep_moments
 from dtrees.split.zone_sums import count_flagged, elements, slope_of, unpack
 from dtrees.split.zones import UNKNOWN, code_after, scan_zones
 
@@ -317,16 +317,10 @@ def _pick_sorted(rows, firsts, shift, numbers, place_of, start, mid, keys):
 @lean_kernel
 def _code_after(rows, place_of, start, mid, code):
     """Return the lowest code above ``code`` among a node's rows, of which there is one, from the list of a column."""
-    low, high, first = ZERO(), rows.shape[0], np.uint64(code + 1) << np.uint64(32)
-    while low < high:
-        middle = (low + high) // 2
-        if rows[middle] < first:
-            low = middle + 1
-        else:
-            high = middle
-    while not start <= np.int64(place_of[rows[low] & _PLACE]) < mid:
-        low += 1
-    return np.int64(rows[low] >> np.uint64(32))
+    at = first_above(rows, ZERO(), rows.shape[0], code)
+    while not start <= np.int64(place_of[rows[at] & _PLACE]) < mid:
+        at += 1
+    return np.int64(rows[at] >> np.uint64(32))
 
 
 @inner_kernel
