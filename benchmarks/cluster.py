@@ -3,7 +3,7 @@
 Terms
 -----
 exchange
-    a message to some shards, and their replies; what is known of it is in the events of :mod:`dtrees.cluster.events`.
+    a message to some shards, and their replies; what is known of it is in the events of :mod:`dtrees.cluster.transport.events`.
 level
     a ``Start`` or ``Advance``, and the ``Scan`` or ``Evaluate`` that may follow it.
 overhead
@@ -76,7 +76,7 @@ def placed(how: str) -> Any:
 
 @dataclass(frozen=True)
 class News:
-    """What a fit told: the facts of :mod:`dtrees.cluster.events`, of its exchanges and of its rounds."""
+    """What a fit told: the facts of :mod:`dtrees.cluster.transport.events`, of its exchanges and of its rounds."""
 
     exchanges: list[dict[str, Any]]
     rounds: list[dict[str, Any]]

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dtrees.split.fixed_point import to_fixed
+from dtrees.split.numbers.fixed_point import to_fixed
 
 _ROW = np.uint64(0xFFFFFFFF)
 _CODE = np.uint64(32)
@@ -33,7 +33,7 @@ def presort(X: NDArray[Any]) -> NDArray[np.uint64]:
 def best_split(keys, first, last, g, total, penalty):
     """Scan a node in all columns; return column and place of the best split's last row on the left, or -1, and its score.
 
-    The score is that of :mod:`dtrees.split.criteria`.
+    The score is that of :mod:`dtrees.split.criteria.squares`.
     """
     top = -1.0
     column = place = -1

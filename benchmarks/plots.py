@@ -22,16 +22,27 @@ def draw(folder: Path, results: Sequence[tuple[str, Yielded]]) -> list[Path]:
 
     mpl.use("Agg")
     points = [result for _, result in results if isinstance(result, Point)]
-    paths = [
-        _lines(folder, title, [point for point in points if point.figure == title]) for title in dict.fromkeys(p.figure for p in points)
-    ]
+    paths = []
+    for title in dict.fromkeys(point.figure for point in points):
+        paths.append(folder / _name(title))
+        draw_lines(paths[-1], [point for point in points if point.figure == title])
     rows = [result for _, result in results if isinstance(result, Row) and result.ratio is not None and result.peer]
     if rows:
         paths.append(_ratios(folder, rows))
     return paths
 
 
-def _lines(folder: Path, title: str, points: Sequence[Point]) -> Path:
+def draw_lines(path: Path, points: Sequence[Point]) -> None:
+    """Draw one figure of points to a file, PNG or SVG by its name.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
@@ -39,12 +50,12 @@ def _lines(folder: Path, title: str, points: Sequence[Point]) -> Path:
         line = sorted((point.x, point.y) for point in points if point.series == series)
         ours = series.startswith("dtrees")
         axes.plot(*zip(*line, strict=True), marker="o", markersize=4, label=series, linewidth=2.5 if ours else 1.2)
-    axes.set(xscale="log", yscale="log", xlabel=points[0].x_label, ylabel=points[0].y_label, title=title)
+    axes.set(xscale="log", yscale="log", xlabel=points[0].x_label, ylabel=points[0].y_label, title=points[0].figure)
     _label(axes.xaxis)
     _label(axes.yaxis)
     axes.grid(alpha=0.3)
     axes.legend()
-    return _save(figure, folder, title)
+    _save(figure, path)
 
 
 def _ratios(folder: Path, rows: Sequence[Row]) -> Path:
@@ -59,7 +70,9 @@ def _ratios(folder: Path, rows: Sequence[Row]) -> Path:
     axes.set(xscale="log", xlabel="peer / dtrees; green: target met, red: missed")
     _label(axes.xaxis)
     axes.grid(alpha=0.3, axis="x")
-    return _save(figure, folder, "ratios")
+    path = folder / _name("ratios")
+    _save(figure, path)
+    return path
 
 
 def _label(axis: Any) -> None:
@@ -71,11 +84,14 @@ def _label(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _save(figure: Any, folder: Path, title: str) -> Path:
+def _name(title: str) -> str:
+    return re.sub(r"\W+", "_", title).strip("_").lower() + ".png"
+
+
+def _save(figure: Any, path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (re.sub(r"\W+", "_", title).strip("_").lower() + ".png")
-    figure.savefig(path, dpi=120)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dtrees"}):  # text as text, and the same file for the same figures
+        figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
-    return path

@@ -23,7 +23,7 @@ _WARM_UP_ROWS = 2000
 
 @dataclass
 class Run:
-    """See the module's text.
+    """How large, how often and with how many threads benchmarks run, and what all of them share.
 
     Attributes
     ----------

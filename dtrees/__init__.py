@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dtrees.backends import register_backend
 
 if TYPE_CHECKING:
-    from dtrees.cluster.coordinator import attach, submit
+    from dtrees.cluster.growing.submission import attach, submit
     from dtrees.ensemble import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -62,8 +62,8 @@ __all__ = [
 _MODULES = {
     "load": "dtrees.model_file",
     "save": "dtrees.model_file",
-    "attach": "dtrees.cluster.coordinator",
-    "submit": "dtrees.cluster.coordinator",
+    "attach": "dtrees.cluster.growing.submission",
+    "submit": "dtrees.cluster.growing.submission",
 }
 
 

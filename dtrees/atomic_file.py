@@ -16,8 +16,10 @@ b'1,2,3'
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -30,8 +32,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : str or path-like
-        Where the file is to appear, replacing what is there. A symbolic link is followed: the file it points to is replaced. What is there
-        and no file (a pipe, a device such as ``/dev/stdout``) is written to as it is.
+        Where the file is to appear, replacing what is there, whose permissions it keeps. A symbolic link is followed: the file it points to
+        is replaced. What is there and no file (a pipe, a device such as ``/dev/stdout``) is written to as it is.
 
     Yields
     ------
@@ -54,8 +56,13 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise FileNotFoundError(f"the folder {str(destination.parent)!r} does not exist; create it first.")
     # Not tempfile: it makes files that only their owner can read, and that would stay so under the final name.
     temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(6)}.tmp")
+    mode = stat.S_IMODE(destination.stat().st_mode) if destination.exists() else None
     try:
-        with open(temporary, "xb") as file:
+        # What replaces a private file is never open to others, not even before it has the mode of that.
+        private = None if mode is None else functools.partial(os.open, mode=mode & 0o700)
+        with open(temporary, "xb", opener=private) as file:
+            if mode is not None:
+                os.chmod(temporary, mode)
             yield file
             file.flush()
             os.fsync(file.fileno())

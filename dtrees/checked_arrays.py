@@ -56,10 +56,10 @@ def unpack(key: str, content: bytes) -> tuple[dict[str, Any], Arrays]:
         arrays = safetensors.numpy.load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         document = json.loads(header["__metadata__"][key])
-        found = document["sha256"]
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        is_whole = digest(document, arrays) == document["sha256"]
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("it cannot be parsed") from error
-    if digest(document, arrays) != found:
+    if not is_whole:
         raise ValueError("its content does not match its checksum")
     return document, arrays
 

@@ -67,7 +67,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     TypeError
         If ``model`` is not one of the ten estimators, or ``path`` no path. Of a pipeline, save the last step.
     ValueError
-        If ``path`` is an address such as ``s3://bucket/model``.
+        If ``path`` is an address such as ``s3://bucket/model``, or ``model`` is nothing that :func:`load` would accept, by a parameter
+        that was set to a wrong value after the fit, say.
     sklearn.exceptions.NotFittedError
         If ``model`` has not been fitted.
     OSError
@@ -78,7 +79,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         raise TypeError(f"model must be one of the estimators of dtrees, not {type(model).__module__}.{type(model).__qualname__}.")
     check_is_fitted(model)
     _check_path(path)
-    state, arrays = model._to_state()
+    try:
+        state, arrays = model._to_state()
+    except ValueError as error:
+        raise ValueError(f"this {name} cannot be saved: {error}") from error
     document = {"format_version": FORMAT_VERSION, "dtrees_version": dtrees.__version__, "estimator": name, "state": state}
     with atomic_file(path) as file:
         file.write(pack(_KEY, document, arrays))
@@ -114,17 +118,20 @@ def load(path: str | os.PathLike[str]) -> Any:
             document = json.loads((file.metadata() or {})[_KEY])
             _check_version(document, path)
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
+            found = digest(document, arrays)
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
+        if isinstance(error, _Unusable):
+            raise
         raise _unreadable(path) from error
-    if digest(document, arrays) != document.get("sha256"):
+    if found != document.get("sha256"):
         raise _damaged(path, "its content does not match its checksum")
     name = document.get("estimator")
     if not isinstance(name, str) or name not in _ESTIMATORS:
         raise ValueError(f"{_quoted(path)} holds a model of the unknown kind {name!r}. Save it again with dtrees.save.")
     try:
-        return _estimator_class(name)._from_state(document["state"], arrays)
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        return _estimator_class(name)._from_state(document.get("state"), arrays)
+    except ValueError as error:
+        reason = " ".join(str(error).split()).rstrip(".")
         raise ValueError(f"{_quoted(path)} does not describe a valid {name}: {reason}. Save the model again with dtrees.save.") from error
 
 
@@ -147,26 +154,30 @@ def _check_version(document: dict[str, Any], path: str | os.PathLike[str]) -> No
     if not isinstance(version, int) or version < 1:
         raise _damaged(path, f"its format version is {version!r}")
     if version > FORMAT_VERSION:
-        raise ValueError(
+        raise _Unusable(
             f"{_quoted(path)} was written by dtrees {document.get('dtrees_version')} in format {version}; "
             f"this is dtrees {dtrees.__version__}, which reads formats up to {FORMAT_VERSION}. Upgrade dtrees to load it."
         )
 
 
-def _unreadable(path: str | os.PathLike[str]) -> ValueError:
+class _Unusable(ValueError):
+    """What is wrong with a file, said in full."""
+
+
+def _unreadable(path: str | os.PathLike[str]) -> _Unusable:
     """What to say of a file that cannot be parsed, by whether its start shows that it was a model once."""
     with open(path, "rb") as file:
         start = file.read(64)
     if start[8:].startswith(b'{"__metadata__":{"%s":' % _KEY.encode()):
         return _damaged(path, "it cannot be parsed")
-    return ValueError(
+    return _Unusable(
         f"{_quoted(path)} is not a dtrees model file, or is damaged beyond recognition. "
         "Give a file that dtrees.save or 'dtrees fit --output' wrote."
     )
 
 
-def _damaged(path: str | os.PathLike[str], how: str) -> ValueError:
-    return ValueError(f"{_quoted(path)} is damaged or truncated: {how}. Copy it again from where it came, or save the model again.")
+def _damaged(path: str | os.PathLike[str], how: str) -> _Unusable:
+    return _Unusable(f"{_quoted(path)} is damaged or truncated: {how}. Copy it again from where it came, or save the model again.")
 
 
 def _quoted(path: str | os.PathLike[str]) -> str:

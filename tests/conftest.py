@@ -1,12 +1,14 @@
 """What all tests share: hypothesis profiles and the real data, where it is at hand.
 
-The wall-clock cap of every test is set in pyproject.toml (``timeout``, by pytest-timeout).
+The wall-clock cap of every test is set in pyproject.toml (``timeout``, by pytest-timeout), and so is that slow tests are left out unless
+they are asked for (``-m slow``).
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from pathlib import Path
 
 import dask
@@ -14,9 +16,12 @@ import pytest
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
-from tests.kernel_cache import compile_kernels, forget_stale_kernels
+from tests.examples import examples
+from tests.kernel_cache import compile_kernels
 
-forget_stale_kernels()
+# Test processes and workers import the same packages many times: bytecode is kept, also where the environment says not to.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Workers are forked from a process that has all they need.
 if "forkserver" in multiprocessing.get_all_start_methods():
@@ -24,9 +29,16 @@ if "forkserver" in multiprocessing.get_all_start_methods():
     get_mp_context().set_forkserver_preload(["tests.preloaded"])
 
 # No deadline: the first example of a test may compile kernels. In CI the examples are the same in every run.
-settings.register_profile("dtrees", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("dtrees"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "dtrees")
+in_ci = bool(os.environ.get("CI"))
+settings.register_profile(
+    "dtrees",
+    examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=in_ci,
+    print_blob=in_ci,
+)
+settings.load_profile("dtrees")
 
 #: The environment variable that says where the real data is; without it, a folder beside the checkout is tried.
 DATA_VARIABLE = "DTREES_DATA"

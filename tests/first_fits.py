@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 import dtrees
-from dtrees.engine.plans import Criterion, ForestPlan
+from dtrees.engine.plan.plans import ForestPlan
 from tests.engine.shards import grow_sharded, rules
 
 
@@ -23,7 +23,7 @@ def main(dtype: str) -> None:
         dtrees.ExtraTreesRegressor(2, criterion=criterion, max_depth=4).fit(X, y)
     dtrees.RandomForestClassifier(2, max_depth=4).fit(X, label).predict(X)
     table = [*X[:, :3].T, np.zeros(len(X), dtype)]
-    for criterion in (Criterion.SQUARED_ERROR, Criterion.ABSOLUTE_ERROR):
+    for criterion in ("squared_error", "absolute_error"):
         for changes in ({}, {"max_features": 1}, {"random_splits": True}):
             plan = ForestPlan(rules(criterion, 4, max_depth=3, **changes), 0)
             grow_sharded(table, y.astype(np.float64), None, plan, 1, [[0, 1], [3, 2]])

@@ -8,7 +8,7 @@ best_split
 exact_gain
     the gain as a fraction (for entropy with 50 digits), from the textbook formula: the best split must have the largest but for rounding.
 
-Of the package only ``Rules`` and the random draws of ``hashing`` are used.
+Of the package only ``Rules``, the random draws of ``hashing``, and the parts of criteria that are not built in are used.
 """
 
 from __future__ import annotations
@@ -24,20 +24,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plans import Rules
-from dtrees.split import hashing
-from dtrees.split.criteria import ABSOLUTE_ERROR, ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from dtrees.engine.plan.plans import Rules
+from dtrees.split.criteria import parts
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.criteria.statistics import Moments
+from dtrees.split.numbers import hashing
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
+SQUARED_ERROR, ABSOLUTE_ERROR, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "newton", "gini", "entropy"
+#: The criteria with formulas of their own here. Others are scored by their own parts: the oracle then shows that the search finds the best.
+BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, NEWTON, GINI, ENTROPY)
 
 
-class Limits(NamedTuple):
+class SplitLimits(NamedTuple):
     """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
 
     ``levels`` are what the numbers ``a`` of absolute error stand for.
     """
 
-    criterion: int
+    criterion: str
     n_classes: int = 0
     random: bool = False
     penalty: float = 0.0
@@ -78,6 +83,10 @@ def subtract(total: Sequence[int], left: Sequence[int]) -> tuple[int, ...]:
 # --- gains ---
 
 
+def _kernel_value(limits: SplitLimits) -> Any:
+    return criterion_named(limits.criterion).for_kernels(limits.n_classes, limits.penalty)
+
+
 def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> int:
     """The sum of weighted absolute deviations from the weighted median."""
     pairs = sorted((levels[a[i]], 1 if b is None else b[i]) for i in rows)
@@ -101,9 +110,11 @@ def _negative_entropy(one: float, total: float) -> float:
     return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total
 
 
-def float_score(left: Sequence[int], total: Sequence[int], limits: Limits) -> float:
+def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) -> float:
     """The part of the gain that differs between splits of a node, in float64."""
     right = subtract(total, left)
+    if limits.criterion not in BUILT_IN:
+        return float(parts.score(_kernel_value(limits), float(left[0]), float(left[1]), float(right[0]), float(right[1])))
     if limits.n_classes:
         a, b = float(sum(left)), float(sum(right))
         score = 0.0
@@ -123,8 +134,10 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: Limits) -> fl
     return d * d / (a * b)
 
 
-def float_gain(score: float, total: Sequence[int], limits: Limits) -> float:
+def float_gain(score: float, total: Sequence[int], limits: SplitLimits) -> float:
     """The gain in float64, from the score."""
+    if limits.criterion not in BUILT_IN:
+        return float(parts.gain(_kernel_value(limits), score, Moments(total[0], total[1], 0)))
     if limits.n_classes:
         w = float(sum(total))
         if limits.criterion == ENTROPY:
@@ -144,7 +157,7 @@ def float_gain(score: float, total: Sequence[int], limits: Limits) -> float:
     return gain
 
 
-def _by_class(sums: Sequence[int], limits: Limits) -> Sequence[int]:
+def _by_class(sums: Sequence[int], limits: SplitLimits) -> Sequence[int]:
     return sums if limits.n_classes else (sums[1] - sums[0], sums[0])
 
 
@@ -154,7 +167,7 @@ def _exact_entropy(weights: Sequence[int]) -> Decimal:
     return -sum((Decimal(w) * (Decimal(w) / total).ln() for w in weights if w), Decimal(0)) / Decimal(2).ln()
 
 
-def exact_gain(left: Sequence[int], total: Sequence[int], limits: Limits) -> Fraction | Decimal:
+def exact_gain(left: Sequence[int], total: Sequence[int], limits: SplitLimits) -> Fraction | Decimal:
     """The decrease of the weighted impurity (of the loss, for Newton), free of rounding."""
     sides = [total, left, subtract(total, left)]
     if limits.criterion == ENTROPY:
@@ -162,10 +175,10 @@ def exact_gain(left: Sequence[int], total: Sequence[int], limits: Limits) -> Fra
             own, *children = [_exact_entropy(_by_class(s, limits)) for s in sides]
             return own - sum(children)
     if limits.criterion == GINI:  # W (1 - sum p^2) = W - sum w^2 / W
-        own, *parts = [sum((Fraction(w * w, sum(c)) for w in c), Fraction(0)) for c in (_by_class(s, limits) for s in sides)]
+        own, *children = [sum((Fraction(w * w, sum(c)) for w in c), Fraction(0)) for c in (_by_class(s, limits) for s in sides)]
     else:  # weighted sum of squares, or of the loss: constant - G^2 / (H + penalty)
-        own, *parts = [Fraction(g * g) / (h + Fraction(limits.penalty)) for g, h in sides]
-    return sum(parts, -own)
+        own, *children = [Fraction(g * g) / (h + Fraction(limits.penalty)) for g, h in sides]
+    return sum(children, -own)
 
 
 # --- one node ---
@@ -176,7 +189,7 @@ def midpoint(low: float, high: float) -> float:
     return t if low <= t < high else low
 
 
-def every_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: Limits) -> Iterator[Split]:
+def every_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits) -> Iterator[Split]:
     """Every allowed split of a node on one column; lower thresholds first, then missing left before right."""
     total = node_sums(rows, a, b, limits.n_classes)
     missing = [i for i in rows if math.isnan(x[i])]
@@ -197,7 +210,7 @@ def every_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b:
                 yield _scored(split, left_rows, rows, a, b, total, limits)
 
 
-def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: Limits, u: float) -> Iterator[Split]:
+def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, u: float) -> Iterator[Split]:
     """The allowed splits at the threshold that the draw ``u`` from [0, 1) stands for."""
     total = node_sums(rows, a, b, limits.n_classes)
     missing = [i for i in rows if math.isnan(x[i])]
@@ -218,7 +231,7 @@ def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b
             yield _scored(split, left_rows, rows, a, b, total, limits)
 
 
-def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[int], total: Sequence[int], limits: Limits) -> bool:
+def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[int], total: Sequence[int], limits: SplitLimits) -> bool:
     h_left = weight_of(left, limits.n_classes)
     h_right = weight_of(total, limits.n_classes) - h_left
     return (
@@ -228,7 +241,9 @@ def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[in
     )
 
 
-def _scored(split: Split, left_rows: Sequence[int], rows: Sequence[int], a: Any, b: Any, total: Sequence[int], limits: Limits) -> Split:
+def _scored(
+    split: Split, left_rows: Sequence[int], rows: Sequence[int], a: Any, b: Any, total: Sequence[int], limits: SplitLimits
+) -> Split:
     if limits.criterion == ABSOLUTE_ERROR:
         gain = deviation_gain(left_rows, rows, a, b, limits.levels)
         rounded = float(gain >> 22) * 2.0**22 + float(gain & (2**22 - 1))
@@ -241,7 +256,9 @@ def is_constant(x: Sequence[float], rows: Sequence[int]) -> bool:
     return len({None if math.isnan(x[i]) else x[i] for i in rows}) <= 1
 
 
-def best_of_column(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: Limits, u: float = 0.0) -> Split | None:
+def best_of_column(
+    x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, u: float = 0.0
+) -> Split | None:
     """The best split on one column: the largest score, the first of equals."""
     splits = random_split(x, column, rows, a, b, limits, u) if limits.random else every_split(x, column, rows, a, b, limits)
     best = max(splits, key=lambda split: split.score, default=None)  # max keeps the first of equals
@@ -258,7 +275,7 @@ def best_split(
     rows: Sequence[int],
     a: Any,
     b: Any,
-    limits: Limits,
+    limits: SplitLimits,
     draws: Sequence[float] | None = None,
 ) -> tuple[int, Split | None]:
     """The best split over the columns drawn: larger score, then lower column; and what the search is to report."""
@@ -270,7 +287,7 @@ def best_split(
     return (NO_SPLIT, None) if best is None else (SPLIT, best)
 
 
-def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.int64], limits: Limits) -> tuple[int, Split | None]:
+def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.int64], limits: SplitLimits) -> tuple[int, Split | None]:
     """The best split on one column of a node of many rows (sums G, H): a sort, running sums, and the score at every cut."""
     g_all, h_all, n = int(a.sum()), int(b.sum()), x.shape[0]
     missing = np.isnan(x)
@@ -292,7 +309,7 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
     if not allowed.any():
         return NO_SPLIT, None
     scores = np.full(g.shape, -1.0)
-    if limits.criterion == ENTROPY:
+    if limits.criterion not in (SQUARED_ERROR, NEWTON, GINI):
         sums = zip(g[allowed].tolist(), h[allowed].tolist(), strict=True)
         scores[allowed] = [float_score(left, (g_all, h_all), limits) for left in sums]
     else:
@@ -329,25 +346,22 @@ class Node:
 class Sample(NamedTuple):
     """What a tree is grown on: two integers a row and their powers of two, the rows in sample, and what pure nodes are known by."""
 
-    a: list[int]
-    b: list[int] | None
+    g: list[int]
+    h: list[int] | None
     exponents: tuple[int, int]
     rows: list[int]
     pure_by: list[Any] | None
     levels: list[int]
 
 
-def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tuple[int, int]) -> Limits:
+def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tuple[int, int]) -> SplitLimits:
     """The limits on splits in units of the sums; weights stay floats (a child's integer weight is compared with them)."""
     in_classes = n_classes if n_classes > 2 else 0
     root = weight_of(sums, in_classes)
-    a, b = exponents
-    if rules.criterion == ABSOLUTE_ERROR:
-        unit = 2.0 ** (a + b)
-    else:
-        unit = 2.0 ** (2 * a - b) if rules.criterion in (SQUARED_ERROR, NEWTON) else 2.0**b
-    return Limits(
-        criterion=int(rules.criterion),
+    _, b = exponents
+    unit = 2.0 ** criterion_named(rules.criterion).gain_exponent(exponents)
+    return SplitLimits(
+        criterion=rules.criterion,
         n_classes=in_classes,
         random=rules.random_splits,
         penalty=rules.reg_lambda * 2.0**b,
@@ -364,7 +378,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
     node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
     threshold_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree))
     in_classes = n_classes if n_classes > 2 else 0
-    root = Node(sample.rows, node_sums(sample.rows, sample.a, sample.b, in_classes), 0, hashing.ROOT)
+    root = Node(sample.rows, node_sums(sample.rows, sample.g, sample.h, in_classes), 0, hashing.ROOT)
     limits = limits_of(rules, n_classes, root.sums, sample.exponents)._replace(levels=sample.levels)
 
     def find(node: Node) -> Split | None:
@@ -384,7 +398,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         first, rest = order[: rules.max_features].tolist(), order[rules.max_features :].tolist()
         # Drawing goes on, one column at a time, while all columns drawn are constant in the node.
         for drawn in [first, *([j] for j in rest)]:
-            status, split = best_split(columns, drawn, node.rows, sample.a, sample.b, limits, draws)
+            status, split = best_split(columns, drawn, node.rows, sample.g, sample.h, limits, draws)
             if status != CONSTANT:
                 return split
         return None
@@ -402,7 +416,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         for left, side in ((True, hashing.LEFT), (False, hashing.RIGHT)):
             rows = [i for i in node.rows if goes_left[i] == left]
             path = hashing.child_path(np.uint64(node.path), side)
-            child = Node(rows, node_sums(rows, sample.a, sample.b, in_classes), node.depth + 1, path)
+            child = Node(rows, node_sums(rows, sample.g, sample.h, in_classes), node.depth + 1, path)
             node.children.append(child)
             waiting.append((child, find(child)))
         assert node.children[0].sums == split.left

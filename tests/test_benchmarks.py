@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import dtrees
-from benchmarks import baselines, libraries, plots, report, staged, timing
+from benchmarks import baselines, libraries, picture, plots, report, staged, timing
 from benchmarks.__main__ import main
 from benchmarks.data import synthetic
 from benchmarks.machine import describe
@@ -26,8 +26,11 @@ from benchmarks.works.losses import first_below
 from benchmarks.works.threads import thread_counts
 from benchmarks.works.worst_cases import cases
 
+#: Benchmarks that are tried in every run of the tests; the others take long, most of them for clusters or peers.
+QUICK = {"boosting", "tree-depth-6", "best-first"}
 
-@pytest.mark.parametrize("name", benchmarks())
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in benchmarks()])
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     # OpenMP's threads wait for one another by spinning, which takes forever on a machine that runs other tests too.
     threads = "2" if name == "threads" else "1"
@@ -65,6 +68,10 @@ def test_libraries_are_known_by_the_first_word() -> None:
     assert libraries.is_installed("scikit-learn, 1 thread")
     assert libraries.is_installed("two heaps")  # no library: our own
     assert libraries.is_installed("XGBoost hist") == (importlib.util.find_spec("xgboost") is not None)
+
+
+def test_quick_benchmarks_exist() -> None:
+    assert set(benchmarks()) >= QUICK
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -151,6 +158,22 @@ def test_plots(tmp_path: Path) -> None:
     paths = plots.draw(tmp_path, [*results, *points])
     assert [path.name for path in paths] == ["time.png", "ratios.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "images" / "boosting.svg"
+    arguments = [str(path), "--scale", "tiny", "--repeats", "1", "--threads", "1", "--longest", "0"]
+    result = CliRunner().invoke(picture.main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    drawn = path.read_bytes()
+    assert b"<svg" in drawn
+    points = json.loads(path.with_suffix(".json").read_text())["points"]
+    assert {point["x"] for point in points} == {200}, "who is slow gets no larger table"
+    path.unlink()
+    result = CliRunner().invoke(picture.main, [str(path), "--again"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert path.read_bytes() == drawn
 
 
 @pytest.mark.parametrize("case", cases(100))

@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster
@@ -178,6 +180,11 @@ def test_demo(tmp_path: Path, scheduler: str) -> None:
     assert figure(result.stdout, "R2")[0] > 0
     assert f"Next: dtrees fit {tmp_path / 'flats.csv'} --target rent" in result.stdout
     assert len(pd.read_csv(tmp_path / "flats.csv")) == 300
+    (tmp_path / "mine.csv").write_text("a table of the user's")
+    assert "mine.csv' exists" in fail("demo", "--data", tmp_path / "mine.csv", "--scheduler", scheduler, *QUICK)
+    assert (tmp_path / "mine.csv").read_text() == "a table of the user's"
+    assert "is what --data names too" in fail("demo", "--data", tmp_path / "new", "--output", tmp_path / "new", *QUICK)
+    assert not (tmp_path / "new").exists()
 
 
 # Predicting
@@ -252,6 +259,8 @@ def test_codes_that_look_like_numbers_stay_text(tmp_path: Path, scheduler: str) 
         (("flats.csv", "--target", "rent", "-p", "random_state=3"), "use --seed"),
         (("flats.csv", "--target", "rent", "--output", "no/such/model"), "does not exist; create it first"),
         (("flats.csv", "--target", "rent", "--output", "flats.csv"), "--output: 'flats.csv' is what this command reads"),
+        (("flats.csv", "--target", "rent", "--checkpoint", "flats.csv"), "--checkpoint: 'flats.csv' is what this command reads"),
+        (("flats.csv", "--target", "rent", "--output", "m", "--checkpoint", "m"), "--checkpoint: 'm' is what --output names too"),
         (("flats.csv", "--target", "rent", "--test", "dear.parquet"), "--test: 'dear.parquet' has no column 'rent'"),
         (("flats.csv", "--target", "rent", "-p", "learning_rate=-1"), "The 'learning_rate' parameter of GradientBoostingRegressor must be"),
         (("flats.csv", "--target", "rent", "--model", "forest", "-p", "criterion=entropie"), "'criterion' parameter of RandomForest"),
@@ -303,10 +312,30 @@ def test_tables_that_cannot_be_used(
     assert message in fail("fit", "t.csv", "--target", "y", "--scheduler", scheduler)
 
 
+def test_columns_of_one_name_are_mentioned(tmp_path: Path, scheduler: str) -> None:
+    (tmp_path / "t.csv").write_text("a,a,y\n" + "1,2,2.5\n2,1,3.5\n" * 20)
+    result = succeed("fit", tmp_path / "t.csv", "--target", "y", "--model", "tree", "--scheduler", scheduler, "--output", tmp_path / "m")
+    assert "has several columns 'a'; this one is called 'a.1' here" in result.stderr
+    result = succeed("predict", tmp_path / "m", tmp_path / "t.csv", "--output", tmp_path / "p.csv")
+    assert "this one is called 'a.1' here" in result.stderr
+
+
+def test_decimal_commas_are_mentioned(tmp_path: Path, scheduler: str) -> None:
+    lines = [f'"{i},5","{i % 7},25",{i % 2}' for i in range(60)]
+    (tmp_path / "t.csv").write_text("y,x,z\n" + "\n".join(lines) + "\n")
+    result = succeed("fit", tmp_path / "t.csv", "--target", "y", "--model", "tree", "--scheduler", scheduler, "--test-size", 0)
+    assert "'y' looks like numbers with decimal commas, such as '0,5', which makes 60 classes" in result.stderr
+    result = succeed("fit", tmp_path / "t.csv", "--target", "z", "--model", "tree", "--scheduler", scheduler)
+    notes = [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
+    assert len(notes) == 2
+    assert "X column 'y' holds numbers as text" in notes[0]
+    assert "X column 'x' holds numbers as text, such as '6,25'" in notes[1]
+
+
 def test_identifiers_are_mentioned(folder: Path, scheduler: str, tmp_path: Path) -> None:
     pd.read_csv(folder / "flats.csv").assign(id=[f"flat {i}" for i in range(600)]).to_csv(tmp_path / "t.csv", index=False)
     result = succeed("fit", tmp_path / "t.csv", "--target", "rent", "--scheduler", scheduler, *QUICK)
-    assert "'id' is text with" in result.stderr
+    assert "Note: X column 'id' holds" in result.stderr
     assert "'district'" not in result.stderr
 
 
@@ -352,7 +381,10 @@ def test_mistakes_at_prediction(model: Path, folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
-@pytest.mark.parametrize(("name", "word", "code"), [("SIGTERM", "Terminated.", 143), ("SIGHUP", "The terminal was closed.", 129)])
+@pytest.mark.parametrize(
+    ("name", "word", "code"),
+    [("SIGTERM", "Terminated.", 143), pytest.param("SIGHUP", "The terminal was closed.", 129, marks=pytest.mark.slow)],
+)
 def test_a_signal_ends_a_fit_with_a_word_and_leaves_nothing(
     name: str, word: str, code: int, folder: Path, scheduler: str, tmp_path: Path
 ) -> None:
@@ -380,6 +412,28 @@ def test_a_signal_ends_a_fit_with_a_word_and_leaves_nothing(
         assert "Traceback" not in said
         assert list(tmp_path.iterdir()) == []
         assert_clean(client)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+def test_the_embedded_cluster_is_part_of_the_process_and_ends_with_it(folder: Path) -> None:
+    arguments = ["fit", str(folder / "flats.csv"), "--target", "rent", "-p", "n_estimators=1000000"]
+    command = [sys.executable, "-m", "dtrees", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = ""
+            while "GradientBoostingRegressor on" not in said:
+                said = process.stderr.readline()
+                assert said, "it ended before it began to train"
+            time.sleep(1)
+            assert psutil.Process(process.pid).children() == []
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert said.splitlines()[-1] == "Error: Interrupted."
 
 
 def test_help_and_version_in_a_process_of_their_own() -> None:

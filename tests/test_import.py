@@ -46,7 +46,7 @@ def test_an_unpickled_estimator_serves_dask_collections() -> None:
     """Unpickling imports the class from its own module, past the exports of the package."""
     script = """
 import dask.array as da
-from dtrees.ensemble.local import backend_for
+from dtrees.ensemble.in_process import backend_for
 assert type(backend_for(da.zeros((2, 2)))).__name__ == "DaskBackend"
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

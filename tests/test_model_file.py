@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
 import stat
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +163,25 @@ def test_permissions_follow_the_umask_and_links_are_kept(small: Any, tmp_path: P
     assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o644
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of files are those of POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
+def test_saving_again_keeps_the_permissions(mode: int, small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model"
+    dtrees.save(small, path)
+    path.chmod(mode)
+    seen = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (seen.append(stat.S_IMODE(os.stat(descriptor).st_mode)), sync(descriptor)))
+    old = os.umask(0o022)
+    try:
+        dtrees.save(small, path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert seen[0] == mode
+    assert dtrees.load(path).predict([[2.0]]) == [4.0]
+
+
 def test_nowhere_to_write(small: Any, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
         dtrees.save(small, tmp_path / "no" / "model")
@@ -270,6 +292,89 @@ def test_impossible_models_with_a_right_checksum(saved: Path, change: Callable[.
     rewrite(saved, change)
     with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*\. Save the model again"):
         dtrees.load(saved)
+
+
+def of_state(*way: Any, value: Any) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+    def change(document: dict[str, Any], _: dict[str, Any]) -> None:
+        holder = document["state"]
+        for key in way[:-1]:
+            holder = holder[key]
+        holder[way[-1]] = value
+
+    return change
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda document, _: document.update(estimator="DecisionTreeRegressor"), id="a classifier said to be a regressor"),
+        pytest.param(lambda document, _: document["state"].pop("classes"), id="a classifier without classes"),
+        pytest.param(of_state("classes", "dtype", value="<f8"), id="text of the dtype of numbers"),
+        pytest.param(of_state("classes", "dtype", value="<U1"), id="labels longer than their dtype"),
+        pytest.param(of_state("classes", "dtype", value=[["a", "<i4"]]), id="a dtype of fields"),
+        pytest.param(of_state("classes", "values", value=["low", "mid", ["top"]]), id="a label that is a list"),
+        pytest.param(of_state("classes", "values", value=["low", "top", "mid"]), id="labels in another order"),
+        pytest.param(of_state("classes", "values", value=["low", "mid", 3]), id="labels of two kinds"),
+        pytest.param(of_state("schema", 0, "name", value=["a"]), id="a column named by a list"),
+        pytest.param(of_state("schema", 0, "name", value="b"), id="two columns of one name"),
+        pytest.param(of_state("schema", 0, "dtype", value="<M8[s]"), id="a column of dates"),
+        pytest.param(of_state("schema", 1, "categories", value=[["x"], "y"]), id="a category that is a list"),
+        pytest.param(of_state("schema", 1, "categories", value=["x", "x"]), id="a category that comes twice"),
+        pytest.param(of_state("parameters", "n_jobs", value=0), id="no thread"),
+        pytest.param(of_state("parameters", "n_jobs", value="many"), id="a number of threads that is text"),
+        pytest.param(of_state("parameters", "class_weight", value={"dict": [[["low"], 1.0]]}), id="weights by a list"),
+        pytest.param(of_state("parameters", "max_depth", value=nested(900)), id="a parameter nested deeply"),
+        pytest.param(of_state("attributes", "max_features_", value=4), id="more columns drawn than there are"),
+        pytest.param(of_state("seed", value=10**400), id="a seed beyond all bounds"),
+        pytest.param(of_state("batches", 0, 0, "max_depth", value=1.5), id="half a level"),
+    ],
+)
+def test_states_that_cannot_be(change: Callable[..., None], tmp_path: Path) -> None:
+    dtrees.save(fitted("RandomForestClassifier"), tmp_path / "model.dtrees")
+    rewrite(tmp_path / "model.dtrees", change)
+    with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*\. Save the model again"):
+        dtrees.load(tmp_path / "model.dtrees")
+
+
+def test_a_dtype_that_is_too_wide_takes_no_memory(tmp_path: Path) -> None:
+    dtrees.save(fitted("RandomForestClassifier"), tmp_path / "model.dtrees")
+    rewrite(tmp_path / "model.dtrees", of_state("classes", "dtype", value="<U500000000"))
+    tracemalloc.start()
+    try:
+        assert dtrees.load(tmp_path / "model.dtrees").classes_.dtype == "<U3"
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_could_not_be_loaded_is_not_saved(small: Any, tmp_path: Path) -> None:
+    """Such as boosting that diverged had, in earlier versions."""
+    diverged = copy.deepcopy(small)
+    trees = diverged._trees
+    trees.groups = ((replace(trees.groups[0][0], value=np.full_like(trees.groups[0][0].value, np.inf)),),)
+    for model, message in (
+        (diverged, "cannot be saved: trees have values that are no finite numbers"),
+        (copy.deepcopy(small).set_params(max_depth=-1), "cannot be saved: The 'max_depth' parameter .* must be an int"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dtrees.save(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("labels", [np.array([1, 2], np.longdouble), np.array([1, 2], np.float16), np.array(["a", "b"], "<U1000")])
+def test_labels_of_unusual_dtypes(labels: Any, tmp_path: Path) -> None:
+    model = dtrees.DecisionTreeClassifier().fit([[0.0], [1.0]], labels)
+    dtrees.save(model, tmp_path / "model")
+    loaded = dtrees.load(tmp_path / "model").predict([[0.0], [1.0]])
+    assert loaded.dtype == model.predict([[0.0]]).dtype
+    np.testing.assert_array_equal(loaded, labels)
 
 
 def test_only_our_estimators_are_made(saved: Path) -> None:

@@ -1,9 +1,10 @@
-"""The examples of the README and of the guides in docs/ run: those marked as python."""
+"""The README and the pages of docs/: their Python examples run, the README's commands exist, links lead somewhere."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -11,18 +12,37 @@ from pathlib import Path
 
 import pytest
 
-from dtrees.cluster.fits import Settings
+from dtrees.cli.main import main
+from dtrees.cluster.reliability.fit_context import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and content of each block of code."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
 EXAMPLES = {
-    f"{page.stem}-{number}": example
+    f"{page.stem}-{number}": content
     for page in PAGES
-    for number, example in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+    for number, content in enumerate(content for language, content in blocks(page) if language == "python")
 }
+README_COMMANDS = [
+    command.strip()
+    for language, content in blocks(ROOT / "README.md")
+    if not language
+    for line in content.splitlines()
+    for command in line.split("&&")
+]
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES.keys())
+@pytest.mark.parametrize(
+    "example",
+    # The guide's start clusters, some of them two.
+    [pytest.param(text, id=name, marks=pytest.mark.slow if name.startswith("cluster") else ()) for name, text in EXAMPLES.items()],
+)
 def test_python_example(example: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
@@ -34,14 +54,48 @@ def test_python_example(example: str, tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert {name.rpartition("-")[0] for name in EXAMPLES} == {"README", "cluster"}
-    assert len(EXAMPLES) == 4 + 4
+    assert {name.rpartition("-")[0] for name in EXAMPLES} == {"README", "cluster", "guide"}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("command", [line for line in README_COMMANDS if line.startswith("dtrees ")])
+def test_commands_of_the_readme_are_understood(command: str) -> None:
+    """Their options exist; what they read does not."""
+    _, name, *arguments = shlex.split(command)
+    main.commands[name].make_context(name, arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    """Straight, or by the index."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page
+
+
+PARTS = re.findall(
+    r"`((?:cli|cluster|engine|ensemble|split|tree)\.[\w.]+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", sorted(set(PARTS)))
+def test_what_the_architecture_names_exists(name: str) -> None:
+    """A package, a module, or something of a module."""
+    place, *rest = ROOT / "dtrees", *name.split(".")
+    while rest and (place / rest[0]).is_dir():
+        place /= rest.pop(0)
+    if rest:
+        module = (place / rest.pop(0)).with_suffix(".py")
+        assert module.is_file()
+        assert not rest or re.search(rf"\b(def|class) {rest[-1]}\b", module.read_text(encoding="utf-8"))
 
 
 def test_the_guide_knows_every_setting() -> None:

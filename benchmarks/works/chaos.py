@@ -12,6 +12,7 @@ saboteur
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import random
 import signal
@@ -32,7 +33,9 @@ import dtrees
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
-from dtrees.cluster.questions import threads_of_workers
+from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
+
+logger = logging.getLogger("benchmarks")
 
 #: What is done to workers, and how often in relation to each other.
 KINDS = {"kill": 4, "kill two": 2, "stop shortly": 2, "stop for long": 3, "restart": 2, "retire": 1}
@@ -71,6 +74,12 @@ def script(seed: int, seconds_between: float, kinds: Mapping[str, int] = KINDS) 
         (kind,) = rng.choices(list(kinds), list(kinds.values()))
         pause, victim = rng.uniform(0.2, 1.8) * seconds_between, rng.random()
         yield Fault(kind, pause, victim, PATIENCE * (rng.uniform(0.1, 0.6) if kind == "stop shortly" else rng.uniform(1.2, 4.0)))
+
+
+def kills(rng: random.Random) -> Iterator[Fault]:
+    """Yield the kills of a fit: of one worker or two, at once or one after the other, the coordinator's among them, each after 0 to 2 s."""
+    for _ in range(rng.choice([1, 1, 2])):
+        yield Fault(rng.choice(["kill", "kill two", "kill coordinator"]), rng.uniform(0.0, 2.0), rng.random(), 0.0)
 
 
 @contextlib.contextmanager
@@ -142,7 +151,7 @@ class Saboteur:
             self.done[fault.kind] += 1
             if self.done.total() == self._most:
                 break
-        while self._asleep and not self._over.wait(0.1):
+        while not self._over.wait(0.1):
             self._wake()
             self._cluster.scale(self._n_workers)
 
@@ -157,6 +166,11 @@ class Saboteur:
                 found[nanny.worker_address] = process
         return dict(sorted(found.items()))
 
+    def _coordinator(self) -> str:
+        """Return the worker that coordinates the fit; "" where it has not begun."""
+        running = self._client.processing()
+        return next((worker for worker, keys in running.items() if any(str(key).startswith("dtrees-fit") for key in keys)), "")
+
     def _wake(self) -> None:
         for due, process in list(self._asleep):
             if time.monotonic() > due:
@@ -168,6 +182,8 @@ class Saboteur:
         place = int(fault.victim * len(processes))
         address, process = processes[place]
         if fault.kind.startswith("kill"):
+            if fault.kind == "kill coordinator":
+                process = dict(processes).get(self._coordinator(), process)
             _signal(process, signal.SIGKILL)
             if fault.kind == "kill two":
                 _signal(processes[place - 1][1], signal.SIGKILL)
@@ -236,10 +252,26 @@ def make_table(n_rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series, pd.Seri
 
 @dataclass
 class Outcome:
-    """What came of fits that were disturbed: how many, how many models were not the same, faults by kind, seconds."""
+    """What came of fits that were disturbed.
+
+    Attributes
+    ----------
+    n_fits : int
+    different : int
+        How many models were not the same.
+    hung : int
+        How many fits did not end in time.
+    unusable : int
+        How often the cluster was not whole again in time after a fit.
+    faults : Counter
+        By kind.
+    seconds : float
+    """
 
     n_fits: int = 0
     different: int = 0
+    hung: int = 0
+    unusable: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -289,8 +321,33 @@ class Chaos:
         X, y = self._held_out[0], self._held_out[2 if work.classify else 1]
         return {"eval_set": [(_lazy(X), _lazy(y)) if lazy else (X, y)]}
 
+    def survive(self, work: Work, faults: Iterator[Fault], outcome: Outcome, deadline: float) -> None:
+        """Fit once, for no longer than so many seconds; then wait until every worker does what it is told."""
+        if work.name not in self._wanted:
+            self._wanted[work.name] = work.make().fit(*self._table[:2])
+        began = time.monotonic()
+        with Saboteur(self._cluster, self._client, self._n_workers, faults) as saboteur:
+            future = dtrees.submit(work.make(), *map(_lazy, self._table[:2]), placement=work.placement)
+            try:
+                outcome.different += not same_model(future.result(timeout=deadline), self._wanted[work.name])
+            except TimeoutError:
+                outcome.hung += 1
+                logger.warning("no end of %s after %.0f s: %s", work.name, deadline, self._client.run_on_scheduler(_state))
+                future.cancel()
+            future.release()
+        outcome.n_fits += 1
+        outcome.faults += saboteur.done
+        outcome.seconds += time.monotonic() - began
+        ends = time.monotonic() + deadline
+        while len(self._client.run(os.getpid, on_error="ignore")) < self._n_workers:
+            self._cluster.scale(self._n_workers)
+            if time.monotonic() > ends:
+                outcome.unusable += 1
+                return
+            time.sleep(0.1)
+
     def left_over(self) -> list[str]:
-        """Return the tasks of fits that are still on the cluster a while later; there should be none."""
+        """Return the tasks and records of fits that are still on the cluster a while later; there should be none."""
         deadline = time.monotonic() + 60.0
         while (keys := self._client.run_on_scheduler(_our_tasks)) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -301,8 +358,23 @@ def _lazy(data: Any) -> Any:
     return dd.from_pandas(data, npartitions=6)
 
 
+def _state(dask_scheduler: Any) -> dict[str, Any]:
+    """Return the states of workers, of tasks that are not done, and of fits."""
+    workers = {address: str(worker.status) for address, worker in dask_scheduler.workers.items()}
+    records = dask_scheduler.plugins.get("dtrees-fits")
+    waiting = {
+        str(key): (task.state, task.processing_on and task.processing_on.address)
+        for key, task in dask_scheduler.tasks.items()
+        if task.state not in ("memory", "released")
+    }
+    return {"workers": workers, "tasks": waiting, "fits": {} if records is None else records.summary()}
+
+
 def _our_tasks(dask_scheduler: Any) -> list[str]:
-    return [str(key) for key in dask_scheduler.tasks if "dtrees" in str(key)]
+    tasks = [str(key) for key in dask_scheduler.tasks if "dtrees" in str(key)]
+    holders = [client for client in dask_scheduler.clients if client.startswith("dtrees")]
+    records = dask_scheduler.plugins.get("dtrees-fits")
+    return tasks + holders + ([] if records is None else list(records.summary()))
 
 
 def same_model(one: Any, other: Any) -> bool:
@@ -349,3 +421,29 @@ def chaos(run: Run) -> Iterator[Yielded]:
 def _row(work: str, n_faults: int, n_different: int) -> Row:
     measure = Measure(float(n_faults), unit="faults survived")
     return Row(work, "", None, measure, target="the same model, byte for byte", met=n_different == 0)
+
+
+@benchmark("soak")
+def soak(run: Run) -> Iterator[Yielded]:
+    """Many fits on a cluster of three, one or two of whose workers are killed during each: no hang, the same model, nothing left over."""
+    n_fits = run.size(tiny=1, small=48, full=300)
+    boosting, forest = dtrees.GradientBoostingRegressor, dtrees.RandomForestRegressor
+    selected = [
+        Work("boosting over shards", "sharded", lambda: boosting(n_estimators=40, max_depth=4, subsample=0.8, random_state=1)),
+        Work("boosting on one worker", "one-worker", lambda: boosting(n_estimators=400, max_depth=6, max_features=0.5, random_state=2)),
+        Work("a forest", "replicated", lambda: forest(200, oob_score=True, max_features=0.5, random_state=3)),
+    ]
+    rng = random.Random(0)
+    outcomes = {work.name: Outcome() for work in selected}
+    with cluster_to_break(3) as (cluster, client):
+        broken = Chaos(cluster, client, 3, n_rows=2_000)
+        for i in range(n_fits):
+            work = selected[i % len(selected)]
+            broken.survive(work, kills(rng), outcomes[work.name], _DEADLINE / 2)
+            logger.info("%d fits, %s", i + 1, outcomes)
+        left_over = broken.left_over()
+    for name, outcome in outcomes.items():
+        work = f"soak, {name}: {outcome.n_fits} fits in {outcome.seconds:.0f} s"
+        yield _row(work, outcome.faults.total(), outcome.different + outcome.hung + outcome.unusable)
+    target = "0 tasks left on the cluster"
+    yield Row("soak, afterwards", "", None, Measure(float(len(left_over)), unit="tasks left"), target=target, met=not left_over)

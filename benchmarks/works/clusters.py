@@ -36,7 +36,7 @@ from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
 from benchmarks.timing import summary
-from dtrees.cluster.relay import here
+from dtrees.cluster.reliability.local_callback import local_callback
 
 #: Milliseconds of a level beyond the slowest worker's own work, by workers: at most.
 _OVERHEAD = {4: 3.0, 16: 8.0}
@@ -170,7 +170,7 @@ def cluster_forest(run: Run) -> Iterator[Yielded]:
 def grow_forest(client: Client, X: Any, y: Any, n_trees: int) -> float:
     """Grow a forest, and return the seconds from the presorted columns to the last tree."""
     seconds: list[float] = []
-    with here(lambda progress: seconds.append(progress.seconds), client) as note:
+    with local_callback(lambda progress: seconds.append(progress.seconds), client) as note:
         began = time.monotonic()
         libraries.forests(n_trees, 1, classify=False, max_features=1 / 3)[OURS]().fit(X, y, callbacks=[note])
         while len(seconds) < n_trees:  # the last words may still be on their way

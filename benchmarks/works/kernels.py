@@ -19,28 +19,33 @@ from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
-from dtrees.split import hashing, partition
-from dtrees.split.block import BLOCK_ROWS, fill_block, make_block
-from dtrees.split.columns import Columns, presort, presort_column
-from dtrees.split.criteria import NEWTON
-from dtrees.split.fixed_point import to_fixed
-from dtrees.split.group import RADIX, sort_places
-from dtrees.split.kernel import NONE, ZERO
-from dtrees.split.kernel import kernel as compiled
-from dtrees.split.partition import RowPartition
-from dtrees.split.search import empty_candidates, make_scratch, search_many
-from dtrees.split.sweep import Limits, sweep_sorted
-from dtrees.split.zones import sum_zones, zone_shift
+from dtrees.split.compile.kernels import NONE, ZERO
+from dtrees.split.compile.kernels import kernel as compiled
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.grow.block import fill_block, make_block
+from dtrees.split.node import partition
+from dtrees.split.node.candidate import empty_candidates
+from dtrees.split.node.limits import BestThreshold, SplitLimits
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import to_fixed
+from dtrees.split.policy import BLOCK_ROWS
+from dtrees.split.search.column import search_many
+from dtrees.split.search.scratch import make_scratch
+from dtrees.split.search.shifted_zones import sum_zones, zone_shift
+from dtrees.split.search.sweep import sweep_sorted
+from dtrees.split.table.columns import Columns, presort, presort_column
+from dtrees.split.table.sorting import RADIX, sort_places
 
 
 @compiled
-def _sort(codes, rows, start, mid, keys, spare, counts):  # type: ignore[no-untyped-def]
-    sort_places(codes, rows, start, mid, keys, spare, counts)
+def _sort(codes, rows, start, in_stop, keys, spare, counts):  # type: ignore[no-untyped-def]
+    sort_places(codes, rows, start, in_stop, keys, spare, counts)
 
 
 @compiled
-def _fill(columns, pool, partition, target, start, mid, stop, block, random, scratch):  # type: ignore[no-untyped-def]
-    fill_block(columns, pool, partition, target, start, mid, stop, block, random, scratch)
+def _fill(columns, pool, partition, target, start, in_stop, stop, block, random, scratch):  # type: ignore[no-untyped-def]
+    fill_block(columns, pool, partition, target, start, in_stop, stop, block, random, scratch)
 
 
 Prepared = tuple[Callable[[], Any], int]
@@ -79,7 +84,7 @@ class Node:
     columns: Columns
     partition: RowPartition
     sums: NDArray[np.int64]
-    limits: Limits
+    limits: SplitLimits
 
     @classmethod
     def of(cls, x: NDArray[Any]) -> Node:
@@ -87,7 +92,7 @@ class Node:
         n = x.shape[0]
         g, _ = to_fixed(np.sin(x.astype(np.float64)) + np.random.default_rng(1).standard_normal(n))
         rows = RowPartition(np.arange(n, dtype=np.uint32), g, np.empty(0, np.int64))
-        limits = Limits(NEWTON, 0, False, 1.0, float(np.abs(g).max()), 1, 1, 0.0)
+        limits = SplitLimits(criterion_named("newton").for_kernels(0, 1.0), BestThreshold(), float(np.abs(g).max()), 1, 1, 0.0)
         return cls(presort([x]), rows, np.array([g.sum(), n]), limits)
 
     @property
@@ -99,7 +104,7 @@ class Node:
         """Prepare the search of the column for the best split of the root, or of as many nodes of equal size."""
         n = self.columns.n_rows
         bounds = np.linspace(0, n, n_nodes + 1).astype(np.int64)
-        sums = np.array([[self.partition.a[i:j].sum(), j - i] for i, j in pairwise(bounds)])
+        sums = np.array([[self.partition.g[i:j].sum(), j - i] for i, j in pairwise(bounds)])
         tasks = np.stack([np.arange(n_nodes), np.zeros(n_nodes, np.int64)], axis=1)
         scratch = make_scratch(n, self.n_distinct, 0)
         found = empty_candidates(n_nodes, 2)
@@ -131,7 +136,7 @@ def presort_float32(n: int) -> Prepared:
 
 @kernel("presort, float64")
 def presort_float64(n: int) -> Prepared:
-    """The same with values that need all their bits."""
+    """Sorting a column of values that need all their bits."""
     x, codes = normal(n, np.float64), np.empty(n, np.uint32)
     return lambda: presort_column(x, codes), n
 
@@ -152,7 +157,7 @@ def sweep(n: int) -> Prepared:
     _sort(node.columns.codes[0], node.partition.rows, 0, n, keys, np.empty(n, np.uint64), counts)
     best, zero, none = np.zeros(6, np.int64), ZERO(), NONE()
     nothing, root = (zero, zero, zero), (node.sums[0], node.sums[1], np.int64(n))
-    a, b = node.partition.a, node.partition.b
+    a, b = node.partition.g, node.partition.h
     return lambda: sweep_sorted(node.limits, keys, zero, n, a, b, zero, nothing, nothing, root, none, -1.0, best), n
 
 

@@ -14,6 +14,8 @@ It is thin. Each module does one step and can be used, and is tested, without th
     what the target column is, and so which task.
 ``holdout``
     which rows are for training and which for testing.
+``destinations``
+    where a command writes: nothing that is read, nothing twice.
 ``models``
     which estimator, with which parameters.
 ``scores``

@@ -25,8 +25,8 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
     scheduler : str or None
         Address of a running scheduler; None starts a cluster on this machine.
     n_workers, threads_per_worker : int or None
-        Of the embedded cluster. None is one process with all cores: the workers' kernels run threads without the interpreter lock,
-        so that more processes would only add copies of the data.
+        Of the embedded cluster. Without ``n_workers`` there is one worker with all cores, inside this process: kernels run without the
+        interpreter lock, so that more processes would only import everything once more and hold copies of the data.
 
     Raises
     ------
@@ -39,15 +39,17 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
     """
     if scheduler is not None and (n_workers or threads_per_worker):
         raise click.UsageError("--n-workers and --threads-per-worker are for the embedded cluster; leave them out with --scheduler")
-    from dtrees.cluster.local import connect, local_client
+    from dtrees.cluster.transport.connect import connect, local_client
 
-    with contextlib.ExitStack() as stack:
+    with display.warnings(), contextlib.ExitStack() as stack:
         if scheduler is None:
+            stack.callback(logging.disable, logging.root.manager.disable)
             with display.stage("Starting a Dask cluster on this machine"):
-                client = stack.enter_context(local_client(n_workers or 1, threads_per_worker))
+                client = stack.enter_context(local_client(n_workers or 1, threads_per_worker, processes=n_workers is not None))
                 if not os.environ.get(TRACEBACK_VARIABLE):
                     client.run(_hush)
                     logging.getLogger("distributed.batched").setLevel(logging.ERROR)  # of connections that a cluster closes as it ends
+                    stack.push(_hush_the_end)
         else:
             client = stack.enter_context(connect(scheduler))
             _check_workers(client, display)
@@ -72,6 +74,12 @@ def _check_workers(client: Any, display: Display) -> None:
         ) from None
     if versions != {dtrees.__version__}:
         display.warn(f"the workers run dtrees {', '.join(sorted(versions))}, this is {dtrees.__version__}; install the same everywhere.")
+
+
+def _hush_the_end(kind: type[BaseException] | None, *_: object) -> None:
+    """Keep a cluster that ends in the middle of its work, because of an error or a signal, from logging each connection that breaks."""
+    if kind is not None:
+        logging.disable(logging.CRITICAL)
 
 
 def _hush() -> None:

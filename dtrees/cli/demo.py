@@ -11,6 +11,7 @@ import pandas as pd
 
 from dtrees.atomic_file import atomic_file
 from dtrees.cli import fit
+from dtrees.cli.destinations import check_destinations, check_new
 from dtrees.cli.display import Display
 
 TARGET = "rent"
@@ -58,7 +59,8 @@ def run(rows: int, data: str | None, display: Display | None = None, **options: 
     display = display or Display()
     with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
         path = data or str(Path(folder) / "flats.csv")
-        fit.check_writable(path, [])
+        check_new("--data", path)
+        check_destinations({"--data": path, "--output": options["output"]}, [])
         with atomic_file(path) as file:
             flats(rows, options["seed"]).to_csv(file, index=False)
         display.note(f"Made up {rows:,} flats; the rent is to be predicted from the other columns.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -48,6 +49,23 @@ class Display:
         """Say what the user should know, but need not act on."""
         self.stderr.print(Text(f"Note: {message}", style="yellow"))
 
+    @contextlib.contextmanager
+    def warnings(self) -> Iterator[None]:
+        """Print the Python warnings of the block as notes, each once and without the line of code that it came from."""
+        said: set[str] = set()
+
+        def show(message: Warning | str, *_: Any, **__: Any) -> None:
+            if str(message) not in said:
+                said.add(str(message))
+                self.warn(str(message))
+
+        before = warnings.showwarning
+        warnings.showwarning = show
+        try:
+            yield
+        finally:
+            warnings.showwarning = before
+
     def result(self, message: str) -> None:
         """Print what the user asked for."""
         self.stdout.print(Text(message))
@@ -77,13 +95,15 @@ class Display:
         self.note(f"{description}: {time.monotonic() - start:.1f} s")
 
     @contextlib.contextmanager
-    def training(self, unit: str) -> Iterator[TrainingProgress]:
+    def training(self, unit: str, elsewhere: bool = False) -> Iterator[TrainingProgress]:
         """Show the progress of a fit; what is yielded is a callback for ``fit(..., callbacks=[...])``.
 
         Parameters
         ----------
         unit : str
             What is counted: ``"tree"`` or ``"round"``.
+        elsewhere : bool, default=False
+            Whether it runs on machines whose messages are not seen here: a long wait for the first is then explained.
         """
         columns = (
             SpinnerColumn(),
@@ -98,7 +118,8 @@ class Display:
         progress = TrainingProgress(self, bar, unit)
         patience = threading.Timer(_PATIENCE, progress.explain_wait)
         patience.daemon = True
-        patience.start()
+        if elsewhere:
+            patience.start()
         try:
             with bar:
                 yield progress
@@ -125,7 +146,7 @@ class TrainingProgress:
             self._display.note(f"Still preparing. The first {self._unit} on a machine waits for the kernels to be compiled, once.")
 
     def __call__(self, progress: Any) -> None:
-        """Take in one finished tree or round (a ``dtrees.engine.plans.Progress``)."""
+        """Take in one finished tree or round (a ``dtrees.engine.plan.plans.Progress``)."""
         self._done = max(self._done, progress.done)
         figures = [("training loss", progress.train_score), ("validation loss", progress.validation_score)]
         figures += [(f"{name} {metric}", value) for name, metrics in progress.evaluation.items() for metric, value in metrics.items()]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,14 +13,12 @@ import dtrees
 from dtrees.cli import holdout, models, scores
 from dtrees.cli import target as targets
 from dtrees.cli.clusters import cluster
+from dtrees.cli.destinations import check_destinations
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
-from dtrees.cli.tables import check_columns, column_list, column_names, find_files, read_table
+from dtrees.cli.tables import Files, check_columns, column_list, column_names, find_files, read_table, repeated_names
 
 _DEFAULT_TEST_SIZE = 0.2
-
-#: Up to this many categories are no reason to suspect an identifier.
-_MANY_CATEGORIES = 50
 
 
 @dataclass(frozen=True)
@@ -52,11 +48,16 @@ class FitOptions:
 def run(options: FitOptions, display: Display | None = None) -> None:
     """Carry out the command."""
     display = display or Display()
-    columns = _check(options)
+    columns = _check(options, display)
     with cluster(display, options.scheduler, options.n_workers, options.threads_per_worker) as client:
         frame, summary = _read(options, options.data, columns, display)
         task, reason = targets.choose_task(summary, options.target, options.task)
         display.note(f"Task: {task} ({reason}).")
+        if task == "classification" and (example := targets.number_with_comma(summary.distinct)):
+            display.warn(
+                f"{options.target!r} looks like numbers with decimal commas, such as {example!r}, which makes {summary.count} classes. "
+                "For regression, write them with a decimal point."
+            )
         if summary.n_missing:
             display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
         frame = _with_target(frame, options.target, task, summary)
@@ -69,7 +70,6 @@ def run(options: FitOptions, display: Display | None = None) -> None:
         estimator = models.build(options.model, task, options.settings, options.seed)
         display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
         _fit(estimator, train[columns], train[options.target], watched, options, display)
-        _warn_of_identifiers(estimator, n_train, display)
         if options.output:  # before scoring: if that fails, the work of the fit is not lost
             dtrees.save(estimator, options.output)
         if test is not None:
@@ -83,7 +83,7 @@ def run(options: FitOptions, display: Display | None = None) -> None:
         display.note("The model was not saved; --output MODEL does that.")
 
 
-def _check(options: FitOptions) -> list[str]:
+def _check(options: FitOptions, display: Display) -> list[str]:
     """Check all that can be checked before a cluster is started and data read; return the columns to train on."""
     if options.test is not None and options.test_size is not None:
         raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
@@ -95,6 +95,7 @@ def _check(options: FitOptions) -> list[str]:
         raise click.UsageError("--checkpoint-interval is for --checkpoint, which is not given")
     files = find_files(options.data)
     names = column_names(files, options.separator)
+    warn_of_repeated_names(files, options.separator, display)
     columns = choose_features(names, options.target, options.features, options.drop, options.data)
     models.check_settings(options.model, options.settings)
     read = [*files.paths]
@@ -103,8 +104,7 @@ def _check(options: FitOptions) -> list[str]:
             more = find_files(data)
             read += more.paths
             check_columns([*columns, options.target], column_names(more, options.separator), option, data)
-    if options.output:
-        check_writable(options.output, read)
+    check_destinations({"--output": options.output, "--checkpoint": options.checkpoint}, read)
     if options.validation is None and any(name == "early_stopping_rounds" for name in models.parse_settings(options.settings)):
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     return columns
@@ -124,15 +124,10 @@ def choose_features(names: Sequence[str], target: str, features: Sequence[str], 
     return columns
 
 
-def check_writable(output: str, read: Collection[str]) -> None:
-    """Raise before the work is done, not after it, if the output cannot be written, or is one of the files that are read."""
-    folder = Path(os.path.realpath(output)).parent
-    if not folder.is_dir():
-        raise CommandError(f"--output: the folder {str(folder)!r} does not exist; create it first.")
-    if not os.access(folder, os.W_OK):
-        raise CommandError(f"--output: the folder {str(folder)!r} is not writable; choose another.")
-    if os.path.realpath(output) in map(os.path.realpath, read):
-        raise CommandError(f"--output: {output!r} is what this command reads, and would be written over; give another name.")
+def warn_of_repeated_names(files: Files, separator: str | None, display: Display) -> None:
+    """Mention CSV columns that are called otherwise here than in the file, where an earlier one has the same name."""
+    for called, name in repeated_names(files, separator).items():
+        display.warn(f"{files.data!r} has several columns {name!r}; this one is called {called!r} here.")
 
 
 def evaluate(
@@ -180,7 +175,7 @@ def _read(
 
 def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: FitOptions, display: Display) -> None:
     """Fit, and where a column stands in the way say how to leave it out."""
-    from dtrees.cluster.relay import here
+    from dtrees.cluster.reliability.local_callback import local_callback
 
     more: dict[str, Any] = {} if not watched else {"eval_set": watched}
     if options.checkpoint is not None:
@@ -188,22 +183,13 @@ def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: FitOp
         if options.checkpoint_interval is not None:
             more["checkpoint_interval"] = options.checkpoint_interval
     try:
-        with display.training("round" if options.model == "boosting" else "tree") as progress, here(progress) as callback:
+        unit = "round" if options.model == "boosting" else "tree"
+        with display.training(unit, elsewhere=options.scheduler is not None) as progress, local_callback(progress) as callback:
             estimator.fit(X, y, callbacks=[callback], **more)
     except ValueError as error:
         if "X column" not in str(error):
             raise
         raise CommandError(f"{describe(error).rstrip('.')}. Or leave the column out with --drop.") from error
-
-
-def _warn_of_identifiers(estimator: Any, n_rows: int, display: Display) -> None:
-    """Mention text that hardly ever repeats: as a category it teaches nothing, and dates are often meant to be numbers."""
-    for column in estimator._schema.columns:
-        if len(column.categories) > max(_MANY_CATEGORIES, n_rows / 2):
-            display.warn(
-                f"{column.name!r} is text with {len(column.categories):,} distinct values in {plural(n_rows, 'row')}. "
-                "If it is an identifier, leave it out with --drop; if it is a date, turn it into a number."
-            )
 
 
 def _train_and_test(

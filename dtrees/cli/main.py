@@ -66,13 +66,17 @@ _model_options = _options(
 _cluster_options = _options(
     click.option("--scheduler", metavar="ADDRESS", help="Train on this Dask cluster, for example tcp://10.0.0.5:8786."),
     click.option(
-        "--n-workers", type=click.IntRange(1), metavar="N", help="Processes of the embedded cluster.  [default: 1]", show_default=False
+        "--n-workers",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Worker processes of the embedded cluster.  [default: one worker, in the process of the command]",
+        show_default=False,
     ),
     click.option(
         "--threads-per-worker",
         type=click.IntRange(1),
         metavar="N",
-        help="Threads of each process of the embedded cluster.  [default: the cores, shared out]",
+        help="Threads of each worker of the embedded cluster.  [default: the cores, shared out]",
         show_default=False,
     ),
 )

@@ -32,7 +32,7 @@ class CSVWriter:
         self._header = False
 
     def close(self) -> None:
-        """Do nothing: each frame was written at once."""
+        """Leave the file as it is: each frame was written at once."""
 
 
 class ParquetWriter:

@@ -14,9 +14,10 @@ import pandas as pd
 import dtrees
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.clusters import cluster
+from dtrees.cli.destinations import check_destinations
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError
-from dtrees.cli.fit import check_writable
+from dtrees.cli.fit import warn_of_repeated_names
 from dtrees.cli.output import partitions, writer_for
 from dtrees.cli.tables import COMPRESSION, check_columns, column_list, column_names, find_files, read_table
 
@@ -42,8 +43,9 @@ def run(
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
     files = find_files(data)
-    check_writable(output, [model, *files.paths])
+    check_destinations({"--output": output}, [model, *files.paths])
     names = column_names(files, separator)
+    warn_of_repeated_names(files, separator, display)
     kept = column_list(keep)
     check_columns(kept, names, "--keep", data)
     features = _features(estimator, names, data)

@@ -94,6 +94,28 @@ def column_names(files: Files, separator: str | None = None) -> list[str]:
     return names
 
 
+def repeated_names(files: Files, separator: str | None = None) -> dict[str, str]:
+    """Return the CSV columns whose name an earlier one has: what they are called instead, and the name in the file.
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/t.csv"
+    >>> _ = open(path, "w").write("a,b,a")
+    >>> repeated_names(find_files(path))
+    {'a.1': 'a'}
+    """
+    import pandas as pd
+
+    if files.kind == "parquet":
+        return {}
+    header = pd.read_csv(io.BytesIO(_common_header(files)), sep=_separator(files, separator), header=None, dtype=str, keep_default_na=False)
+    given = header.iloc[0].tolist()
+    return {
+        called: name
+        for name, called in zip(given, column_names(files, separator), strict=True)
+        if name in given and name != called and name
+    }
+
+
 def read_table(data: str, *, separator: str | None = None, text: Collection[str] = ()) -> Any:
     """Return a table as a lazy Dask DataFrame.
 

@@ -5,7 +5,8 @@ Each partition is summarized where it lies; only the summaries come to the clien
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ MAX_NUMBERED_CLASSES = 10
 
 #: Distinct values kept of a partition; enough to tell a class label from an identifier.
 _MAX_DISTINCT = 1000
+
+#: A number as text, perhaps with a decimal comma; points and spaces may group digits.
+_NUMBER = re.compile(r"\s*[+-]?\d[\d.\u00a0\u202f ']*(,\d+)?\s*")
 
 TEXT, BOOL, WHOLE, FRACTION, OTHER = "text", "bool", "whole", "fraction", "other"
 
@@ -171,6 +175,18 @@ def choose_task(summary: TargetSummary, target: str, task: str) -> tuple[str, st
     kind = FRACTION if FRACTION in kinds else next(kind for kind in (TEXT, WHOLE, BOOL) if kind in kinds)
     classes = kind in (TEXT, BOOL) or (kind == WHOLE and len(summary.distinct) <= MAX_NUMBERED_CLASSES)
     return "classification" if classes else "regression", f"{target!r} holds {held[kind]}, {summary.count} distinct values"
+
+
+def number_with_comma(values: Collection[Any]) -> str | None:
+    """Return an example where all values are text that looks like numbers, some of them with a decimal comma; None otherwise.
+
+    >>> number_with_comma(["1,5", "12,25", "3"])
+    '1,5'
+    >>> number_with_comma(["1,5", "a"])
+    """
+    if not all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in values):
+        return None
+    return min((value for value in values if "," in value), default=None)
 
 
 def convert(column: pd.Series, task: str, kinds: frozenset[str]) -> pd.Series:

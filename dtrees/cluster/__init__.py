@@ -5,21 +5,22 @@ Terms
 partition
     a stretch of a collection's rows, held by some worker. The order of rows is the order of partitions.
 block
-    whole columns, presorted: what partitions become when a table is loaded (:mod:`~dtrees.cluster.loading`).
+    whole columns, presorted: what partitions become when a table is loaded (:mod:`~dtrees.cluster.data.loading`).
 placement
     which columns are on which workers: all on one, all on each, or some on each.
 shard
-    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.executor`).
-watch
-    waiting that ends in an error, never in a hang, when a worker or the scheduler is lost (:mod:`~dtrees.cluster.watch`).
-guard
-    a task that does so for the coordinator, should its own worker hang (:mod:`~dtrees.cluster.guard`).
+    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.dask_executor`).
+silent
+    a worker of which nobody has heard for a while: a fit does without it (:mod:`~dtrees.cluster.reliability.heartbeats`).
+record
+    what the scheduler keeps of a fit, so that it outlives workers (:mod:`~dtrees.cluster.reliability.fit_registry`).
 
 Use
 ---
 Estimators find :class:`~dtrees.cluster.backend.DaskBackend` by themselves when ``X`` is a Dask DataFrame or Array. The fit then runs on
-the cluster, coordinated by a task (:mod:`~dtrees.cluster.coordinator`); ``dtrees.submit`` starts one without waiting for it. Where the
-columns go is decided once, when their sizes are known (:mod:`~dtrees.cluster.placement`): to one worker, to all of them (a forest then
+the cluster, coordinated by a task (:mod:`~dtrees.cluster.growing.submission`); ``dtrees.submit`` starts one without waiting for it. Where
+the
+columns go is decided once, when their sizes are known (:mod:`~dtrees.cluster.data.placement`): to one worker, to all of them (a forest then
 grows by tasks, each of them a few trees), or a share to each (the coordinator then talks to shards, which grow each tree together). The
 model is the same, byte for byte, as the one fitted in one process on the same rows in the same order, whatever workers are lost on the way.
 
@@ -30,7 +31,6 @@ Tasks carry the names of their stages, as the dashboard shows them::
     dtrees-encode   partitions to numbers            dtrees-shard   an actor with the columns of one worker
     dtrees-presort  partitions to presorted blocks   dtrees-boost   boosting with all columns on one worker
     dtrees-columns  blocks side by side              dtrees-split   a piece of an encoded partition
-    dtrees-fit      the coordinator of a fit         dtrees-tree    a finished tree of a fit over shards
+    dtrees-fit      the coordinator of a fit         dtrees-adopt   tells the scheduler who wants a fit, or data, from now on
     dtrees-digest   what tells training sets apart   dtrees-evaluate  an actor with rows of evaluation sets
-    dtrees-guard    looks after the coordinator
 """

@@ -16,21 +16,23 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.cluster.coordinator import fit
-from dtrees.cluster.fits import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
-from dtrees.cluster.loading import ClusterColumns, load
-from dtrees.cluster.partitions import column_names, in_order, is_array, whole_rows
-from dtrees.cluster.predict import predict
-from dtrees.cluster.tasks import Tasks
-from dtrees.cluster.watch import current_client, default_client, in_task, out_of_the_way
-from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.ensemble.backend import Output, Purpose, Table
-from dtrees.ensemble.local import LOCAL
+from dtrees.cluster.data.loading import ClusterColumns, load
+from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
+from dtrees.cluster.data.predict import predict
+from dtrees.cluster.growing.submission import fit
+from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
+from dtrees.cluster.reliability.fit_record import register
+from dtrees.cluster.reliability.liveness import current_client, default_client, in_task, out_of_the_way
+from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.cluster.transport.scheduler_rpc import own_client
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.ensemble.backend import LoadHints, Output, Table
+from dtrees.ensemble.in_process import LOCAL
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation import EvalSet
-    from dtrees.ensemble.metrics import Metric
+    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
+    from dtrees.ensemble.evaluation.metrics import Metric
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -43,6 +45,7 @@ class DaskBackend:
         if in_task():
             if is_coordinating():
                 return None
+            register(own_client())
             with coordinating(Fit(new_name(), Settings.read())):
                 return estimator.fit(X, y, sample_weight, **options)
         client = default_client()
@@ -57,7 +60,7 @@ class DaskBackend:
         classify: bool,
         estimator_name: str,
         n_jobs: int | None,
-        purpose: Purpose,
+        purpose: LoadHints,
     ) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one.
 
@@ -80,7 +83,7 @@ class DaskBackend:
         if not isinstance(table.columns, ClusterColumns):
             here = [type(given)(given.name, *dask.compute(given.X, given.y, given.weight)) for given in sets]
             return LOCAL.load_evaluation(table, here, metrics)
-        from dtrees.cluster.evaluation import load_evaluation
+        from dtrees.cluster.growing.evaluation import load_evaluation
 
         with out_of_the_way():
             loaded = load_evaluation(table.columns.client, table, sets, metrics)
@@ -91,7 +94,7 @@ class DaskBackend:
         """Return a digest of the whole training set."""
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.fingerprint(table)
-        from dtrees.cluster.evaluation import fingerprint
+        from dtrees.cluster.growing.evaluation import fingerprint
 
         with out_of_the_way():
             return fingerprint(table)
@@ -100,8 +103,8 @@ class DaskBackend:
         """Grow the trees ``first`` to ``last - 1``."""
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.grow_forest(table, plan, first, last, callback)
-        from dtrees.cluster.forest import forest_grower
-        from dtrees.engine.saving import grow_in_batches
+        from dtrees.cluster.growing.forest_fit import forest_grower
+        from dtrees.engine.run.saving import grow_in_batches
 
         with out_of_the_way(), forest_grower(table.columns, table.target, table.weight, plan) as grow:
             return grow_in_batches(grow, plan, first, last, callback)
@@ -117,7 +120,7 @@ class DaskBackend:
         """Boost up to ``plan.n_rounds`` rounds."""
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.boost(table, plan, previous, initial, callback)
-        from dtrees.cluster.boosting import boost
+        from dtrees.cluster.growing.boosting_fit import boost
 
         with out_of_the_way():
             return boost(table.columns, table.target, table.weight, plan, previous, initial, callback, table.evaluation)
@@ -127,16 +130,18 @@ class DaskBackend:
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.target(table)
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
-            (target,) = tasks.watch.gather([table.target])
+            (target,) = tasks.waiter.gather([table.target])
         return np.asarray(target)
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""
+        from dask.dataframe.utils import make_meta
+
         X = whole_rows(X)
-        return np.empty((0, X.shape[1]), X.dtype) if is_array(X) else X._meta
+        return np.empty((0, X.shape[1]), X.dtype) if is_array(X) else make_meta(X)
 
     def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
-        """Apply ``function`` lazily; see :func:`dtrees.cluster.predict.predict`."""
+        """Apply ``function`` lazily; see :func:`dtrees.cluster.data.predict.predict`."""
         return predict(X, function, output)
 
     def gather(self, *collections: Any) -> list[Any]:

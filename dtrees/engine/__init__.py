@@ -1,28 +1,16 @@
 """Growing: one engine for this process and for a cluster.
 
-``plans``
-    what is to be grown.
-``messages``
-    what the coordinator and the shards say to each other, all of it.
-``targets``
-    what the rows of a tree are to be split on: its integers, its draws.
-``scoring``
-    the mean losses of boosting, added up by blocks of rows.
-``shard``, ``one_tree``
-    some presorted columns and what trees leave behind for the next ones; a tree under way, with a replica of the row partition.
-    Between them they answer messages.
-``node_search``
-    the search for the best splits of a tree's nodes in a shard's columns.
-``executor``
-    carries messages to shards; here to one in this process.
-``grower``
-    decides about nodes: frontier, stopping rules, winners. No I/O.
-``grow``, ``forest``, ``boosting``
-    one tree, many independent ones, rounds of them.
-``lockstep``, ``slots``
-    a forest over several shards, many trees side by side: at the coordinator's end, and on a shard.
-``recovery``
-    going on when shards are lost.
+``plan``
+    what is to be grown, and the limits that follow from it.
+``protocol``
+    what the coordinator and the shards say to each other, all of it, and executors, which carry it.
+``coordinator``
+    decides about nodes (``grower``, which does no I/O), tells the shards (``tree``), and makes trees of what comes of it (``leaves``).
+    ``lockstep`` does so for many trees of a forest at once, ``delegation`` has small nodes grown by one shard each.
+``shard``
+    some presorted columns, and a replica of the row partition of the tree under way. It answers messages.
+``run``
+    whole fits: independent trees, rounds of boosting, recovery when shards are lost, checkpoints, threads.
 
 A tree is grown level by level, in two round trips a level::
 

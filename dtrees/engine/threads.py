@@ -6,11 +6,11 @@ Threads belong to the engine; kernels know nothing of them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -18,6 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
+
+#: More threads than machines have cores: a number from a model file must not exhaust a machine.
+_MOST_THREADS = 1024
 
 
 def available_cores() -> int:
@@ -34,14 +37,22 @@ def available_cores() -> int:
         except ValueError:  # not in a task
             pass
     import joblib
-    from sklearn.utils._openmp_helpers import _openmp_effective_n_threads, _openmp_parallelism_enabled
 
     cores = int(joblib.effective_n_jobs(-1))
-    if _openmp_parallelism_enabled():  # threadpoolctl itself would take 2 ms to tell
-        cores = min(cores, _openmp_effective_n_threads(only_physical_cores=False))
+    # The largest: a limit that one library was given for itself is not meant for others.
+    cores = min(cores, max((library.num_threads for library in _openmp_libraries()), default=cores))
     with contextlib.suppress(ValueError):  # none, or no number
         cores = min(cores, max(1, int(os.environ.get("NUMBA_NUM_THREADS", ""))))
     return cores
+
+
+@functools.cache
+def _openmp_libraries() -> list[Any]:
+    """Return the loaded libraries of OpenMP. Finding them takes some milliseconds, asking them less than one."""
+    import sklearn.utils  # noqa: F401 (brings one along)
+    import threadpoolctl
+
+    return list(threadpoolctl.ThreadpoolController().select(user_api="openmp").lib_controllers)
 
 
 def effective_n_jobs(n_jobs: int | None) -> int:
@@ -50,7 +61,7 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     Parameters
     ----------
     n_jobs : int or None
-        None is 1; -1 is all cores this process may use, -2 all but one, and so on.
+        None is 1; -1 is all cores this process may use, -2 all but one, and so on. There are never more than 1,024.
 
     Raises
     ------
@@ -63,7 +74,7 @@ def effective_n_jobs(n_jobs: int | None) -> int:
         raise ValueError("n_jobs is 0; use a positive number of threads, or -1 for all cores")
     if n_jobs < 0:
         return max(1, available_cores() + 1 + n_jobs)
-    return n_jobs
+    return min(n_jobs, _MOST_THREADS)
 
 
 class Threads:
@@ -119,26 +130,50 @@ class Threads:
             self.map_stretches(lambda rows: function(*[array[..., rows] for array in arrays]), n_rows, least)
 
     def share(self, n_tasks: int, function: Callable[[NDArray[np.int64], int], None], most: int | None = None) -> None:
-        """Have threads, not more than ``most``, call a kernel that claims its tasks from a queue (:mod:`dtrees.split.queue`).
+        """Have threads, not more than ``most``, call a kernel that claims its tasks from a queue (:mod:`dtrees.split.compile.work_queue`).
 
         ``function`` gets the queue and the number of its thread. The tasks are finished when this returns, also if a helper has not even
-        come: it will find nothing to do.
+        come: it will find nothing to do. The first error ends the work and is raised.
         """
-        from dtrees.split.queue import make_queue, wait_for_all  # Numba, which counting cores does not need
+        from dtrees.split.compile.work_queue import give_up, make_queue, wait_for_all  # Numba, which counting cores does not need
 
         queue = make_queue()
         n_threads = min(self.n_threads, n_tasks, most or n_tasks)
         if n_threads <= 1:
             function(queue, 0)
             return
-        self.together(n_threads, lambda thread: function(queue, thread))
-        wait_for_all(queue, n_tasks)
+        self.together(
+            n_threads, lambda thread: function(queue, thread), lambda: wait_for_all(queue, n_tasks), give_up=lambda: give_up(queue)
+        )
 
-    def together(self, n_threads: int, function: Callable[[int], None]) -> None:
-        """Have so many threads, if there are, call a kernel with their numbers; return when this thread, number 0, has done so."""
+    def together(self, n_threads: int, function: Callable[[int], None], wait: Callable[[], None], give_up: Callable[[], None]) -> None:
+        """Have so many threads, if there are, call a kernel with their numbers.
+
+        Parameters
+        ----------
+        n_threads : int
+        function : callable
+            Calls the kernel; this thread is number 0. Helpers that come late find nothing to do.
+        wait : callable
+            Returns when the work that threads have begun is done.
+        give_up : callable
+            Called where a thread fails: nobody may wait any longer for what it has begun. Its error is raised in the end.
+        """
+        errors: list[BaseException] = []
+
+        def run(thread: int) -> None:
+            try:
+                function(thread)
+            except BaseException as error:
+                errors.append(error)
+                give_up()
+
         for thread, helper in enumerate(self._helpers_for(n_threads), 1):
-            helper.put(partial(function, thread))
-        function(0)
+            helper.put(functools.partial(run, thread))
+        run(0)
+        wait()
+        if errors:
+            raise errors[0]
 
     def _helpers_for(self, n_threads: int) -> list[SimpleQueue[Callable[[], None] | None]]:
         """Return the queues of the helpers of so many threads, or of all there may be."""
@@ -185,7 +220,7 @@ class _Work:
             self.errors.append(error)
 
     def help(self) -> None:
-        """Do the same, and say when it is done."""
+        """Work until no item is left, and say when that is."""
         self.run()
         self.finished.put(None)
 

@@ -11,7 +11,7 @@ collection
 
 Use
 ---
-An estimator asks :func:`~dtrees.ensemble.local.backend_for`. The local backend takes all that no other claims. A package with another
+An estimator asks :func:`~dtrees.ensemble.in_process.backend_for`. The local backend takes all that no other claims. A package with another
 kind of collection registers itself, without being imported until such a collection turns up::
 
     register_backend(lambda X: type(X).__module__.partition(".")[0] == "dask", load_dask_backend)
@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.ensemble.schema import Schema
-from dtrees.ensemble.target import TargetSummary
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.target import TargetSummary
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
-    from dtrees.ensemble.evaluation import EvalSet
-    from dtrees.ensemble.metrics import Metric
+    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
+    from dtrees.ensemble.evaluation.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,11 @@ class Table:
         placement: Placement,
         n_jobs: int | None = None,
     ) -> Table:
-        """Return the table of a schema, a (merged, checked) summary and the backend's handles; ``weight`` is None without weights."""
+        """Return the table of a schema, a (merged, checked) summary and the backend's handles; ``weight`` is None without weights.
+
+        Columns of text that were hardly meant to be categories are warned of.
+        """
+        schema.warn_of_text(summary.n_rows)
         sums = summary.class_weights
         return cls(
             schema=schema,
@@ -144,7 +148,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Purpose:
+class LoadHints:
     """What a table is loaded for, which decides what must be in memory with it.
 
     Attributes
@@ -201,7 +205,7 @@ class Backend(Protocol):
         classify: bool,
         estimator_name: str,
         n_jobs: int | None,
-        purpose: Purpose,
+        purpose: LoadHints,
     ) -> Table:
         """Check, encode and presort a training set.
 

@@ -3,7 +3,7 @@
 Terms
 -----
 tree sum
-    trees whose values add up to *raw* predictions, one column per output (:class:`TreeSum`). A forest's trees hold a value per class
+    trees whose values add up to *raw* predictions, one column per output (:class:`AdditiveTrees`). A forest's trees hold a value per class
     and make one group; boosting has a group of trees for each output.
 step
     a function from raw predictions to the next form: mean, probabilities, labels.
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.schema import Schema
+from dtrees.ensemble.input.schema import Schema
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Step = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-class TreeSum:
+class AdditiveTrees:
     """Trees whose values add up to raw predictions.
 
     Trees are packed for prediction when first needed; the packed form is kept, but neither pickled nor copied.
@@ -109,7 +109,7 @@ class Predict:
     Attributes
     ----------
     schema : Schema
-    trees : TreeSum
+    trees : AdditiveTrees
     steps : tuple of callable
         Applied to the raw predictions, one after the other.
     n_jobs : int or None
@@ -119,7 +119,7 @@ class Predict:
     """
 
     schema: Schema
-    trees: TreeSum
+    trees: AdditiveTrees
     steps: tuple[Step, ...]
     n_jobs: int | None
     n_rounds: int | None = None
@@ -145,7 +145,7 @@ class FindLeaves:
     """A block of rows to leaf numbers."""
 
     schema: Schema
-    trees: TreeSum
+    trees: AdditiveTrees
     n_jobs: int | None
 
     def __call__(self, X: Any) -> NDArray[np.int32]:

@@ -2,22 +2,26 @@
 
 Read in this order:
 
-``columns``
-    a table as *codes*: each column's sorted distinct values, and for every row the index of its value among them.
-``fixed_point``
-    gradients, hessians and weights as 64-bit integers, so that sums are the same in any order.
-``hashing``
-    random draws as functions of the identity of what is drawn.
+``table``
+    a table as *codes* (each column's sorted distinct values, and for every row the index of its value among them), and the map of its
+    zones.
+``numbers``
+    gradients, hessians and weights as 64-bit integers, so that sums are the same in any order; random draws as functions of the identity of
+    what is drawn.
 ``criteria``
-    the gain of a split from integer sums.
-``group``, ``sweep``
-    one node and one column: sums per distinct value, then the gain between every two neighbours.
+    what a split is to improve: one file a criterion.
+``node``
+    the rows of a tree by node, and how a split divides them; candidates, limits, the nodes of a tree.
 ``search``
-    many nodes and columns at once.
-``partition``
-    the rows of a tree under way, node by node, and how a split divides them.
-``subtree``
-    a node grown to its end in one kernel.
+    one node and one column.
+``zones``
+    large nodes, all columns at once: sums by zone, bounds of what zones hide, and the rows of those that may hide something.
+``grow``
+    trees: level by level, or a node to its end in one kernel, by one thread or several.
+``policy``
+    from what size on what pays.
+``compile``
+    how kernels are compiled and kept.
 
 Kernels are free functions compiled by Numba without the interpreter lock; they know nothing of threads, Dask or scikit-learn.
 """

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import kernel
+from dtrees.split.compile.kernels import kernel
 
 Arrays = dict[str, NDArray[Any]]
 

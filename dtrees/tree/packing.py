@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import kernel
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import kernel
 from dtrees.tree.tree import Tree
 
 #: Numbers below this fit the small records.
@@ -32,6 +33,7 @@ _SMALL_PLACES = 2**32
 TOP_NODES, TOP_ENDS = 63, 64
 
 
+@by_reference
 class Packed(NamedTuple):
     """Trees in shared arrays.
 

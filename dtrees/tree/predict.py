@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.kernel import inner_kernel, kernel
-from dtrees.split.prefetch import prefetch
-from dtrees.tree.packing import Packed
+from dtrees.split.compile.kernels import bind, inner_kernel, kernel
+from dtrees.split.compile.prefetch import prefetch
+from dtrees.tree.packing import Packed, pack
+from dtrees.tree.tree import Tree
 
 #: Rows of a block, at most; fewer where they would take more bytes than this in slots.
 _BLOCK, _BLOCK_BYTES = 512, 2**18
@@ -264,19 +265,39 @@ def sum_values(packed: Packed, X: NDArray[Any], n_threads: int = 1, start: int =
     _check_width(packed, X)
     out = np.zeros((X.shape[0], packed.value.shape[1]))
     last = packed.n_trees if stop is None else stop
-    _over_rows(lambda i, j: _add_values(packed, X, i, j, start, last, out), X.shape[0], X.shape[0] * (last - start), n_threads)
+    add = bind(_add_values, packed, X, 0, 0, 0, 0, out, any_layout=X)
+    _over_rows(lambda i, j: add(packed, X, i, j, start, last, out), X.shape[0], X.shape[0] * (last - start), n_threads)
     return out
 
 
 def add_tree(packed: Packed, X: NDArray[Any], tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
     """Add the values of one tree to ``out``, shape (n_rows, n_values); X as for :func:`sum_values`."""
     _check_width(packed, X)
-    _over_rows(lambda i, j: _add_values(packed, X, i, j, tree, tree + 1, out), X.shape[0], X.shape[0], n_threads)
+    add = bind(_add_values, packed, X, 0, 0, 0, 0, out, any_layout=X)
+    _over_rows(lambda i, j: add(packed, X, i, j, tree, tree + 1, out), X.shape[0], X.shape[0], n_threads)
 
 
 def apply(packed: Packed, X: NDArray[Any], n_threads: int = 1) -> NDArray[np.int32]:
     """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
     _check_width(packed, X)
     out = np.empty((X.shape[0], packed.n_trees), np.int32)
-    _over_rows(lambda i, j: _leaf_numbers(packed, X, i, j, out), X.shape[0], X.shape[0] * packed.n_trees, n_threads)
+    number = bind(_leaf_numbers, packed, X, 0, 0, out, any_layout=X)
+    _over_rows(lambda i, j: number(packed, X, i, j, out), X.shape[0], X.shape[0] * packed.n_trees, n_threads)
     return out
+
+
+def compile_prediction() -> None:
+    """Compile what predicts, by a prediction of a tree of one split."""
+    stump = Tree.from_arrays(
+        children_left=[1, -1, -1],
+        children_right=[2, -1, -1],
+        feature=[0, -2, -2],
+        threshold=[0.0, -2.0, -2.0],
+        missing_go_to_left=[True, False, False],
+        impurity=[0.0] * 3,
+        gain=[0.0] * 3,
+        n_node_samples=[2, 1, 1],
+        weighted_n_node_samples=[2.0, 1.0, 1.0],
+        value=[[0.0]] * 3,
+    )
+    sum_values(pack([stump]), np.zeros((1, 1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+import warnings
 
 import pytest
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.console import Console
 from dtrees.cli import display as module
 from dtrees.cli.display import Display
 from dtrees.cli.scores import Score
-from dtrees.engine.plans import Progress
+from dtrees.engine.plan.plans import Progress
 
 
 def make(terminal: bool) -> tuple[Display, io.StringIO, io.StringIO]:
@@ -45,7 +46,7 @@ def test_a_long_wait_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.01)
     display, _, err = make(terminal=False)
     deadline = time.monotonic() + 30.0
-    with display.training("tree"):
+    with display.training("tree", elsewhere=True):
         while "waits for the kernels to be compiled" not in err.getvalue():
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -53,10 +54,20 @@ def test_a_long_wait_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_wait_is_explained_only_while_there_is_one() -> None:
     display, _, err = make(terminal=False)
-    with display.training("tree") as progress:
+    with display.training("tree", elsewhere=True) as progress:
         progress(Progress(1, 2, 0.1))
         progress.explain_wait()
     assert "compiled" not in err.getvalue()
+
+
+def test_warnings_are_notes_said_once() -> None:
+    display, _, err = make(terminal=False)
+    before = warnings.showwarning
+    with display.warnings():
+        for _ in range(2):
+            warnings.showwarning("the sky falls", UserWarning, "file", 1)
+    assert err.getvalue() == "Note: the sky falls\n"
+    assert warnings.showwarning is before
 
 
 def test_names_are_not_taken_for_markup() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dtrees.cli import csv_types
 from dtrees.cli.errors import CommandError
-from dtrees.cli.tables import column_names, find_files, read_table
+from dtrees.cli.tables import column_names, find_files, read_table, repeated_names
 
 
 @pytest.fixture
@@ -98,6 +98,19 @@ def test_quoted_names_and_values(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('"a, b",c\n"x, y",1\n')
     assert column_names(find_files(str(tmp_path / "t.csv"))) == ["a, b", "c"]
     assert rows(tmp_path / "t.csv") == [("x, y", 1)]
+
+
+def test_columns_of_one_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,a,,a.1,c,\n1,2,3,4,5,6,7\n")
+    files = find_files(str(tmp_path / "t.csv"))
+    assert repeated_names(files) == {"a.2": "a"}
+    assert (
+        column_names(files)
+        == list(read_table(str(tmp_path / "t.csv")).columns)
+        == ["a", "b", "a.2", "Unnamed: 3", "a.1", "c", "Unnamed: 6"]
+    )
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "t.parquet")
+    assert repeated_names(find_files(str(tmp_path / "t.parquet"))) == {}
 
 
 @pytest.mark.parametrize(

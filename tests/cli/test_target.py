@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dtrees.cli.errors import CommandError
-from dtrees.cli.target import TargetSummary, choose_task, convert, merge, summarize_part
+from dtrees.cli.target import TargetSummary, choose_task, convert, merge, number_with_comma, summarize_part
 
 MANY_NUMBERS = list(range(11))
 
@@ -76,3 +76,21 @@ def test_classes_are_whole_numbers_again_after_missing_values_made_them_floats()
     assert convert(pd.Series([1, 2]), "regression", frozenset({"whole"})).dtype == np.float64
     assert convert(pd.Series(["a"], dtype="category"), "classification", frozenset({"text"})).tolist() == ["a"]
     assert convert(pd.Series([True]), "classification", frozenset({"bool"})).dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("values", "example"),
+    [
+        (["1,5", "12,25", "3"], "1,5"),
+        (["-1.234,56", "+7"], "-1.234,56"),
+        (["1 234,5"], "1 234,5"),
+        (["1.5", "2"], None),
+        (["1,5", "a"], None),
+        (["1,5,2"], None),
+        ([1.5, 2.5], None),
+        (["1,5", 2], None),
+        ([], None),
+    ],
+)
+def test_numbers_with_decimal_commas(values: list[object], example: str | None) -> None:
+    assert number_with_comma(values) == example

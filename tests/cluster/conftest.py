@@ -49,7 +49,7 @@ def mortal_cluster() -> Iterator[LocalCluster]:
 def mortal_client(mortal_cluster: LocalCluster) -> Iterator[Client]:
     """The current client in a test that loses workers: all three are there at its beginning, and behave at its end."""
     with Client(mortal_cluster, set_as_default=False) as client, client.as_current():
-        # A worker that wakes up after it was given up ends, and so does its nanny: then it is for the cluster to start another.
+        # A worker that Dask itself has removed ends, and so does its nanny: then it is for the cluster to start another.
         wait_until(lambda: mortal_cluster.scale(3) or len(client.run(os.getpid, on_error="ignore")) == 3, 60)
         try:
             yield client

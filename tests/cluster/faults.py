@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from distributed import Client, Worker, get_worker
 
-from dtrees.cluster.actors import Failed
-from dtrees.cluster.executor import ShardActor
+from dtrees.cluster.growing.actors import Failed
+from dtrees.cluster.growing.dask_executor import ShardActor
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _take_place(fault: Fault) -> bool:
 class Cut:
     """What becomes of the worker of the shard that gets the ``at``-th message of a kind.
 
-    A message may be one of those that travel in a :class:`~dtrees.engine.messages.Many`.
+    A message may be one of those that travel in a :class:`~dtrees.engine.protocol.messages.Many`.
 
     It is "killed" before it carries the message out, or it does so "unheard": the connections that others have to it break before its
     reply, and it lives on. Never is it the coordinator's worker, whose thread could not be ended, and whose shard is called without a

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from distributed import Client, Future
 
-from dtrees.engine.shard import Shard
-from dtrees.split.columns import Columns
+from dtrees.engine.shard.shard import Shard
+from dtrees.split.table.columns import Columns
 
 N_ROWS = 420
 
@@ -135,7 +135,7 @@ def _left_over(client: Client, in_processes: bool) -> list[str]:
     on_scheduler = client.run_on_scheduler(_left_on_scheduler)
     if on_scheduler:
         return list(on_scheduler)
-    # A worker may be on its way out, or dismissed.
+    # A worker may be on its way out.
     on_workers = client.run(_left_on_worker, in_processes, on_error="ignore")
     return [f"{worker}: {what}" for worker, found in on_workers.items() for what in found]
 
@@ -146,7 +146,9 @@ def _left_on_scheduler(dask_scheduler: Any) -> list[str]:
     ]
     actors = [str(actor) for worker in dask_scheduler.workers.values() for actor in worker.actors]
     holders = [client for client in dask_scheduler.clients if client.startswith("dtrees")]
-    return tasks + actors + holders + [f"published {name}" for name in dask_scheduler.extensions["publish"].datasets]
+    plugin = dask_scheduler.plugins.get("dtrees-fits")
+    records = [f"record of {fit}" for fit in (plugin.summary() if plugin is not None else ())]
+    return tasks + actors + holders + records + [f"published {name}" for name in dask_scheduler.extensions["publish"].datasets]
 
 
 def _left_on_worker(in_processes: bool, dask_worker: Any) -> list[str]:

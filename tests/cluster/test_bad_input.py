@@ -19,8 +19,11 @@ import pytest
 from distributed import Client
 
 import dtrees
-from dtrees.cluster.errors import ClusterError, WorkerLost
+from dtrees import submit
+from dtrees.cluster.errors import ClusterError, NotEnoughMemory, WorkerLost
+from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import LENGTHS, assert_clean, in_partitions, numbers, table, targets, wait_until, weights
+from tests.slow import one_quick
 
 FRAME = table()
 NUMBERS = numbers(FRAME)
@@ -58,9 +61,9 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
         lambda: (in_partitions(FRAME, [200, 220]), in_partitions(REGRESSION, [210, 210])),
         "differ in partition 0: X has 200 rows there but y has 210",
     ),
-    "number of partitions": (
-        lambda: (in_partitions(FRAME, [200, 220]), parts(REGRESSION)),
-        "420 rows in 2 partitions but y has 420 rows in 3",
+    "rows in another number of partitions": (
+        lambda: (in_partitions(FRAME, [200, 220]), in_partitions(REGRESSION.iloc[:-1], [100, 100, 219])),
+        "X has 420 rows but y has 419; both",
     ),
     "rows of an array": (
         lambda: (da.from_array(NUMBERS, chunks=(100, 5)), da.from_array(REGRESSION.to_numpy()[:-1], chunks=100)),
@@ -155,7 +158,7 @@ def test_a_callback_that_raises(client: Client, placement: str) -> None:
 
 @pytest.mark.parametrize("placement", ["sharded", "one-worker"])
 @pytest.mark.parametrize("role", ["callbacks", "eval_metric"])
-@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("kind", one_quick([SystemExit, KeyboardInterrupt]))
 def test_what_would_end_a_process_ends_the_fit_alone(client: Client, placement: str, role: str, kind: type[BaseException]) -> None:
     """Dask would lose worker after worker by it."""
     workers = client.run(os.getpid)
@@ -225,17 +228,18 @@ def _mend(where: str) -> None:
 @pytest.mark.parametrize(
     ("where", "make", "placement"),
     [
-        ("dtrees.engine.targets:BoostingTarget.start", boosting, "sharded"),
-        ("dtrees.ensemble.losses:SquaredError.initial", boosting, "sharded"),
-        ("dtrees.ensemble.evaluation:Scorer.score", boosting, "sharded"),
-        ("dtrees.engine.forest:grow_forest", forest, "replicated"),
-        ("dtrees.engine.targets:ForestTarget.start", forest, "sharded"),
-        ("dtrees.engine.one_tree:OneTree._excerpt", forest, "sharded"),
-        ("dtrees.engine.one_tree:OneTree._borrow", forest, "sharded"),
-        ("dtrees.engine.one_tree:measure_leaves", forest, "sharded"),
-        ("dtrees.split.columns:Assembly.finished", boosting, "sharded"),
+        ("dtrees.engine.shard.targets:BoostingTarget.start", boosting, "sharded"),
+        ("dtrees.ensemble.objective.squared_error:SquaredError.initial", boosting, "sharded"),
+        ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
+        ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
+        ("dtrees.engine.shard.targets:ForestTarget.start", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state:TreeState._excerpt", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state:TreeState._borrow", forest, "sharded"),
+        ("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded"),
+        ("dtrees.split.table.columns:Assembly.finished", boosting, "sharded"),
     ],
 )
+@pytest.mark.slow
 def test_what_raises_on_one_worker(client: Client, where: str, make: Callable[[], Any], placement: str) -> None:
     with dask.config.set({"dtrees.placement": placement}), broken_on_one_worker(client, where) as worker:
         options = {"eval_set": [(parts(FRAME), parts(REGRESSION))]} if "evaluation" in where else {}
@@ -243,25 +247,49 @@ def test_what_raises_on_one_worker(client: Client, where: str, make: Callable[[]
             make().fit(parts(FRAME), parts(REGRESSION), **options)
         assert str(caught.value) == "mine"
         assert "in broken" in account_of(caught.value)
-        if "columns" not in where and "engine.forest" not in where:  # shards and scorers say where they are
+        if "columns" not in where and "forest_growth" not in where:  # shards and scorers say where they are
             assert worker in account_of(caught.value)
         assert_clean(client)
     usable(client)
 
 
 def test_no_memory(client: Client) -> None:
-    """Workers that run out of memory are killed; so are these."""
+    """Workers that run out of memory are killed; so are these, and nobody can tell the difference."""
 
     def die(part: pd.DataFrame) -> pd.DataFrame:
         os._exit(137)
 
     greedy = parts(FRAME).map_partitions(die, meta=FRAME.iloc[:0])
-    with pytest.raises(WorkerLost, match="Workers died 4 times over the same task, .* mostly for want of memory") as caught:
+    with pytest.raises(WorkerLost, match="Workers died 4 times over the same task, .* their logs say why") as caught:
         forest().fit(greedy, parts(REGRESSION))
-    assert "Give the workers more memory" in str(caught.value)
+    assert "it takes more memory than they have: give them more" in str(caught.value)
+    assert "a call of os._exit" in str(caught.value)
     # Not wait_for_workers: it replaces what the LocalCluster knows of its workers, which then fails over news of one that is gone already.
     wait_until(lambda: len(client.nthreads()) == 3, 100)
     usable(client)
+
+
+def test_workers_too_small_for_anything() -> None:
+    """It takes no time to find out."""
+    with cluster_of(1, memory_limit="300MB") as client:
+        for act in (forest().fit, functools.partial(submit, forest())):
+            with pytest.raises(NotEnoughMemory, match=r"may use 2\d\d\.\d* MiB \(of a limit of 286.10 MiB\), and Python with dtrees"):
+                act(parts(FRAME), parts(REGRESSION))
+        assert_clean(client)
+
+
+@pytest.mark.parametrize("name", ["X", "y"])
+def test_a_partition_that_is_none(client: Client, name: str) -> None:
+    data = {"X": parts(FRAME), "y": parts(REGRESSION)}
+    meta = {"X": FRAME.iloc[:0], "y": REGRESSION.iloc[:0]}[name]
+    data[name] = data[name].map_partitions(_none_of_last, meta=meta, enforce_metadata=False)
+    with pytest.raises(TypeError, match=f"^{name} has None for its partition"):
+        forest().fit(**data)
+    assert_clean(client)
+
+
+def _none_of_last(part: Any, partition_info: Any = None) -> Any:
+    return part if partition_info is None or partition_info["number"] == 0 else None
 
 
 def test_an_array_beyond_memory(client: Client) -> None:

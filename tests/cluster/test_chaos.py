@@ -8,6 +8,7 @@ from benchmarks.works.chaos import KINDS, Chaos, Outcome, cluster_to_break, scri
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_models_are_the_same_whatever_happens_to_workers() -> None:
     quick = {kind: weight for kind, weight in KINDS.items() if kind != "stop for long"}  # that takes the patience to notice
     faults = script(seed=5, seconds_between=0.5, kinds=quick)

@@ -24,6 +24,7 @@ from distributed import Client
 
 import dtrees
 from tests.cluster.samples import LENGTHS, N_ROWS, assert_same_model, in_partitions, trees_of
+from tests.slow import one_quick
 
 RNG = np.random.default_rng(7)
 COUNTS = RNG.integers(0, 40, N_ROWS)
@@ -241,7 +242,7 @@ def fitted_array(masked: bool = False, weighted: bool = True, dtype: str = "f8")
     return model
 
 
-@pytest.mark.parametrize("chunks", [(420, 5, 420, 420), (100, 2, 77, 13), (1, 1, 420, 60), (333, 4, 1, 333)], ids=str)
+@pytest.mark.parametrize("chunks", one_quick([(100, 2, 77, 13), (420, 5, 420, 420), (1, 1, 420, 60), (333, 4, 1, 333)]), ids=str)
 def test_chunks_of_arrays(client: Client, chunks: tuple[int, ...]) -> None:
     n, n_columns, n_target, n_weight = (max(size, 20) if i != 1 else size for i, size in enumerate(chunks))
     X = array(ARRAY, n, n_columns)
@@ -281,6 +282,15 @@ def test_one_row(client: Client, n_partitions: int) -> None:
         assert found.predict(in_partitions(FRAME[:1], lengths)).compute().tolist() == [Y[0]]
 
 
+@pytest.mark.parametrize("y", [Y, pd.Series(WORDS)], ids=["numbers", "words"])
+def test_frames_of_different_numbers_of_partitions(client: Client, y: pd.Series) -> None:
+    """Of the same rows in all."""
+    kind = dtrees.DecisionTreeRegressor if y is Y else dtrees.DecisionTreeClassifier
+    weight = in_partitions(pd.Series(WEIGHT), [210, 210])
+    fitted = kind(random_state=0).fit(in_partitions(FRAME, [84] * 5), in_partitions(y, [105] * 4), sample_weight=weight)
+    assert_same(fitted, kind(random_state=0).fit(FRAME, y, sample_weight=WEIGHT))
+
+
 def test_filtered_frames(client: Client) -> None:
     lazy = in_partitions(FRAME.assign(y=Y), SEVEN)
     lazy, here = (frame[frame["count"] > 9] for frame in (lazy, FRAME.assign(y=Y)))
@@ -304,7 +314,9 @@ def test_mixed_kinds(client: Client, data: Callable[[], tuple[Any, ...]]) -> Non
     assert_same(tree().fit(*data()), tree().fit(FRAME, TARGET, WEIGHT))
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]", "double[pyarrow]", "Float32", "float32", "object", "boolean", "bool"])
+@pytest.mark.parametrize(
+    "dtype", one_quick(["Int64", "int64[pyarrow]", "double[pyarrow]", "Float32", "float32", "object", "boolean", "bool"])
+)
 def test_dtypes_of_targets_and_weights(client: Client, dtype: str) -> None:
     values = pd.Series(TARGET > 1 if dtype.startswith("bool") else TARGET.round()).astype(dtype)
     weight = pd.Series(WEIGHT > 0 if dtype.startswith("bool") else WEIGHT.round()).astype(dtype)
@@ -328,7 +340,7 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("kind", one_quick(LABELS))
 def test_dtypes_of_labels(client: Client, kind: str) -> None:
     values, dtypes = LABELS[kind]
     for dtype in dtypes:
@@ -372,7 +384,7 @@ def test_collections_that_cannot_be_used(client: Client, data: Callable[[], tupl
         tree().fit(*data())
 
 
-@pytest.mark.parametrize("kind", ["frames", "arrays", "mixed"])
+@pytest.mark.parametrize("kind", one_quick(["mixed", "frames", "arrays"]))
 def test_evaluation_sets(client: Client, kind: str) -> None:
     """Of dtypes, kinds and chunks other than the training set's."""
     frame = FRAME.drop(columns="word").assign(y=Y, weight=WEIGHT)

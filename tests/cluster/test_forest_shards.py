@@ -15,10 +15,11 @@ from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees.cluster.errors import WorkerLost
-from dtrees.cluster.relay import here
-from dtrees.engine.one_tree import OneTree
+from dtrees.cluster.reliability.local_callback import local_callback
+from dtrees.engine.shard.tree_state import TreeState
 from tests.cluster.faults import Fault, install, stopped, uninstall
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
+from tests.slow import one_quick
 
 FRAME = table()
 TARGETS = targets(FRAME)
@@ -60,7 +61,7 @@ def client(mortal_client: Client) -> Client:
     return mortal_client
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", one_quick(MODELS))
 def test_the_same_forest(client: Client, name: str) -> None:
     task, make = MODELS[name]
     assert_same_model(fit(name), fitted_here(name))
@@ -74,6 +75,7 @@ def test_the_same_forest(client: Client, name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "at"), [("Begin", 1), ("Many", 1), ("Many", 5), ("Many", 8)])
 @pytest.mark.parametrize("name", ["forest", "out of bag"])
+@pytest.mark.slow
 def test_a_worker_is_killed(client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
     fault = Fault(tmp_path, kind, at=at)
     install(client, fault)
@@ -82,6 +84,7 @@ def test_a_worker_is_killed(client: Client, tmp_path: Path, name: str, kind: str
     assert_clean(client)
 
 
+@pytest.mark.slow
 def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
     install(client, Fault(tmp_path, "Many", at=8, times=2))
     assert_same_model(fit("out of bag"), fitted_here("out of bag"))
@@ -89,6 +92,7 @@ def test_two_are_killed_at_once(client: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["forest", "out of bag"])
+@pytest.mark.slow
 def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
     """The fit is run again elsewhere; where only trees are wanted, it finds those that were finished."""
     fault = Fault(tmp_path, "Many", at=12, own=True)
@@ -100,6 +104,7 @@ def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name:
     assert_clean(client)
 
 
+@pytest.mark.slow
 def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
     install(client, Fault(tmp_path, "Many", at=5), Fault(tmp_path, "Begin", at=2))
     with dask.config.set({"dtrees.max-restarts": 0}), pytest.raises(WorkerLost, match=r"0 times already .* max_restarts"):
@@ -110,6 +115,7 @@ def test_too_many_are_lost(client: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_one_worker_is_the_only_shard(cluster_of_1: LocalCluster, name: str) -> None:
     with Client(cluster_of_1, set_as_default=False) as client, client.as_current():
         fitted = fit(name)
@@ -119,6 +125,7 @@ def test_one_worker_is_the_only_shard(cluster_of_1: LocalCluster, name: str) -> 
 
 
 @pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.slow
 def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_workers: int) -> None:
     """The error comes as it was raised, nothing is left, and the cluster can be used."""
     with contextlib.ExitStack() as stack:
@@ -138,15 +145,15 @@ def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_w
 
 
 def _have_no_memory() -> None:
-    def grow(self: OneTree, message: Any, workspace: Any) -> Any:
+    def grow(self: TreeState, message: Any, workspace: Any) -> Any:
         return np.empty(2**50)
 
-    grow.whole = OneTree._borrow  # type: ignore[attr-defined]
-    OneTree._borrow = grow  # type: ignore[method-assign]
+    grow.whole = TreeState._borrow  # type: ignore[attr-defined]
+    TreeState._borrow = grow  # type: ignore[method-assign]
 
 
 def _have_memory() -> None:
-    OneTree._borrow = OneTree._borrow.whole  # type: ignore[attr-defined,method-assign]
+    TreeState._borrow = TreeState._borrow.whole  # type: ignore[attr-defined,method-assign]
 
 
 def test_cancelling_frees_everything(client: Client, tmp_path: Path) -> None:
@@ -162,7 +169,7 @@ def test_cancelling_frees_everything(client: Client, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["forest", "out of bag"])
 def test_callbacks_hear_of_trees_in_order_and_end_the_forest(client: Client, name: str) -> None:
     heard: list[int] = []
-    with here(lambda progress: heard.append(progress.done)) as hear:
+    with local_callback(lambda progress: heard.append(progress.done)) as hear:
         model = fit(name, callbacks=[hear, lambda progress: progress.done == 4])
     task, make = MODELS[name]
     assert_same_model(model, make().set_params(n_estimators=4).fit(FRAME, TARGETS[task]))

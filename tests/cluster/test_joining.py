@@ -17,9 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dtrees
-from dtrees.cluster import executor, forest, spreading
-from dtrees.cluster.loading import ClusterColumns
-from dtrees.cluster.spreading import Newcomers, share
+from dtrees.cluster.data.loading import ClusterColumns
+from dtrees.cluster.growing import dask_executor as executor
+from dtrees.cluster.growing import forest_fit as forest
+from dtrees.cluster.growing import rebalancing as spreading
+from dtrees.cluster.growing.rebalancing import Newcomers, share
 from tests.cluster.clusters import process
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
@@ -125,6 +127,7 @@ def test_a_worker_that_joins_has_columns_from_the_next_tree_on(no_nannies: Clien
         running.finish()
 
 
+@pytest.mark.slow
 def test_one_without_room_for_its_columns_twice_gives_of_them_where_they_lie(no_nannies: Client, tmp_path: Path) -> None:
     running = Running(no_nannies, "boosting of classes", tmp_path)
     no_nannies.run(_have_no_room_for_columns)
@@ -151,6 +154,7 @@ def numbers() -> list[Any]:
 
 
 @pytest.mark.parametrize("number", numbers())
+@pytest.mark.slow
 def test_another_dies_in_the_same_tree(no_nannies: Client, tmp_path: Path, number: signal.Signals) -> None:
     """It is then the newcomer that takes its shard over."""
     running = Running(no_nannies, "boosting", tmp_path)
@@ -167,6 +171,7 @@ def test_another_dies_in_the_same_tree(no_nannies: Client, tmp_path: Path, numbe
 
 
 @pytest.mark.parametrize(("kind", "own"), [("Renew", False), ("Renew", True), ("Adopt", False)])
+@pytest.mark.slow
 def test_one_dies_as_soon_as_columns_are_spread(no_nannies: Client, tmp_path: Path, kind: str, own: bool) -> None:
     running = Running(no_nannies, "boosting of classes", tmp_path)
     fault = Fault(tmp_path, kind, own=own)
@@ -182,6 +187,7 @@ def test_one_dies_as_soon_as_columns_are_spread(no_nannies: Client, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", numbers())
+@pytest.mark.slow
 def test_one_is_lost_while_it_gives_columns(no_nannies: Client, tmp_path: Path, number: signal.Signals) -> None:
     """Then they stay where they are, and its shard is made anew where there is room for it."""
     running = Running(no_nannies, "boosting", tmp_path)
@@ -277,7 +283,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("dtrees.cluster.spreading.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("dtrees.cluster.growing.rebalancing.time.monotonic", lambda: self.now)
 
 
 def test_newcomers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,13 +306,13 @@ def test_newcomers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_columns_are_not_spread_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     newcomers = Newcomers([9] * 6, 100)
-    newcomers.were_seen_to(seconds=2.0, n_left=100)
+    newcomers.note_handover(seconds=2.0, n_left=100)
     told = {}
     for n_left in range(100, 80, -1):
         clock.now += 5.0
         told[n_left] = newcomers.have_settled("c", n_left, {})
     assert [n_left for n_left, it_is_time in told.items() if it_is_time] == list(range(90, 80, -1))
-    newcomers.were_seen_to(seconds=60.0, n_left=80)
+    newcomers.note_handover(seconds=60.0, n_left=80)
     for n_left in range(60, 30, -1):
         clock.now += 39.0
         told[n_left] = newcomers.have_settled("c", n_left, {})

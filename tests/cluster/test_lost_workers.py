@@ -18,8 +18,8 @@ from distributed import Client, get_client, get_worker
 
 import dtrees
 from dtrees.cluster.errors import SchedulerLost, WorkerLost
-from dtrees.cluster.tasks import Tasks
-from dtrees.cluster.watch import Watch
+from dtrees.cluster.reliability.liveness import FutureWaiter
+from dtrees.cluster.reliability.tasks import Tasks
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.samples import (
     LENGTHS,
@@ -85,6 +85,7 @@ def test_one_worker_takes_over_and_gives_back(no_nannies: Client, tmp_path: Path
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ["GradientBoostingRegressor", "RandomForestRegressor"])
+@pytest.mark.slow
 def test_no_workers_left(no_nannies: Client, name: str) -> None:
     processes = no_nannies.run(os.getpid)
 
@@ -96,6 +97,7 @@ def test_no_workers_left(no_nannies: Client, name: str) -> None:
         getattr(dtrees, name)(n_estimators=400).fit(*training_set(), callbacks=[after(1, kill_all)])
 
 
+@pytest.mark.slow
 def test_a_task_that_kills_every_worker() -> None:
     def die(part: Any) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -126,15 +128,16 @@ def test_the_scheduler_is_lost(name: str, tmp_path: Path) -> None:
 
 def test_no_workers_at_all() -> None:
     with cluster_of(0) as client, Tasks(client) as tasks:
-        tasks.watch = Watch(client, patience=1.0)
+        tasks.waiter = FutureWaiter(client, patience=1.0)
         future = tasks.submit("nothing", int)
         with pytest.raises(WorkerLost, match="no workers"):
-            tasks.watch.gather([future])
+            tasks.waiter.gather([future])
 
 
 @pytest.mark.parametrize(
     ("name", "when"), [("X", "before"), ("X", "meanwhile"), ("y", "meanwhile"), ("sample_weight", "before"), ("eval_set", "before")]
 )
+@pytest.mark.slow
 def test_scattered_data_is_lost(no_nannies: Client, name: str, when: str) -> None:
     """Nothing can make it again; the error says which argument it was."""
     X, y = training_set()
@@ -166,6 +169,7 @@ def _kill(process: int, progress: Any) -> None:
             os.kill(process, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_worker_runs_out_of_memory(tmp_path: Path) -> None:
     """Something else on it takes all its memory; its nanny ends it, and starts it again."""
     marker, hungry = tmp_path / "stop", tmp_path / "hungry"
@@ -192,6 +196,7 @@ def _eat(marker: Path, megabytes: int) -> None:
         wait_until(lambda: not eaten, 60)
 
 
+@pytest.mark.slow
 def test_the_client_restarts_a_worker(tmp_path: Path) -> None:
     marker = tmp_path / "stop"
     model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
@@ -208,6 +213,7 @@ def test_the_client_restarts_a_worker(tmp_path: Path) -> None:
         assert_clean(client)
 
 
+@pytest.mark.slow
 def test_no_memory_left_for_what_was_lost() -> None:
     """The only other worker has room for its own columns, not for those of the one that is lost."""
     with cluster_of(0) as client, contextlib.ExitStack() as stack:

@@ -14,7 +14,7 @@ import pytest
 from distributed import Client
 
 import dtrees
-from dtrees.cluster.relay import here
+from dtrees.cluster.reliability.local_callback import local_callback
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores"), pytest.mark.usefixtures("sharded")]
@@ -120,7 +120,7 @@ def test_callbacks_hear_of_trees_in_order_and_end_the_fit(client: Client) -> Non
     for n_trees in (5, 80):  # with a batch for each tree, and with several trees in one
         heard: list[int] = []
         model = make().set_params(n_estimators=n_trees)
-        with here(lambda progress, heard=heard: heard.append(progress.done)) as hear:
+        with local_callback(lambda progress, heard=heard: heard.append(progress.done)) as hear:
             X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
             model.fit(X, y, callbacks=[hear, lambda progress: progress.done == 3])
         assert heard == [1, 2, 3]
@@ -134,7 +134,7 @@ def test_callbacks_of_boosting(client: Client, placement: str) -> None:
     heard: list[tuple[int, float]] = []
     with (
         dask.config.set({"dtrees.placement": placement}),
-        here(lambda progress: heard.append((progress.done, progress.train_score))) as hear,
+        local_callback(lambda progress: heard.append((progress.done, progress.train_score))) as hear,
     ):
         there = make().fit(X, y, callbacks=[hear, lambda progress: progress.done == 4])
     alone = make().set_params(n_estimators=4).fit(FRAME, TARGETS["regression"])

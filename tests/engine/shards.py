@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dtrees.engine.executor import Executor, LocalExecutor, ShardsLost
-from dtrees.engine.forest import grow_forest
-from dtrees.engine.grow import grow_tree
-from dtrees.engine.messages import Message, Reply
-from dtrees.engine.plans import Criterion, ForestPlan, Rules
-from dtrees.engine.session import Session
-from dtrees.engine.shard import Shard
-from dtrees.split.columns import presort
+from dtrees.engine.coordinator.session import Session
+from dtrees.engine.coordinator.tree import grow_tree
+from dtrees.engine.plan.plans import ForestPlan, Rules
+from dtrees.engine.protocol.executor import Executor, ShardsLost
+from dtrees.engine.protocol.messages import Message, Reply
+from dtrees.engine.run.forest_growth import grow_forest
+from dtrees.engine.run.local_executor import LocalExecutor
+from dtrees.engine.shard.shard import Shard
+from dtrees.split.table.columns import presort
 from dtrees.tree.tree import Tree
 
 Table = Sequence[NDArray[Any]]
@@ -119,7 +120,7 @@ class SpreadingExecutor(ShardedExecutor):
             self._owner[list(mine)] = shard
 
 
-def rules(criterion: Criterion, n_columns: int, **changes: Any) -> Rules:
+def rules(criterion: str, n_columns: int, **changes: Any) -> Rules:
     return Rules(**{"criterion": criterion, "max_features": n_columns, "columns_per_tree": n_columns} | changes)
 
 

@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from dtrees.engine.plans import Criterion, ForestPlan
-from dtrees.engine.targets import ForestTarget
-from dtrees.split.columns import presort
-from dtrees.split.deviation import levels_of, weights_in_bits
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.shard.targets import ForestTarget
+from dtrees.split.search.deviations import levels_of, weights_in_bits
+from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target, wild_weight
@@ -25,7 +25,7 @@ SPREAD = [(0, 2, 4), (1, 3, 5, 6)]
 
 
 def plan_of(table: Any, n_draws: int | None = None, **changes: Any) -> ForestPlan:
-    return ForestPlan(rules(Criterion.ABSOLUTE_ERROR, len(table), **changes), seed=3, n_draws=n_draws, out_of_bag=n_draws is not None)
+    return ForestPlan(rules("absolute_error", len(table), **changes), seed=3, n_draws=n_draws, out_of_bag=n_draws is not None)
 
 
 @pytest.mark.parametrize(

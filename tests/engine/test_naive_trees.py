@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.engine.boosting import boost
-from dtrees.engine.plans import BoostingPlan, Criterion, ForestPlan
-from dtrees.engine.targets import ForestTarget, Prepared
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.run.boosting_rounds import boost
+from dtrees.engine.shard.targets import ForestTarget, Prepared
+from dtrees.split.criteria.criterion import criterion_named
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from dtrees.tree.tree import Tree
@@ -32,14 +33,15 @@ from tests.engine.shards import (
     wild_target,
     wild_weight,
 )
+from tests.examples import examples
 from tests.split.strategies import as_lists, integers_of, tables
 
 
 def sample_of(prepared: Prepared) -> naive.Sample:
-    n = prepared.a.shape[0]
+    n = prepared.g.shape[0]
     rows = list(range(n)) if prepared.in_sample is None else np.flatnonzero(prepared.in_sample).tolist()
-    b = prepared.b.tolist() or None
-    return naive.Sample(prepared.a.tolist(), b, prepared.exponents, rows, prepared.pure_by.tolist() or None, prepared.levels.tolist())
+    b = prepared.h.tolist() or None
+    return naive.Sample(prepared.g.tolist(), b, prepared.exponents, rows, prepared.pure_by.tolist() or None, prepared.levels.tolist())
 
 
 def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, target: NDArray[Any]) -> None:
@@ -47,8 +49,9 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
     nodes = root.preorder()
     number = {id(node): i for i, node in enumerate(nodes)}
     criterion, n_classes = plan.rules.criterion, getattr(plan, "n_classes", 0)
-    by_class = criterion in (Criterion.GINI, Criterion.ENTROPY)
-    a, b = sample.exponents
+    by_class = criterion_named(criterion).row_statistic == "class"
+    unit = -criterion_named(criterion).gain_exponent(sample.exponents)
+    b = sample.exponents[1]
     assert tree.node_count == len(nodes)
     for i, node in enumerate(nodes):
         split = node.split
@@ -57,26 +60,25 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
         assert tree.feature[i] == (split.column if split else -2)
         assert tree.threshold[i] == (split.threshold if split else -2.0)
         assert tree.missing_go_to_left[i] == (split.missing_left if split else False)
-        unit = -b if by_class else -a - b if criterion == Criterion.ABSOLUTE_ERROR else b - 2 * a
         assert tree.gain[i] == (np.ldexp(split.gain, unit) if split else 0.0)
         assert tree.n_node_samples[i] == len(node.rows)
         weight = naive.weight_of(node.sums, n_classes if n_classes > 2 else 0)
         assert tree.weighted_n_node_samples[i] == np.ldexp(float(weight), -b)
         rows = np.array(node.rows)
-        w = np.array([1.0 if sample.b is None else float(sample.b[row]) for row in rows])
+        w = np.array([1.0 if sample.h is None else float(sample.h[row]) for row in rows])
         if by_class:
             share = np.bincount(target[rows], weights=w, minlength=n_classes) / w.sum()
             assert tree.value[i] == pytest.approx(share, abs=1e-14)
-            spread = 1 - (share**2).sum() if criterion == Criterion.GINI else -sum(p * np.log2(p) for p in share if p)
+            spread = 1 - (share**2).sum() if criterion == "gini" else -sum(p * np.log2(p) for p in share if p)
             assert tree.impurity[i] == pytest.approx(spread, abs=1e-12)
-        elif criterion == Criterion.SQUARED_ERROR:
+        elif criterion_named(criterion).measured == "leaves":
             size = np.abs(target).max()
             mean = np.average(target[rows], weights=w)
             assert tree.value[i, 0] == pytest.approx(mean, abs=1e-12 * size)
             assert tree.impurity[i] == pytest.approx(np.average((target[rows] - mean) ** 2, weights=w), abs=1e-11 * size**2)
 
-        elif criterion == Criterion.ABSOLUTE_ERROR:
-            median = median_of(target[rows].tolist(), [1 if sample.b is None else sample.b[row] for row in rows])
+        elif criterion == "absolute_error":
+            median = median_of(target[rows].tolist(), [1 if sample.h is None else sample.h[row] for row in rows])
             assert tree.value[i, 0] == median
             mean = np.average(np.abs(target[rows] - median), weights=w)
             assert tree.impurity[i] == pytest.approx(mean, rel=1e-12, abs=1e-300)
@@ -114,7 +116,7 @@ def problems(draw: st.DrawFn, n_classes: int) -> tuple[list[NDArray[Any]], NDArr
 
 
 @st.composite
-def plans(draw: st.DrawFn, criterion: Criterion, n_classes: int, n_rows: int, n_columns: int) -> ForestPlan:
+def plans(draw: st.DrawFn, criterion: str, n_classes: int, n_rows: int, n_columns: int) -> ForestPlan:
     """Any rules, mostly the plain ones."""
 
     def rarely(value: Any, *others: Any) -> Any:
@@ -144,19 +146,19 @@ def plans(draw: st.DrawFn, criterion: Criterion, n_classes: int, n_rows: int, n_
 
 
 CASES = [
-    (Criterion.SQUARED_ERROR, 0),
-    (Criterion.ABSOLUTE_ERROR, 0),
-    (Criterion.GINI, 2),
-    (Criterion.GINI, 4),
-    (Criterion.ENTROPY, 2),
-    (Criterion.ENTROPY, 3),
+    ("squared_error", 0),
+    ("absolute_error", 0),
+    ("gini", 2),
+    ("gini", 4),
+    ("entropy", 2),
+    ("entropy", 3),
 ]
 
 
 @pytest.mark.parametrize(("criterion", "n_classes"), CASES)
 @given(data=st.data())
-@settings(max_examples=200)
-def test_forest_trees(criterion: Criterion, n_classes: int, data: st.DataObject) -> None:
+@examples(200)
+def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> None:
     table, target, weight = data.draw(problems(n_classes))
     plan = data.draw(plans(criterion, n_classes, target.shape[0], len(table)))
     prepared = ForestTarget(plan, target, weight).start(3, 0)
@@ -171,11 +173,11 @@ def test_forest_trees(criterion: Criterion, n_classes: int, data: st.DataObject)
 
 
 @given(problems(0), st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_newton_trees(problem: tuple[Table, NDArray[Any], NDArray[np.float64] | None], data: st.DataObject) -> None:
     table, target, weight = problem
     n_columns = len(table)
-    forest = data.draw(plans(Criterion.NEWTON, 0, target.shape[0], n_columns))
+    forest = data.draw(plans("newton", 0, target.shape[0], n_columns))
     some = dataclasses.replace(
         forest.rules,
         reg_lambda=data.draw(st.sampled_from([0.0, 1.0, 0.3])),
@@ -199,8 +201,8 @@ def test_newton_trees(problem: tuple[Table, NDArray[Any], NDArray[np.float64] | 
 
 def assert_exact(tree: Tree, table: Table, sample: naive.Sample, plan: Any, depth: int) -> int:
     """Compare the split of every node with a full scan of its rows; returns the number of splits."""
-    a = np.array(sample.a)
-    b = np.ones(a.shape[0], np.int64) if sample.b is None else np.array(sample.b)
+    a = np.array(sample.g)
+    b = np.ones(a.shape[0], np.int64) if sample.h is None else np.array(sample.h)
     columns = [column.astype(np.float64) for column in table]
     rows = np.array(sample.rows)
     limits = naive.limits_of(plan.rules, 0, (int(a[rows].sum()), int(b[rows].sum())), sample.exponents)
@@ -244,7 +246,7 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
     """However large nodes are searched (zones, sums inherited from parents): what a full scan finds, on any threads and shards."""
     table = large_table(seed)
     y, weight = wild_target(table[1:], 0, seed), wild_weight(LARGE, seed) if weighted else None
-    some = rules(Criterion.NEWTON, len(table), **{"max_depth": 5, "reg_lambda": 1.0, "min_child_weight": 3.0} | changes)
+    some = rules("newton", len(table), **{"max_depth": 5, "reg_lambda": 1.0, "min_child_weight": 3.0} | changes)
     plan = BoostingPlan(some, seed, Squared(), n_rounds=3, subsample=0.8 if seed else 1.0)
     trees = {}
     for n_threads in (1, 4):
@@ -262,8 +264,8 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
         assert assert_exact(tree, table, sample, plan, 5) > 20
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), [(Criterion.SQUARED_ERROR, 0), (Criterion.GINI, 2), (Criterion.ENTROPY, 2)])
-def test_every_split_of_large_forest_trees(criterion: Criterion, n_classes: int) -> None:
+@pytest.mark.parametrize(("criterion", "n_classes"), [("squared_error", 0), ("gini", 2), ("entropy", 2)])
+def test_every_split_of_large_forest_trees(criterion: str, n_classes: int) -> None:
     for seed, changes in enumerate([{"max_depth": 6}, {"min_samples_leaf": 40}]):
         table = large_table(seed + 5)
         y, weight = wild_target(table[1:], n_classes, seed), wild_weight(LARGE, seed) if seed else None

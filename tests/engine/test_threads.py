@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import joblib
 import numpy as np
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dtrees.engine.threads import Threads, available_cores, effective_n_jobs
+from dtrees.split.compile.kernels import kernel
+from dtrees.split.compile.work_queue import claim, finish, wait_for_all
 
 
 def test_effective_n_jobs() -> None:
@@ -19,6 +22,7 @@ def test_effective_n_jobs() -> None:
     assert cores >= 1
     assert effective_n_jobs(None) == 1
     assert effective_n_jobs(5) == 5
+    assert effective_n_jobs(10**30) == 1024
     assert effective_n_jobs(-1) == cores
     assert effective_n_jobs(-cores) == 1
     assert effective_n_jobs(-cores - 100) == 1
@@ -102,6 +106,36 @@ def test_errors_are_passed_on(n_threads: int) -> None:
         threads.map(lambda i: 1 // (i - 2), range(4))
 
 
+@kernel
+def take_task(queue: Any) -> Any:
+    return claim(queue)
+
+
+@kernel
+def end_task(queue: Any) -> None:
+    finish(queue)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_thread_that_fails_while_tasks_are_shared(failing: int) -> None:
+    """It has claimed a task, which the others wait for. Its error is raised, and the helpers live on."""
+    came = threading.Barrier(3)
+
+    def work(queue: NDArray[np.int64], thread: int) -> None:
+        take_task(queue)
+        came.wait(60)
+        if thread == failing:
+            raise ZeroDivisionError("mine")
+        end_task(queue)
+        wait_for_all(queue, 5)
+        assert take_task(queue) > 5
+
+    with Threads(3) as threads:
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError, match="mine"):
+                threads.share(5, work)
+
+
 def test_threads_end() -> None:
     before = threading.active_count()
     with Threads(4) as threads:
@@ -117,5 +151,5 @@ def test_helpers_start_when_they_are_wanted() -> None:
         assert threading.active_count() == before
         threads.map(abs, [1, 2])
         assert threading.active_count() == before + 1
-        threads.together(3, lambda _: None)
+        threads.together(3, lambda _: None, lambda: None, lambda: None)
         assert threading.active_count() == before + 2

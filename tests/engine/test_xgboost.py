@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtrees.engine.boosting import boost
-from dtrees.engine.plans import BoostingPlan, Criterion
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.run.boosting_rounds import boost
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import Logistic, Squared, local, rules
@@ -47,7 +47,7 @@ def test_against_the_exact_method(objective: str, reg_lambda: float, missing: fl
         xgboost.DMatrix(X, y, feature_names=[f"f{j}" for j in range(P)]),
         num_boost_round=4,
     )  # fmt: skip
-    some = rules(Criterion.NEWTON, P, max_depth=4, reg_lambda=reg_lambda, min_child_weight=least)
+    some = rules("newton", P, max_depth=4, reg_lambda=reg_lambda, min_child_weight=least)
     plan = BoostingPlan(some, 0, Logistic() if binary else Squared(), n_rounds=4, n_classes=2 if binary else 0, learning_rate=0.3)
     with local(list(X.T), y) as executor:
         ours = boost(executor, plan, initial=np.array([0.0 if binary else 0.5]))

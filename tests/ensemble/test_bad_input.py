@@ -24,7 +24,7 @@ CLASSIFIERS = [
     dtrees.ExtraTreeClassifier(),
     dtrees.RandomForestClassifier(n_estimators=2),
     dtrees.ExtraTreesClassifier(n_estimators=2),
-    dtrees.GradientBoostingClassifier(n_estimators=2),
+    dtrees.GradientBoostingClassifier(n_estimators=2, min_child_weight=0.1),
 ]
 ALL = REGRESSORS + CLASSIFIERS
 
@@ -237,7 +237,7 @@ def test_rows_to_hold_out():
     for weight in (None, np.arange(6) < 2):
         model.fit(X, Y, sample_weight=weight)
         assert np.isfinite([*model.train_score_, *model.validation_score_, *model.predict(X)]).all()
-    classifier = dtrees.GradientBoostingClassifier(n_estimators=3, n_iter_no_change=2, validation_fraction=0.9)
+    classifier = dtrees.GradientBoostingClassifier(n_estimators=3, n_iter_no_change=2, validation_fraction=0.9, min_child_weight=0.1)
     with pytest.raises(ValueError, match="holds out some rows of each class"):
         classifier.fit(X[:2], Y[:2])
     classifier.fit(X[:4], Y[:4])

@@ -223,7 +223,20 @@ def test_callbacks(kind):
 
 
 @every_ensemble
-def test_progress_is_logged_and_not_printed(kind, caplog, capsys):
+def test_progress_is_told_on_standard_error(kind, capsys):
+    make(kind).fit(X, target(kind))
+    assert capsys.readouterr() == ("", "")
+    make(kind, verbose=1, n_estimators=30).fit(X, target(kind))
+    out, lines = capsys.readouterr()
+    assert out == ""
+    what = "round" if kind in BOOSTING else "tree"
+    assert [line.partition(" after ")[0] for line in lines.splitlines()] == [f"{what} {done} of 30" for done in range(3, 31, 3)]
+    make(kind, verbose=2).fit(X, target(kind))
+    assert len(capsys.readouterr().err.splitlines()) == 8
+
+
+@every_ensemble
+def test_progress_is_logged_where_somebody_listens(kind, caplog, capsys):
     with caplog.at_level(logging.INFO, logger="dtrees"):
         make(kind).fit(X, target(kind))
         assert not caplog.records

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split import hashing
-from dtrees.split.columns import Columns, presort
-from dtrees.split.partition import RowPartition
-from dtrees.split.search import SPLIT, Candidates, best_by_node, empty_candidates, make_scratch, search_many
-from dtrees.split.sweep import Limits
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, SplitLimits
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.status import SPLIT
+from dtrees.split.numbers import hashing
+from dtrees.split.search.column import search_many
+from dtrees.split.search.scratch import make_scratch
+from dtrees.split.table.columns import Columns, presort
 from tests import naive
 from tests.split.strategies import Task, as_lists
 
@@ -22,17 +26,23 @@ KEY = np.uint64(12345)
 Answer = tuple[int, naive.Split | None]
 
 
-def package_limits(limits: naive.Limits, slope: float = 0.0) -> Limits:
+def package_limits(limits: naive.SplitLimits, slope: float = 0.0) -> SplitLimits:
     """The same limits as the package has them; ``slope`` is the largest abs(a) / b."""
-    fields = limits._replace(min_weight=math.ceil(limits.min_weight))._asdict()
-    del fields["levels"]
-    return Limits(**fields, slope=slope)
+    criterion = criterion_named(limits.criterion).for_kernels(limits.n_classes, limits.penalty)
+    return SplitLimits(
+        criterion,
+        RandomThreshold() if limits.random else BestThreshold(),
+        slope,
+        limits.min_samples,
+        math.ceil(limits.min_weight),
+        limits.min_gain,
+    )
 
 
 def slope_of(task: Task) -> float:
-    b = task.b if task.b.shape[0] else np.ones(task.a.shape[0], np.int64)
+    b = task.h if task.h.shape[0] else np.ones(task.g.shape[0], np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.where(task.a == 0, 0.0, np.abs(task.a) / b)[task.inside].max())
+        return float(np.where(task.g == 0, 0.0, np.abs(task.g) / b)[task.inside].max())
 
 
 def node_in(task: Task, seed: int) -> tuple[RowPartition, int, int]:
@@ -42,25 +52,25 @@ def node_in(task: Task, seed: int) -> tuple[RowPartition, int, int]:
     outside = rng.permutation(np.flatnonzero(~task.inside))
     start = int(rng.integers(0, outside.shape[0] + 1))
     rows = np.concatenate([outside[:start], inside, outside[start:]]).astype(np.uint32)
-    return RowPartition(rows, task.a[rows], task.b[rows] if task.b.shape[0] else task.b), start, start + inside.shape[0]
+    return RowPartition(rows, task.g[rows], task.h[rows] if task.h.shape[0] else task.h), start, start + inside.shape[0]
 
 
 def sums_of(task: Task) -> NDArray[np.int64]:
     rows = np.flatnonzero(task.inside).tolist()
-    return np.array(naive.node_sums(rows, task.a.tolist(), task.b.tolist() or None, task.limits.n_classes), np.int64)
+    return np.array(naive.node_sums(rows, task.g.tolist(), task.h.tolist() or None, task.limits.n_classes), np.int64)
 
 
 def search(task: Task, columns: Columns, seed: int = 0) -> Candidates:
     """The best split of the task's node in each of the columns."""
-    partition, start, mid = node_in(task, seed)
+    partition, start, in_stop = node_in(task, seed)
     sums = sums_of(task)
     n_columns = columns.n_columns
     out = empty_candidates(n_columns, sums.shape[0])
     levels = np.array(task.limits.levels, np.int64)
-    scratch = make_scratch(mid - start, int(np.diff(columns.offsets).max(initial=0)), task.limits.n_classes, levels)
+    scratch = make_scratch(in_stop - start, int(np.diff(columns.offsets).max(initial=0)), task.limits.n_classes, levels)
     pairs = np.stack([np.zeros(n_columns, np.int64), np.arange(n_columns)], axis=1)
     search_many(
-        columns, np.arange(n_columns, dtype=np.int32), pairs, 0, n_columns, partition, np.array([start]), np.array([mid]),
+        columns, np.arange(n_columns, dtype=np.int32), pairs, 0, n_columns, partition, np.array([start]), np.array([in_stop]),
         sums[None], package_limits(task.limits, slope_of(task)), KEY, np.array([hashing.ROOT]), scratch, out,
     )  # fmt: skip
     return out
@@ -102,7 +112,7 @@ def comparable(answer: Answer) -> Answer:
 def expected(task: Task) -> Answer:
     """The oracle's answer."""
     lists, rows = as_lists(task.table), np.flatnonzero(task.inside).tolist()
-    a, b = task.a.tolist(), task.b.tolist() or None
+    a, b = task.g.tolist(), task.h.tolist() or None
     return comparable(naive.best_split(lists, range(len(lists)), rows, a, b, task.limits, draws(len(lists))))
 
 
@@ -124,8 +134,8 @@ def widen(task: Task, n_more: int) -> Task:
         table.append(np.concatenate([values, np.clip(between, np.finfo(float).min, np.finfo(float).max)]))
     return Task(
         table,
-        np.concatenate([task.a, np.zeros(n_more, np.int64)]),
-        np.concatenate([task.b, np.ones(n_more, np.int64)]) if task.b.shape[0] else task.b,
+        np.concatenate([task.g, np.zeros(n_more, np.int64)]),
+        np.concatenate([task.h, np.ones(n_more, np.int64)]) if task.h.shape[0] else task.h,
         np.concatenate([task.inside, np.zeros(n_more, np.bool_)]),
         task.limits,
     )

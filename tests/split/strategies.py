@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from dtrees.split.criteria import ABSOLUTE_ERROR, ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from dtrees.split.criteria.criterion import criteria_for, criterion_named
 from tests import naive
+from tests.naive import ABSOLUTE_ERROR
 
 
 def _neighbours(x: np.floating[Any], n: int) -> NDArray[Any]:
@@ -71,14 +72,19 @@ def as_lists(table: list[NDArray[Any]]) -> list[list[float]]:
     return [column.astype(np.float64).tolist() for column in table]
 
 
+def criteria_by_sums() -> list[str]:
+    """The registered criteria that follow from sums: whatever is registered is tested."""
+    return [name for task in ("regression", "classification", "boosting") for name, one in criteria_for(task).items() if one.by_sums]
+
+
 class Task(NamedTuple):
     """A node to be split: by row number the integers that are summed, which rows are in it, and the limits."""
 
     table: list[NDArray[Any]]
-    a: NDArray[np.int64]
-    b: NDArray[np.int64]  # empty: all 1
+    g: NDArray[np.int64]
+    h: NDArray[np.int64]  # empty: all 1
     inside: NDArray[np.bool_]
-    limits: naive.Limits
+    limits: naive.SplitLimits
 
 
 @st.composite
@@ -90,19 +96,21 @@ def integers_of(draw: st.DrawFn, n: int, low: int, high: int) -> NDArray[np.int6
 
 
 @st.composite
-def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False) -> Task:
-    """A node for any criterion made of sums, and layout."""
+def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False, criteria: tuple[str, ...] = ()) -> Task:
+    """A node for any criterion that follows from sums (or one of ``criteria``), and any number of classes."""
     table = draw(tables(max_rows, max_columns))
     n = table[0].shape[0]
-    criterion = draw(st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
-    n_classes = draw(st.sampled_from([0, 0, 3, 5])) if criterion in (GINI, ENTROPY) else 0
+    criterion = draw(st.sampled_from(criteria or criteria_by_sums()))
+    of_classes = criterion_named(criterion).row_statistic == "class"
+    n_classes = draw(st.sampled_from([0, 0, 3, 5])) if of_classes else 0
     largest = draw(st.sampled_from([1, 5, 2**20, 2**60 // n]))
     weighted = draw(st.booleans())
-    lowest = 0 if criterion == NEWTON else 1  # a weight of zero is out of sample, a hessian may vanish
+    boosts = criterion_named(criterion).task == "boosting"
+    lowest = 0 if boosts else 1  # a weight of zero is out of sample, a hessian may vanish
     b = draw(integers_of(n, lowest, largest)) if weighted else np.empty(0, np.int64)
     if n_classes:
         a = draw(integers_of(n, 0, n_classes - 1))
-    elif criterion in (GINI, ENTROPY):
+    elif of_classes:
         a = draw(integers_of(n, 0, 1)) * (b if weighted else 1)
     else:
         largest = draw(st.sampled_from([1, 5, 2**20, 2**60 // n]))
@@ -110,11 +118,11 @@ def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: boo
     inside = draw(arrays(np.bool_, n, elements=st.booleans(), fill=st.just(True)))
     inside[draw(st.integers(0, n - 1))] = True
     weight = int(b[inside].sum()) if weighted else int(inside.sum())
-    limits = naive.Limits(
+    limits = naive.SplitLimits(
         criterion=criterion,
         n_classes=n_classes,
         random=random,
-        penalty=draw(st.sampled_from([0.0, 1.0, 0.1 * weight])) if criterion == NEWTON else 0.0,
+        penalty=draw(st.sampled_from([0.0, 1.0, 0.1 * weight])) if boosts else 0.0,
         min_samples=draw(st.sampled_from([1, 1, 2, n // 3 + 1])),
         min_weight=draw(st.sampled_from([0, 0, 1, weight // 4])),
         min_gain=draw(st.sampled_from([-float("inf"), 0.0, 1.0])),
@@ -138,7 +146,7 @@ def absolute_tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, ra
     inside = draw(arrays(np.bool_, n, elements=st.booleans(), fill=st.just(True)))
     inside[draw(st.integers(0, n - 1))] = True
     weight = int(b[inside].sum()) if weighted else int(inside.sum())
-    limits = naive.Limits(
+    limits = naive.SplitLimits(
         criterion=ABSOLUTE_ERROR,
         random=random,
         min_samples=draw(st.sampled_from([1, 1, 2, n // 3 + 1])),

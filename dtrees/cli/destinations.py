@@ -1,0 +1,59 @@
+"""Where a command is to write, checked before the work is done rather than after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from dtrees.cli.errors import CommandError
+
+
+def check_destinations(written: Mapping[str, str | None], read: Collection[str]) -> None:
+    """Raise if a file that an option names cannot be written, is read by the command, or is named by another option too.
+
+    Parameters
+    ----------
+    written : mapping from str to str or None
+        What each option names, by the option; None or empty where nothing is to be written.
+    read : collection of str
+        Files that the command reads.
+
+    Raises
+    ------
+    CommandError
+    """
+    taken = {_place(path): "what this command reads" for path in read}
+    for option, path in written.items():
+        if not path:
+            continue
+        if not _is_address(path):
+            _check_folder(option, Path(_place(path)).parent)
+        if (place := _place(path)) in taken:
+            raise CommandError(f"{option}: {path!r} is {taken[place]}, and would be written over; give another name.")
+        taken[place] = f"what {option} names too"
+
+
+def check_new(option: str, path: str) -> None:
+    """Raise if there is something at a place where a command makes up data."""
+    if os.path.lexists(path):
+        raise CommandError(
+            f"{option}: {path!r} exists, and would be written over with a made-up table; give a new name. "
+            f"To train on a table of your own: dtrees fit {path} --target COLUMN"
+        )
+
+
+def _check_folder(option: str, folder: Path) -> None:
+    if not folder.is_dir():
+        raise CommandError(f"{option}: the folder {str(folder)!r} does not exist; create it first.")
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{option}: the folder {str(folder)!r} is not writable; choose another.")
+
+
+def _is_address(path: str) -> bool:
+    return ("://" in path or "::" in path) and not path.startswith("file://")
+
+
+def _place(path: str) -> str:
+    """Return what two names of one file have in common."""
+    return path if _is_address(path) else os.path.realpath(os.path.expanduser(path.removeprefix("file://")))

@@ -1,0 +1,169 @@
+"""The parts of Dask that are not public, or hardly documented: each is used here, and nowhere else.
+
+What of the scheduler's state the plugin :mod:`dtrees.cluster.reliability.fit_registry` reads and changes, it does by the public methods and
+attributes of :class:`distributed.Scheduler`; questions to the scheduler go by ``client.scheduler``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import distributed
+from distributed import Client, Future, Scheduler, SchedulerPlugin, Worker
+from distributed.comm.tcp import TCP
+from distributed.core import ConnectionPool, Status, connect
+
+_LEAST = (2026, 8)
+#: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
+_OF_SCHEDULER = (
+    "client_desires_keys", "client_releases_keys", "remove_client", "request_remove_replicas", "set_restrictions", "transitions",
+)  # fmt: skip
+
+
+def check_version(version: str = distributed.__version__) -> None:
+    """Raise if Dask is older than what this is made for, or lacks a part that is used here.
+
+    Raises
+    ------
+    ImportError
+
+    Examples
+    --------
+    >>> check_version("2025.1.0")
+    Traceback (most recent call last):
+    ...
+    ImportError: distributed is of version 2025.1.0; dtrees wants 2026.8 or later: pip install "distributed>=2026.8"
+    """
+    found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    least = ".".join(map(str, _LEAST))
+    if found < _LEAST:
+        raise ImportError(f'distributed is of version {version}; dtrees wants {least} or later: pip install "distributed>={least}"')
+    parts = {"Worker.status": Worker, "ConnectionPool.remove": ConnectionPool, "TCP.abort": TCP}
+    parts |= {f"SchedulerPlugin.{name}": SchedulerPlugin for name in ("update_graph", "transition", "log_event", "restart")}
+    parts |= {f"Scheduler.{name}": Scheduler for name in _OF_SCHEDULER}
+    lacking = [name for name, owner in parts.items() if not hasattr(owner, name.partition(".")[2])]
+    if lacking:
+        raise ImportError(
+            f"distributed is of version {version}, later than any that dtrees was made for, and lacks {', '.join(lacking)}; "
+            "install the versions that dtrees asks for: pip install dtrees"
+        )
+
+
+check_version()
+
+
+def future_of(client: Client, key: Any) -> Future:
+    """Return a future of a task that a client has not submitted; the scheduler has yet to hear that the client wants it."""
+    return Future(key, client)
+
+
+def threads_of(worker: Worker) -> int:
+    """Return the threads of the worker that this runs on."""
+    return int(worker.state.nthreads)
+
+
+def actor_on(worker: Worker, key: str) -> Any:
+    """Return the object that is an actor of the worker that this runs on; None if it has no such actor."""
+    return worker.state.actors.get(key)
+
+
+def is_wanted(worker: Worker, key: str | None) -> bool:
+    """Tell whether a task of the worker that this runs on is neither cancelled nor released, and the worker not about to end."""
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state != "cancelled" and worker.status.name not in ("closing", "closed", "failed")
+
+
+def close_connections(addresses: Sequence[str], dask_worker: Worker) -> None:
+    """Close the connections that a worker has to others which are silent; runs on the worker (``client.run``).
+
+    A worker waits without end for data that it has begun to fetch. This makes it ask the scheduler who else has them.
+    """
+    for address in addresses:
+        dask_worker.rpc.remove(address)
+
+
+class TakenConnection:
+    """A connection of Dask's, taken away from its event loop.
+
+    When Dask closes it, because a worker ends for example, the socket is shut down.
+
+    Attributes
+    ----------
+    socket : socket.socket
+    """
+
+    def __init__(self, comm: TCP) -> None:
+        self._comm = comm
+        stream = comm.stream
+        self._loop = stream.io_loop
+        self.socket: socket.socket = stream.socket.dup()
+        stream.set_close_callback(self._shut_down)
+        stream.io_loop.remove_handler(stream.fileno())
+
+    def _shut_down(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close it, from any thread."""
+        self._shut_down()
+        self.socket.close()
+        with contextlib.suppress(RuntimeError):  # the loop may have ended
+            self._loop.add_callback(self._comm.abort)
+
+
+async def connect_to_worker(
+    address: str, connection_args: Mapping[str, Any], operation: str, **options: Any
+) -> TakenConnection | str | None:
+    """Ask a worker for a connection by itself; return it, or the worker's refusal, or None if connections to there are not plain TCP.
+
+    Raises
+    ------
+    OSError
+        If the worker cannot be reached.
+    """
+    comm = await connect(address, **connection_args)
+    try:
+        if type(comm) is TCP:
+            await comm.write({"op": operation, **options})
+            said = await comm.read()
+            if said == "OK":
+                return TakenConnection(comm)
+            comm.abort()
+            return str(said)
+    except BaseException:
+        comm.abort()
+        raise
+    comm.abort()
+    return None
+
+
+def offer_connections(worker: Worker, operation: str, serve: Callable[..., Callable[[TakenConnection], Awaitable[None]] | None]) -> None:
+    """Have a worker give connections to those who ask for them (:func:`connect_to_worker`).
+
+    Parameters
+    ----------
+    worker : Worker
+    operation : str
+        What they ask for. It is offered once, whoever else offers the same later.
+    serve : callable
+        Given the options; returns a coroutine function to call with the connection, or None to refuse.
+    """
+
+    async def handle(comm: Any, **options: Any) -> Status:
+        serving = serve(**options) if type(comm) is TCP else None
+        if serving is None:
+            await comm.write("not here")
+            return Status.dont_reply
+        await comm.write("OK")
+        taken = TakenConnection(comm)  # before the loop can have read anything
+        try:
+            await serving(taken)
+        finally:
+            comm.abort()
+        return Status.dont_reply
+
+    worker.handlers.setdefault(operation, handle)

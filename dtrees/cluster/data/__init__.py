@@ -1,0 +1,1 @@
+"""Tables on a cluster: from the user's collections to presorted columns on workers."""

@@ -1,0 +1,214 @@
+"""Row partitions to presorted columns, by tasks: nothing but summaries passes through the client.
+
+The stages, each a task or more::
+
+    check     a partition: its schema, and the summary of its target and weights   ->  merged at the client
+    (here it is decided which worker gets which columns: :mod:`dtrees.cluster.data.placement`)
+    encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.data.presorting`
+    target    all partitions: class codes or values; weight alike
+
+Every result can be computed again from the user's collections, as long as somebody holds on to what it was made for: that is how Dask
+replaces what a lost worker held.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future
+from numpy.typing import NDArray
+
+from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
+from dtrees.cluster.data.partitions import Partitions, align, is_lazy, lengths_by_target
+from dtrees.cluster.data.placement import Plan, check_placement, place
+from dtrees.cluster.data.presorting import presort_blocks, side_by_side
+from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.reliability.tasks import Tasks, release
+from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.scheduler_rpc import holders
+from dtrees.ensemble.backend import LoadHints, Placement, Table
+from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_classes
+from dtrees.split.table.columns import Columns
+
+logger = logging.getLogger("dtrees.cluster")
+
+
+@dataclass(frozen=True)
+class ClusterColumns:
+    """The presorted columns of a table, on a cluster.
+
+    Attributes
+    ----------
+    client : distributed.Client
+    placement : Placement
+    blocks : list of Future
+        Each a :class:`~dtrees.split.table.columns.Columns`: where columns are sharded, a block for each shard; else one with all of them.
+    ids : list of list of int
+        The columns of each block, ascending.
+    workers : list of str
+        Where each block was made.
+    n_rows : int
+    schema : Schema
+    sizes : Sizes
+        What the table takes.
+    spare : dict from str to float
+        Bytes that workers have left beside columns and what goes with them, but for evaluation sets.
+    partitions : list of str
+        The keys of the tasks for X, in row order. What they stand for is not kept; Dask knows how to make it again.
+    """
+
+    client: Client
+    placement: Placement
+    blocks: list[Future]
+    ids: list[list[int]]
+    workers: list[str]
+    n_rows: int
+    schema: Schema
+    sizes: Sizes
+    spare: dict[str, float]
+    partitions: list[str]
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the table."""
+        return sum(map(len, self.ids))
+
+    def bring(self, i: int, worker: str) -> Future:
+        """Return block ``i`` on another worker: moved there if it is in memory somewhere, else made again from the user's data.
+
+        If left to Dask, it would be made again wherever it pleases, and fetched from there by the worker that needs it: two copies.
+        """
+        old = self.blocks[i]
+        with Tasks(self.client) as tasks:
+            if set(holders(self.client, [old.key])[old.key]) - current_fit().heartbeats.silent.keys():
+                new = tasks.submit("presort", _same, old, workers=[worker], allow_other_workers=True)
+            else:
+                X = tasks.find(self.partitions)
+                (new,) = presort_blocks(tasks, X, self.schema, self.n_rows, {worker: self.ids[i]})
+            tasks.keep(new)
+        self.blocks[i], self.workers[i] = new, worker
+        current_fit().own(new)
+        old.release()
+        return new
+
+
+def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, purpose: LoadHints) -> Table:
+    """Check, encode and presort a training set on the cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    X : Dask DataFrame or Array of shape (n, n_columns)
+    y : Dask Series or Array, or local array, of shape (n,)
+    sample_weight : Dask Series or Array, local array of shape (n,), number or None
+    classify : bool
+    estimator_name : str
+        For messages.
+    purpose : LoadHints
+
+    Returns
+    -------
+    Table
+        Its columns are a :class:`ClusterColumns`; target and weight are futures of arrays.
+
+    Raises
+    ------
+    NotEnoughMemory
+        If no worker, or not all of them together, can hold the columns.
+    """
+    check_placement(current_fit().settings.placement, boosting=purpose.n_trees is None)
+    if not is_lazy(y):
+        y = check_target(y, classify=classify, name=estimator_name)
+    before = worker_capacities(client)
+    with Tasks(client) as tasks:
+        parts = align(tasks, X, y, sample_weight)
+        if not parts.lengths:
+            shape = (0, X.shape[1])
+            raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
+        schema, summary = _summarise(tasks, parts, classify=classify, name=estimator_name)
+        plan = _plan(tasks, parts, schema, summary, purpose, before)
+        workers, ids = list(plan.columns), list(plan.columns.values())
+        logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
+        blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
+        if plan.placement.kind == "replicated":
+            blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
+            ids, workers = [list(range(len(schema)))], workers[:1]
+        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=estimator_name)
+        target = tasks.submit("target", _join, codes)
+        weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
+        release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done
+        made = [future for future in (*blocks, target, weight) if future is not None]
+        tasks.waiter.wait(made)
+        tasks.keep(*made)
+    columns = ClusterColumns(
+        client, plan.placement, blocks, ids, workers, summary.n_rows, schema, plan.sizes, plan.spare, [future.key for future in parts.X]
+    )
+    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement)
+
+
+def _plan(
+    tasks: Tasks, parts: Partitions, schema: Schema, summary: TargetSummary, purpose: LoadHints, before: dict[str, WorkerCapacity]
+) -> Plan:
+    """Decide where the columns go, and say so.
+
+    Since ``before``, the workers have computed partitions, which they will not keep: the less they used then or use now, the better known.
+    """
+    fit, client = current_fit(), tasks.client
+    n_classes = 0 if summary.classes is None else len(summary.classes)
+    evaluation = [
+        block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes)
+        for given in purpose.sets
+        for length in lengths_by_target(tasks, given.X, given.y)
+    ]
+    now = {
+        worker: min(capacity, before.get(worker, capacity), key=lambda capacity: capacity.used)
+        for worker, capacity in worker_capacities(client).items()
+    }
+    partition = max(client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
+    sizes = Sizes.of(
+        schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
+        out_of_bag=purpose.out_of_bag,
+    )  # fmt: skip
+    plan = place(sizes, now, fit.settings.placement, purpose.n_trees)
+    plan.log(now)
+    placement = plan.placement
+    tell(fit.name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)
+    return plan
+
+
+def _summarise(tasks: Tasks, parts: Partitions, *, classify: bool, name: str) -> tuple[Schema, TargetSummary]:
+    """Check all partitions; return what they say together."""
+    weights = parts.weight if parts.weight is not None else [None] * len(parts.lengths)
+    checked = tasks.waiter.gather(tasks.map("check", _check, parts.X, parts.y, weights, classify=classify, name=name))
+    summary = TargetSummary.merge(summary for _, summary in checked)
+    summary.check()
+    return Schema.merge(schema for schema, _ in checked), summary
+
+
+def _check(X: Any, y: Any, weight: Any, classify: bool, name: str) -> tuple[Schema, TargetSummary]:
+    """Return the schema of a partition, and the summary of its target and weights."""
+    y = check_target(y, classify=classify, name=name)
+    weight = check_weights(weight, len(y))
+    return Schema.infer(X), TargetSummary.of(y, weight, classify=classify)
+
+
+def _same(block: Columns) -> Columns:
+    return block
+
+
+def _encode_target(y: Any, classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
+    y = check_target(y, classify=classes is not None, name=name)
+    return y if classes is None else encode_classes(y, classes)
+
+
+def _join(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(pieces)
+
+
+def _join_weights(pieces: list[Any]) -> NDArray[np.float64]:
+    weights = [check_weights(piece, len(piece)) for piece in pieces]
+    return np.concatenate([weight for weight in weights if weight is not None])

@@ -1,0 +1,245 @@
+"""What a table takes on workers, and what they have to spare: the figures that placement is decided by, before any column is loaded.
+
+A worker that has columns holds, while trees grow::
+
+    its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8)
+    state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
+    target, weight      8 bytes a row each
+    a row partition     of those that the columns are made of
+    evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
+    out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
+    columns on loan     forests over shards: what is lent for small nodes at a time (:mod:`dtrees.engine.coordinator.delegation`), 20 bytes
+    a cell
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+from dask.utils import format_bytes
+from distributed import Client
+
+from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
+from dtrees.cluster.reliability.liveness import WorkerMonitor
+from dtrees.cluster.transport.scheduler_rpc import ask
+from dtrees.ensemble.input.schema import CATEGORICAL, NUMERIC, Column, Schema
+from dtrees.split.policy import SHARED_CELLS
+
+#: What a worker's process takes that has imported all that a fit needs, without any data: measured, 298 MB.
+_CODE_BYTES = 300_000_000
+#: What a tree under way keeps for each row.
+STATE_BYTES = 64
+#: What sorting a column takes for each row, in each thread that sorts: keys, as many again to sort them, and values.
+SORTING_BYTES = 24
+
+#: Batches of trees for each thread where their results hold out-of-bag sums, which stay in memory until the last batch is done.
+BATCHES_PER_THREAD_OUT_OF_BAG = 2
+#: Results that are summed up in one task.
+SUMMED_AT_ONCE = 4
+#: Out-of-bag sums that the coordinator's worker, which may be any, has in the end, with the predictions made of them.
+_VOTES_IN_THE_END = 3
+
+#: Vectors for each output of an evaluation set: the sums of trees, the predictions, and what a metric makes of them.
+_PREDICTIONS = 3
+_LOAN_BYTES = 20
+#: Of each cell of a column: its code, and its zone.
+CODE_BYTES, ZONE_BYTES = 4, 2
+_VECTOR_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a table takes at most.
+
+    Attributes
+    ----------
+    n_rows : int
+    columns : tuple of int
+        Bytes of each presorted column.
+    vectors : int
+        Bytes of target and weight together.
+    partition : int
+        Bytes of the largest row partition.
+    evaluation : tuple of int
+        Bytes of each block of the evaluation sets.
+    votes : int
+        Bytes of the out-of-bag sums of all rows; 0 without.
+    """
+
+    n_rows: int
+    columns: tuple[int, ...]
+    vectors: int
+    partition: int
+    evaluation: tuple[int, ...] = ()
+    votes: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        n_rows: int,
+        *,
+        weighted: bool,
+        partition: int,
+        evaluation: Sequence[int] = (),
+        n_classes: int = 0,
+        out_of_bag: bool = False,
+    ) -> Sizes:
+        """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
+
+        Examples
+        --------
+        >>> schema = Schema.infer(np.empty((0, 2), np.float32))
+        >>> Sizes.of(schema, 1000, weighted=False, partition=800)
+        Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), votes=0)
+        """
+        width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
+        columns = tuple(n_rows * (CODE_BYTES + ZONE_BYTES) + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
+        votes = n_rows * (max(n_classes, 1) + 1) * _VECTOR_BYTES if out_of_bag else 0
+        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * (2 if weighted else 1), partition, tuple(evaluation), votes)
+
+    @property
+    def table(self) -> int:
+        """Bytes of all presorted columns."""
+        return sum(self.columns)
+
+    def needed(self, columns: Sequence[int], trees: int = 1, threads: int = 1) -> int:
+        """Return what a worker needs for some columns, with so many trees under way, if so many threads sort the columns."""
+        return sum(self.columns[j] for j in columns) + self.besides(trees, min(threads, len(columns)))
+
+    def besides(self, trees: int = 1, threads: int = 1) -> int:
+        """Return what a worker needs besides columns."""
+        return max(STATE_BYTES * trees, SORTING_BYTES * threads) * self.n_rows + self.vectors + self.partition
+
+    @property
+    def loans(self) -> int:
+        """Bytes of the cells that are lent at a time, where they are lent, on their way, and where they go."""
+        return _LOAN_BYTES * min(SHARED_CELLS, self.n_rows * len(self.columns))
+
+    def votes_in_all(self, batches: int) -> int:
+        """Return what a worker needs for out-of-bag sums.
+
+        ``batches`` are the results that it holds until they are summed up; 0 where trees grow over shards, each of which has the sums of
+        all rows.
+        """
+        held = batches + SUMMED_AT_ONCE if batches else 1
+        return (held + _VOTES_IN_THE_END) * self.votes
+
+
+def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int) -> int:
+    """Return what a block of an evaluation set takes: its cells, target and weights, and its predictions while they are measured.
+
+    Examples
+    --------
+    >>> schema = Schema.infer(np.empty((0, 2), np.float32))
+    >>> block_bytes(schema, 1000, weighted=False, n_classes=0)
+    40000
+    """
+    width = 4 if all(map(_fits_float32, schema.columns)) else 8
+    n_outputs = n_classes if n_classes > 2 else 1
+    vectors = 1 + weighted + _PREDICTIONS * n_outputs
+    return n_rows * (width * len(schema.columns) + _VECTOR_BYTES * vectors)
+
+
+def _fits_float32(column: Column) -> bool:
+    return column.kind == CATEGORICAL or (column.kind == NUMERIC and bool(np.can_cast(np.dtype(column.dtype), np.float32)))
+
+
+def _most_distinct(column: Column) -> int:
+    """Return how many distinct values a column can have, whatever its number of rows."""
+    if column.kind == CATEGORICAL:
+        return len(column.categories)
+    if column.kind != NUMERIC:
+        return 0
+    dtype = np.dtype(column.dtype)
+    return 2 if dtype.kind == "b" else int(2 ** (8 * dtype.itemsize))
+
+
+@dataclass(frozen=True)
+class WorkerCapacity:
+    """What a worker has.
+
+    Attributes
+    ----------
+    threads : int
+    limit : float
+        Bytes that it may use in all; infinite where it has no limit. Dask stops giving work to a worker well before the limit that the
+        user has set (at ``distributed.worker.memory.pause``, by default 80%); it is that share that counts.
+    used : float
+        Bytes in use.
+    """
+
+    threads: int
+    limit: float = float("inf")
+    used: float = 0.0
+
+    @property
+    def free(self) -> float:
+        """Bytes that are left."""
+        return max(0.0, self.limit - self.used)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> WorkerCapacity:
+        """Return what the scheduler knows of a worker.
+
+        Examples
+        --------
+        >>> WorkerCapacity.of({"nthreads": 2, "memory_limit": 0, "metrics": {}}).free
+        inf
+        """
+        limit = facts["memory_limit"] * _usable_share() if facts["memory_limit"] else float("inf")
+        return cls(facts["nthreads"], limit, facts["metrics"].get("memory", 0))
+
+
+def running(known: Mapping[str, Mapping[str, Any]]) -> dict[str, WorkerCapacity]:
+    """Return what each worker has that takes on work; ``known`` is what the scheduler knows of all (:meth:`WorkerMonitor.look`)."""
+    return {
+        worker: WorkerCapacity.of(facts) for worker, facts in sorted(known.items()) if facts["nthreads"] and facts["status"] == "running"
+    }
+
+
+def worker_capacities(client: Client) -> dict[str, WorkerCapacity]:
+    """Return what each worker has that takes on work, by asking the scheduler.
+
+    Raises
+    ------
+    WorkerLost
+        If there are none.
+    """
+    found = running(client.sync(WorkerMonitor(client).look))
+    if not found:
+        raise WorkerLost(
+            "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
+        )
+    return found
+
+
+def check_processes(client: Client) -> None:
+    """Raise if the workers cannot even hold the code: they would die over the fit, one after the other.
+
+    Raises
+    ------
+    NotEnoughMemory
+        If none of the workers that there are can. Without workers, some may come.
+    """
+    workers = ask(client, lambda: client.scheduler.identity(n_workers=-1))["workers"]
+    limits = {worker: WorkerCapacity.of(facts).limit for worker, facts in workers.items()}
+    if limits and max(limits.values()) < _CODE_BYTES:
+        worker = max(limits, key=lambda worker: limits[worker])
+        raise NotEnoughMemory(
+            f"The workers of the Dask cluster are too small: {worker} may use {format_bytes(int(limits[worker]))} "
+            f"(of a limit of {format_bytes(workers[worker]['memory_limit'])}), and Python with dtrees and Dask alone takes "
+            f"{format_bytes(_CODE_BYTES)}. Give them more memory (dask worker --memory-limit), or have fewer and larger ones."
+        )
+
+
+def _usable_share() -> float:
+    for key in ("pause", "terminate"):
+        share = dask.config.get(f"distributed.worker.memory.{key}", False)
+        if share:
+            return float(share)
+    return 1.0

@@ -1,0 +1,246 @@
+"""The user's collections as row partitions that belong together.
+
+X, y and sample_weight may each be a Dask collection, and the latter two also plain arrays. Here they become lists of equal length, whose
+i-th entries hold the same rows: each a future on the cluster. Partitions without rows are left out. Only row counts come to the client.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+import pandas as pd
+from dask.delayed import Delayed
+from distributed import Future
+
+from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.ensemble.input.target import warn_of_column
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Row partitions, in row order.
+
+    Attributes
+    ----------
+    X, y : list of Future
+    weight : list of Future, or None
+    lengths : list of int
+        Rows of each partition, all positive.
+    """
+
+    X: list[Future]
+    y: list[Future]
+    weight: list[Future] | None
+    lengths: list[int]
+
+
+def is_lazy(collection: Any) -> bool:
+    """Return whether this is a Dask collection."""
+    return bool(dask.is_dask_collection(collection))
+
+
+def is_array(collection: Any) -> bool:
+    """Return whether this is a Dask Array rather than a Dask frame."""
+    return hasattr(collection, "chunks")
+
+
+def whole_rows(X: Any) -> Any:
+    """Return a Dask Array or DataFrame whose partitions hold whole rows.
+
+    Raises
+    ------
+    ValueError
+        If it is not two-dimensional.
+    TypeError
+        If it is another kind of collection.
+    """
+    _check_kind("X", X, "a Dask DataFrame or a 2-D Dask Array")
+    if X.ndim != 2:
+        raise ValueError(
+            f"X is a Dask collection of {X.ndim} dimension(s); wants rows and columns, such as ddf[['column']] or array[:, None]"
+        )
+    if np.isnan(X.shape[1]):
+        raise ValueError("X has an unknown number of columns; call X.compute_chunk_sizes(), or make it a DataFrame")
+    return X.rechunk({1: -1}) if is_array(X) and X.numblocks[1] > 1 else X
+
+
+def _check_kind(name: str, collection: Any, wanted: str) -> None:
+    if isinstance(collection, Delayed) or not hasattr(collection, "to_delayed") or not hasattr(collection, "ndim"):
+        raise TypeError(f"{name} is of type {type(collection).__module__}.{type(collection).__qualname__}; wants {wanted}")
+
+
+def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
+    """Compute the partitions of X, y and sample_weight, and match their rows.
+
+    Parameters
+    ----------
+    tasks : Tasks
+    X : Dask DataFrame or 2-D Dask Array
+    y : Dask Series or Array, or local array of shape (n,)
+    sample_weight : Dask Series or Array, local array of shape (n,), number or None
+
+    Raises
+    ------
+    ValueError
+        If they do not have the same rows. Frames of as many partitions have to agree partition by partition, for where they do not, it is
+        likely that their rows do not match. Others need only agree in all: Dask Arrays, and frames of different numbers of partitions. They
+        are cut anew.
+    """
+    named = {"X": whole_rows(X), "y": y, "sample_weight": sample_weight}
+    lazy = {name: collection for name, collection in named.items() if is_lazy(collection)}
+    for name, collection in lazy.items():
+        _check_kind(name, collection, "a Dask Series or Array, or an array")
+    if "y" in lazy:
+        lazy["y"] = named["y"] = one_column(lazy["y"])
+    computed = _compute(tasks, lazy)
+    counting = [
+        tasks.map("count", _outline, parts, range(len(parts)), name=name, names=column_names(lazy[name]))
+        for name, parts in computed.items()
+    ]
+    outlines = iter(tasks.waiter.gather([future for group in counting for future in group]))
+    found = {name: list(itertools.islice(outlines, len(parts))) for name, parts in computed.items()}
+    lengths = {name: [length for length, _ in outlines] for name, outlines in found.items()}
+    wanted = lengths["X"]
+    for i, (_, other_columns) in enumerate(found["X"]):
+        if other_columns is not None:
+            names = column_names(named["X"])
+            check_names(other_columns, names, f"X has in partition {i}")
+            computed["X"][i] = tasks.submit("align", in_order, computed["X"][i], names)
+    kept = [i for i, length in enumerate(wanted) if length]
+
+    def parts_of(name: str) -> list[Future]:
+        if name not in lazy:
+            parts = _send(tasks, name, named[name], wanted)
+        elif lengths[name] == wanted:
+            parts = computed[name]
+        else:
+            whole = is_array(lazy["X"]) or is_array(lazy[name]) or len(lengths[name]) != len(wanted)
+            if sum(lengths[name]) != sum(wanted) or not whole:
+                raise ValueError(_disagreement(name, wanted, lengths[name], whole=whole))
+            parts = _cut_anew(tasks, computed[name], lengths[name], wanted)
+        return [parts[i] for i in kept]
+
+    return Partitions(
+        X=[computed["X"][i] for i in kept],
+        y=parts_of("y"),
+        weight=None if sample_weight is None else parts_of("sample_weight"),
+        lengths=[wanted[i] for i in kept],
+    )
+
+
+def one_column(y: Any) -> Any:
+    """Return a Dask Series or Array of shape (n,) of one of shape (n, 1), with scikit-learn's warning; anything else as it is."""
+    if y.ndim != 2 or y.shape[1] != 1:
+        return y
+    warn_of_column()
+    return y[:, 0] if is_array(y) else y.iloc[:, 0]
+
+
+def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
+    """Return the rows of the partitions that X and y will be aligned in, about; counted by y, which is narrow, where they are not known."""
+    if not is_lazy(X):
+        return [len(X)]
+    if not is_lazy(y):
+        return [len(y)]
+    if is_array(y) and not np.isnan(y.shape[0]):
+        return [int(length) for length in y.chunks[0]]
+    with Tasks(tasks.client) as counting:
+        parts = counting.compute(np.ravel(y.to_delayed()).tolist())
+        return [length for length in counting.waiter.gather(counting.map("count", len, parts)) if length]
+
+
+def column_names(X: Any) -> list[Any] | None:
+    """Return the names of the columns of a frame or collection of frames; None where there are none."""
+    return list(X.columns) if hasattr(X, "columns") else None
+
+
+def in_order(part: Any, names: list[Any] | None) -> Any:
+    """Return a partition with its columns in the order of the collection's, which Dask does not see to.
+
+    Raises
+    ------
+    ValueError
+        If it has other columns.
+    """
+    columns = column_names(part)
+    if columns == names or names is None:
+        return part
+    check_names(columns, names, "X has in a partition")
+    return part[names]
+
+
+def check_names(columns: list[Any] | None, names: list[Any] | None, where: str) -> None:
+    """Raise if columns are not, in any order, those of the collection."""
+    if columns is None or names is None or len(columns) != len(names) or set(columns) != set(names) or len(set(names)) != len(names):
+        raise ValueError(f"{where} the columns {columns}; wants those of the collection's meta, {names}")
+
+
+def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> tuple[int, list[Any] | None]:
+    """Return the number of rows of partition ``i`` of an argument, and its columns if they are not as expected."""
+    if not hasattr(part, "__len__"):
+        raise TypeError(f"{name} has {part!r} for its partition {i}; wants a frame or an array, of no rows where there are none")
+    columns = column_names(part)
+    return len(part), None if columns == names or not len(part) else columns
+
+
+def _compute(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:
+    """Start computing collections; return their partitions in row order."""
+    delayed = {name: np.ravel(collection.to_delayed()).tolist() for name, collection in collections.items()}
+    futures = iter(tasks.compute([part for parts in delayed.values() for part in parts]))
+    return {name: list(itertools.islice(futures, len(parts))) for name, parts in delayed.items()}
+
+
+def _disagreement(name: str, wanted: Sequence[int], found: Sequence[int], *, whole: bool) -> str:
+    """Say in which partitions rows do not match, or, where only ``whole`` collections must, that they do not."""
+    if whole:
+        return f"X has {sum(wanted)} rows but {name} has {sum(found)}; both must describe the same rows"
+    i = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=True)) if a != b)
+    return (
+        f"X and {name} differ in partition {i}: X has {wanted[i]} rows there but {name} has {found[i]}; "
+        "both must describe the same rows, in the same partitions"
+    )
+
+
+def _cut_anew(tasks: Tasks, parts: list[Future], lengths: list[int], wanted: list[int]) -> list[Future]:
+    """Return the same rows in partitions of the wanted lengths."""
+    starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    cut = []
+    first = 0
+    for length in wanted:
+        last = first + length
+        touched = [k for k in range(len(parts)) if starts[k] < last and starts[k + 1] > first] or [0]
+        begin = first - starts[touched[0]]
+        cut.append(tasks.submit("align", _take_rows, [parts[k] for k in touched], begin, begin + length))
+        first = last
+    return cut
+
+
+def _take_rows(parts: list[Any], begin: int, end: int) -> Any:
+    if all(isinstance(part, pd.Series) for part in parts):  # categories of text are kept
+        return pd.concat(parts).iloc[begin:end]
+    return np.concatenate([np.asarray(part) for part in parts])[begin:end]
+
+
+def _send(tasks: Tasks, name: str, values: Any, lengths: list[int]) -> list[Future]:
+    """Send a local array to the cluster in pieces of the given lengths.
+
+    Pieces travel as arguments of tasks, not as scattered data: a task can be run again when the worker that held its result is lost.
+    """
+    n_rows = sum(lengths)
+    values = np.full(n_rows, values) if np.ndim(values) == 0 else np.asarray(values)
+    if len(values) != n_rows:
+        raise ValueError(f"X has {n_rows} rows but {name} has {len(values)}; both must describe the same rows")
+    pieces = np.split(values, np.cumsum(lengths)[:-1])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        return [tasks.submit("align", _keep, piece) for piece in pieces]
+
+
+def _keep(piece: Any) -> Any:
+    return piece

@@ -1,0 +1,321 @@
+"""Which worker gets which columns: decided once for a fit, from sizes, when rows and columns are known and before any column is loaded.
+
+Terms
+-----
+one-worker
+    one worker has all columns, and grows all trees. Others take over if it is lost.
+replicated
+    every worker has all columns, and grows some of the trees. Only trees that do not depend on each other can grow so.
+sharded
+    every worker has some of the columns, and all of them grow each tree together.
+auto
+    whichever of these is likely to be fastest, among those that there is memory for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dask.utils import format_bytes
+from distributed import Client
+
+from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, Sizes, WorkerCapacity
+from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
+from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
+from dtrees.ensemble.backend import Placement
+
+logger = logging.getLogger("dtrees.cluster")
+
+#: What a boosted tree takes a thread, in nanoseconds: for each cell (rows times columns), and besides for each row, where a worker has all
+#: columns and where it has some: every worker divides all rows, and reads them and their gradients, however few its columns are.
+CELL, ROW_ALONE, ROW_TOGETHER = 2.0, 35.0, 65.0
+#: What the exchanges of a tree take, in nanoseconds too.
+_EXCHANGES = 30e6
+_AS_ASKED = "as asked for by placement"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What each worker will hold.
+
+    Attributes
+    ----------
+    sizes : Sizes
+        What was planned for.
+    placement : Placement
+    columns : dict from str to list of int
+        The columns that each worker loads and sorts, ascending. All of them together are the table's, each once.
+    needs : dict from str to int
+        Bytes that each worker will need at most, evaluation sets included.
+    spare : dict from str to float
+        Bytes that each worker has left beside all but evaluation sets; of one that has no columns, all that it has.
+    """
+
+    sizes: Sizes
+    placement: Placement
+    columns: dict[str, list[int]]
+    needs: dict[str, int]
+    spare: dict[str, float]
+
+    def log(self, worker_capacities: Mapping[str, WorkerCapacity]) -> None:
+        """Log the plan, a line for each worker."""
+        kind = self.placement.kind
+        logger.info("placement %s: %s", kind, self.placement.reason)
+        n_columns = sum(map(len, self.columns.values()))
+        for worker, needed in self.needs.items():
+            held = n_columns if kind == "replicated" else len(self.columns.get(worker, ()))
+            logger.info(
+                "%s will hold %d of %d columns: %s of %s", worker, held, n_columns, format_bytes(needed), _free(worker_capacities[worker])
+            )
+
+
+def check_placement(placement: str, *, boosting: bool) -> None:
+    """Raise ValueError if trees cannot grow that way."""
+    if boosting and placement == "replicated":
+        raise ValueError(
+            "placement is 'replicated', which is for forests: in boosting each tree depends on those before it, so that workers cannot "
+            "grow trees of their own; wants one of auto, one-worker, sharded"
+        )
+
+
+def place(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], placement: str = "auto", n_trees: int | None = None) -> Plan:
+    """Decide where columns go.
+
+    Parameters
+    ----------
+    sizes : Sizes
+    worker_capacities : mapping from str to WorkerCapacity
+        What each worker has.
+    placement : {"auto", "one-worker", "replicated", "sharded"}, default="auto"
+    n_trees : int or None, default=None
+        Trees to grow that do not depend on each other; None for boosting.
+
+    Raises
+    ------
+    NotEnoughMemory
+        If there is no memory for it.
+
+    Examples
+    --------
+    >>> sizes = Sizes(1_000_000, (9_000_000,) * 28, 8_000_000, 14_000_000)  # 252 MB of columns
+    >>> place(sizes, {"a": WorkerCapacity(1, 1e9), "b": WorkerCapacity(1, 1e9)}, n_trees=100).placement.kind
+    'replicated'
+    >>> plan = place(sizes, {"a": WorkerCapacity(1, 3e8), "b": WorkerCapacity(1, 3e8)}, n_trees=100)
+    >>> print(plan.placement)
+    sharded on 2 workers: the table (240.33 MiB presorted) fits no single worker
+    >>> plan.needs
+    {'a': 232971520, 'b': 232971520}
+    """
+    everything = range(len(sizes.columns))
+    whole = {worker: needed_for_all(sizes, capacity.threads, n_trees) for worker, capacity in worker_capacities.items()}
+    able = [worker for worker in worker_capacities if whole[worker] + sum(sizes.evaluation) <= worker_capacities[worker].free]
+    kind, reason = (placement, _AS_ASKED) if placement != "auto" else _choose(sizes, worker_capacities, able, n_trees)
+    if kind == "one-worker":
+        best = max(
+            able or worker_capacities, key=lambda worker: (worker_capacities[worker].threads, worker_capacities[worker].free, worker)
+        )
+        columns = {best: list(everything)}
+        needs = {best: whole[best]}
+    else:
+        columns = _spread_columns(sizes, worker_capacities, n_trees)
+        if kind == "sharded":
+            needs = {
+                worker: sizes.needed(own, threads=worker_capacities[worker].threads) + _with_shards(sizes, n_trees)
+                for worker, own in columns.items()
+            }
+        else:
+            needs = whole
+    placement_ = Placement(kind, reason, tuple(needs))
+    spare = {worker: capacity.free - needs.get(worker, 0) for worker, capacity in worker_capacities.items()}
+    threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
+    needs = dict(needs)
+    for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement_, threads, spare), strict=True):
+        needs[worker] = needs.get(worker, 0) + size
+    _refuse_impossible(kind, sizes, needs, worker_capacities)
+    return Plan(sizes, placement_, columns, needs, spare)
+
+
+def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
+    """Return the bytes that a worker needs that has all columns, and grows trees of a forest of ``n_trees`` (None: boosting)."""
+    under_way = min(threads, n_trees or 1)
+    batches = min(n_trees or 1, BATCHES_PER_THREAD_OUT_OF_BAG * threads)
+    return sizes.needed(range(len(sizes.columns)), under_way, threads) + sizes.votes_in_all(batches)
+
+
+def _with_shards(sizes: Sizes, n_trees: int | None) -> int:
+    """Return what a worker that has some of the columns needs for a forest."""
+    return 0 if n_trees is None else sizes.votes_in_all(0) + sizes.loans
+
+
+def place_blocks(sizes: Sequence[int], placement: Placement, threads: Mapping[str, int], spare: Mapping[str, float]) -> list[str]:
+    """Return the worker for each block of the evaluation sets.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of the blocks.
+    placement : Placement
+        Of the columns: where one worker has all, it has all blocks.
+    threads : mapping from str to int
+        Of each worker.
+    spare : mapping from str to float
+        See :class:`Plan`.
+
+    Examples
+    --------
+    >>> place_blocks([6, 4, 4], Placement("sharded", "", ("a",)), {"a": 1, "b": 1}, {"a": 5.0, "b": 12.0})
+    ['b', 'a', 'b']
+    """
+    if placement.kind == "one-worker" and placement.workers[0] in threads:
+        return list(placement.workers) * len(sizes)
+    found = spread(sizes, threads, {worker: spare.get(worker, 0.0) for worker in threads})
+    return [worker for _, worker in sorted((block, worker) for worker, blocks in found.items() for block in blocks)]
+
+
+def _choose(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], able: Sequence[str], n_trees: int | None) -> tuple[str, str]:
+    """Return a placement and the reason for it; ``able`` are the workers with the memory for the whole table."""
+    if len(worker_capacities) == 1:
+        return "one-worker", "the cluster has one worker"
+    if not able:
+        return "sharded", f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
+    threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
+    if n_trees is None:
+        said = f"with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns"
+        if worker_for_all(sizes.n_rows, len(sizes.columns), threads, able) is None:
+            return "sharded", f"{said}, all workers together are faster than one"
+        return "one-worker", f"{said}, what each worker does for all rows, and messages, would take longer than they save"
+    if n_trees <= 1:
+        return "one-worker", "there is one tree to grow, and a worker can hold the whole table"
+    if len(able) == len(worker_capacities):
+        return "replicated", "trees do not depend on each other, and every worker can hold the whole table"
+    if max(threads[worker] for worker in able) * 2 >= sum(threads.values()):
+        return "one-worker", "the worker that can hold the whole table has half of all threads, or more"
+    return "sharded", f"{len(able)} of {len(worker_capacities)} workers can hold the whole table"
+
+
+def _refuse_impossible(kind: str, sizes: Sizes, needs: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity]) -> None:
+    short = [worker for worker, needed in needs.items() if needed > worker_capacities[worker].free]
+    if not short:
+        return
+    worst = max(short, key=lambda worker: needs[worker] - worker_capacities[worker].free)
+    others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
+    elsewhere = "" if kind == "sharded" else ", spread the columns over all workers (placement='sharded')"
+    raise NotEnoughMemory(
+        f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
+        f"{kind!r}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(worker_capacities[worst])}{others}. "
+        f"Presorted, the columns take {format_bytes(sizes.table)} in all{_besides(kind, sizes)}. "
+        f"Add workers{elsewhere}, give them more memory (dask worker --memory-limit), free what they hold, or pass fewer columns, "
+        "or narrower ones (float32 rather than float64)."
+    )
+
+
+def _besides(kind: str, sizes: Sizes) -> str:
+    """Say what else there is that takes memory."""
+    said = ""
+    if sizes.evaluation:
+        said += f", evaluation sets and their predictions {format_bytes(sum(sizes.evaluation))}"
+    if sizes.votes:
+        copies = "" if kind == "sharded" else ", for each batch of trees"
+        said += f", and the sums for oob_score=True {format_bytes(sizes.votes)} on each worker, several times{copies}"
+    return said
+
+
+def _free(capacity: WorkerCapacity) -> str:
+    if capacity.limit == float("inf"):
+        return "unlimited memory"
+    return (
+        f"{format_bytes(int(capacity.free))} free ({format_bytes(int(capacity.limit))} usable, {format_bytes(int(capacity.used))} in use)"
+    )
+
+
+def nthreads(client: Client) -> dict[str, int]:
+    """Return the threads of each worker.
+
+    Raises
+    ------
+    WorkerLost
+        If there are no workers.
+    """
+    threads = {worker: n for worker, n in sorted(threads_of_workers(client).items()) if n > 0}
+    if not threads:
+        raise WorkerLost(
+            "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
+        )
+    return threads
+
+
+def worker_for_all(n_rows: int, n_columns: int, threads: Mapping[str, int], able: Sequence[str] | None = None) -> str | None:
+    """Return the worker that had best boost by itself, None if the columns should be spread over all workers.
+
+    What is saved grows with the number of columns, what is done for each row is done by all workers, and round trips between them cost the
+    same for any table.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+    threads : mapping from str to int
+        Of each worker.
+    able : sequence of str, optional
+        The workers with the memory for it, at least one; by default all.
+
+    Examples
+    --------
+    >>> worker_for_all(20_000, 8, {"a": 1, "b": 2})
+    'b'
+    >>> [worker_for_all(1_000_000, n_columns, {"a": 1, "b": 1}) for n_columns in (28, 200)]
+    ['b', None]
+    """
+    largest = max(threads if able is None else able, key=lambda worker: (threads[worker], worker))
+    alone = n_rows * (ROW_ALONE + CELL * n_columns) / threads[largest]
+    together = n_rows * (ROW_TOGETHER / min(threads.values()) + CELL * n_columns / sum(threads.values())) + _EXCHANGES
+    return largest if len(threads) == 1 or alone <= together else None
+
+
+def _spread_columns(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None) -> dict[str, list[int]]:
+    besides = {
+        worker: sizes.besides(threads=min(capacity.threads, len(sizes.columns))) + _with_shards(sizes, n_trees)
+        for worker, capacity in worker_capacities.items()
+    }
+    return spread(
+        sizes.columns,
+        {worker: capacity.threads for worker, capacity in worker_capacities.items()},
+        {worker: capacity.free - besides[worker] for worker, capacity in worker_capacities.items()},
+    )
+
+
+def spread(sizes: Sequence[float], capacities: Mapping[str, float], limits: Mapping[str, float] | None = None) -> dict[str, list[int]]:
+    """Spread items over workers so that each has about its share: the largest first, each to the worker least filled.
+
+    Parameters
+    ----------
+    sizes : sequence of float
+        Of the items, in bytes.
+    capacities : mapping from str to float
+        The workers, and their shares of the work (threads, for example).
+    limits : mapping from str to float, optional
+        Bytes that each worker can take. What fits nowhere goes to some worker all the same.
+
+    Returns
+    -------
+    dict from str to list of int
+        The items of each worker that has some, ascending.
+
+    Examples
+    --------
+    >>> spread([4, 4, 4, 4], {"a": 1, "b": 3})
+    {'b': [0, 1, 3], 'a': [2]}
+    >>> spread([4], {"a": 1, "b": 1})
+    {'a': [0]}
+    >>> spread([4, 4, 4, 4], {"a": 1, "b": 3}, {"a": 20, "b": 5})
+    {'b': [0], 'a': [1, 2, 3]}
+    """
+    placed: dict[str, list[int]] = {}
+    load = dict.fromkeys(capacities, 0.0)
+    for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        fitting = [worker for worker in load if limits is None or load[worker] + sizes[item] <= limits[worker]]
+        worker = min(fitting or load, key=lambda w: ((load[w] + sizes[item]) / capacities[w], w))
+        load[worker] += sizes[item]
+        placed.setdefault(worker, []).append(item)
+    return {worker: sorted(items) for worker, items in placed.items()}

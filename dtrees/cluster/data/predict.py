@@ -1,0 +1,72 @@
+"""Predictions for Dask collections: lazy, partition by partition.
+
+A DataFrame gives a Series with the same partitions, divisions and index; where there are several values for each row (probabilities,
+leaves), a DataFrame with a column for each. An Array gives an Array with the same row chunks. The model is one node of the graph, which
+the tasks of all partitions share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
+from dtrees.ensemble.backend import Output
+
+
+def predict(X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
+    """Apply a function to the partitions of a collection, when that is computed.
+
+    Parameters
+    ----------
+    X : Dask DataFrame or 2-D Dask Array
+    function : callable
+        From a block of rows to an array of ``output``'s shape and dtype.
+    output : Output
+
+    Returns
+    -------
+    Dask Series, DataFrame or Array
+    """
+    X = whole_rows(X)
+    # One node of the graph, under a name of its own: naming it by its contents would mean to hash a model for every prediction.
+    shared = dask.delayed(function, pure=False, traverse=False)
+    return _predict_array(X, shared, output) if is_array(X) else _predict_frame(X, shared, output)
+
+
+def _predict_frame(X: Any, function: Any, output: Output) -> Any:
+    from dask.dataframe.utils import make_meta
+
+    empty = np.empty(0 if output.width is None else (0, output.width), output.dtype)
+    meta = _as_frame(empty, make_meta(X).index[:0], output)
+    return X.map_partitions(_predict_partition, function, output, column_names(X), meta=meta, token=f"dtrees-{output.name}")
+
+
+def _predict_partition(
+    part: pd.DataFrame, function: Callable[[Any], NDArray[Any]], output: Output, names: list[Any]
+) -> pd.Series | pd.DataFrame:
+    return _as_frame(function(in_order(part, names) if len(part) else part), part.index, output)
+
+
+def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Series | pd.DataFrame:
+    dtype = output.dtype if output.dtype.kind not in "US" else "str"
+    if output.width is None:
+        return pd.Series(values, index=index, dtype=dtype, name=output.name)
+    return pd.DataFrame(values, index=index, columns=list(output.labels or range(output.width)), dtype=dtype)
+
+
+def _predict_array(X: Any, function: Any, output: Output) -> Any:
+    import dask.array as da
+
+    options: dict[str, Any] = {"drop_axis": 1} if output.width is None else {"chunks": (X.chunks[0], (output.width,))}
+    meta = np.empty((0,) * (1 if output.width is None else 2), output.dtype)
+    return da.map_blocks(_predict_block, X, function=function, dtype=output.dtype, meta=meta, token=f"dtrees-{output.name}", **options)
+
+
+def _predict_block(block: NDArray[Any], function: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+    return function(block)

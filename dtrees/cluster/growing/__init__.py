@@ -1,0 +1,1 @@
+"""Fits on a cluster: their coordinator, their tasks, and shards on workers."""

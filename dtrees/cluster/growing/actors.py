@@ -1,0 +1,412 @@
+"""Actors on workers, called all at once, reporting while their replies are awaited, and replaced when they are lost.
+
+An actor is an object that lives on a worker, and is called from here. (A round trip to the actors of 4 workers takes some 2 ms; with tasks
+pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs; if its
+worker dies, falls silent or cannot be reached any more, it is lost.
+
+Dask would take every message to pieces, one for each array in it, for each of the actors it goes to. So messages are pickled here, once
+however many actors they go to, and travel as bytes. They do so by channels (:mod:`dtrees.cluster.transport.direct_channel`) where there are
+any, which spares both ends their event loops, and lets calls be made while others are under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dask
+from distributed import Client, Future, KilledWorker, get_worker
+from distributed.protocol.pickle import dumps, loads
+
+from dtrees.cluster.errors import SchedulerLost
+from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.reliability.fit_registry import belonging
+from dtrees.cluster.reliability.liveness import UnknownTasks, WorkerMonitor, died_too_often
+from dtrees.cluster.reliability.tasks import task_keys
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed, offer_channels, open_channel
+from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.scheduler_rpc import give_up
+
+logger = logging.getLogger("dtrees.cluster")
+
+#: After a connection broke, the scheduler is given so long to say what it knows of the worker.
+_SECONDS_TO_EXPLAIN = 5.0
+#: Ending what an actor has under way is a courtesy; nobody waits long for it.
+_SECONDS_TO_CLOSE = 2.0
+_SLICE = 0.5
+#: Not the fastest for many connections that are kept, but the fastest to make for a few.
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+
+
+class ActorsLost(RuntimeError):
+    """Some actors are gone; :attr:`Actors.lost` says which."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What a method returns instead of raising, so that its errors cannot be taken for those of the connection."""
+
+    error: BaseException
+
+
+@dataclass
+class _Exchange:
+    """Calls that were made together, for each actor, and the replies so far."""
+
+    calls: dict[int, bytes]
+    replies: dict[int, bytes | bytearray] = field(default_factory=dict)
+
+
+class ActorBase:
+    """What an actor is; its methods return a :class:`Failed` where they would raise.
+
+    Attributes
+    ----------
+    context : contextvars.Context
+        What calls are answered in, whichever thread does it: it knows which worker this is.
+    turn : threading.Lock
+        Held while a call is answered. A caller that gave up waiting may call again before that.
+    """
+
+    def __init__(self) -> None:
+        self.context = contextvars.copy_context()
+        self.turn = threading.Lock()
+        offer_channels(get_worker())
+
+    def answer(self, call: bytes | bytearray) -> bytes:
+        """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
+        with self.turn:
+            method, arguments = loads(call)
+            return bytes(dumps(getattr(self, method)(*arguments)))
+
+    def close(self) -> None:
+        """End what it has under way."""
+
+
+class Actors:
+    """Actors on workers, numbered from 0.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    stage : str
+        For the names of tasks.
+    make : callable
+        Makes an actor (:class:`ActorBase`).
+
+    Attributes
+    ----------
+    workers : list of str
+        The address of each actor's worker.
+    lost : set of int
+        The actors that are gone.
+    sent, received : int
+        Bytes of all calls so far, and of their replies, without the few hundred of Dask's own around each.
+    """
+
+    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase]) -> None:
+        self._client = client
+        self._stage = stage
+        self._make = make
+        self._monitor = WorkerMonitor(client)
+        self._unknown = UnknownTasks(client)
+        self._futures: list[Future] = []
+        self._replaced: list[Future] = []
+        self._actors: list[Any] = []
+        self._channels: dict[int, DirectChannel] = {}
+        self._uses_channels = True
+        self._under_way: deque[_Exchange] = deque()
+        self.workers: list[str] = []
+        self.lost: set[int] = set()
+        self.sent = 0
+        self.received = 0
+
+    def __len__(self) -> int:
+        """Return the number of actors."""
+        return len(self.workers)
+
+    def add(self, worker: str, arguments: Sequence[Any]) -> None:
+        """Start making a further actor; ``arguments`` is what it is made of there; futures become their results."""
+        self._futures.append(self._submit(worker, arguments))
+        self._actors.append(None)
+        self.workers.append(worker)
+
+    def replace(self, i: int, worker: str, arguments: Sequence[Any]) -> None:
+        """Start making an actor in place of another, which goes when all are made."""
+        self._replaced.append(self._futures[i])
+        self._futures[i] = self._submit(worker, arguments)
+        self._actors[i] = None
+        self._close_channels([i])
+        self.workers[i] = worker
+        self.lost.discard(i)
+
+    def key(self, i: int) -> str:
+        """Return the key of an actor: where it is, its worker knows it by that."""
+        return str(self._futures[i].key)
+
+    def wait_until_made(self) -> None:
+        """Wait until all actors are there.
+
+        Raises
+        ------
+        ActorsLost, FitCancelled, SchedulerLost
+            If some cannot be made any more.
+        Exception
+            What making one raised.
+        """
+        self._client.sync(self._await_actors)
+        replaced, self._replaced = self._replaced, []
+        give_up(self._client, replaced)
+
+    def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        """Do :meth:`post` and :meth:`collect`, while nothing else is under way."""
+        self.post(method, arguments)
+        return self.collect()
+
+    def post(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> None:
+        """Call a method of some actors. Each carries out what it is called for in the order of the calls.
+
+        Parameters
+        ----------
+        method : str
+        arguments : mapping from int to sequence
+            For each actor to call, what the method is given.
+
+        Raises
+        ------
+        ActorsLost, FitCancelled, SchedulerLost
+            If replies cannot come any more, to these calls or others under way, which are all forgotten.
+        """
+        calls = _pickled(method, arguments)
+        self.sent += sum(map(len, calls.values()))
+        self._under_way.append(_Exchange(calls))
+        try:
+            self._monitor.check()
+            lacking = [i for i in calls if i not in self._channels]
+            if lacking and self._uses_channels:
+                self._client.sync(self._open_channels, lacking)
+                if not self._uses_channels:
+                    self._tell_of_no_channel(lacking[0])
+            if self._uses_channels:
+                framed_calls = {id(call): framed(call) for call in calls.values()}
+                for i, call in calls.items():
+                    with self._channel_to(i) as channel:
+                        channel.call(framed_calls[id(call)])
+        except BaseException:
+            self._forget_calls()
+            raise
+
+    def collect(self) -> dict[int, Any]:
+        """Wait for all replies to the calls that were made first of those under way.
+
+        Raises
+        ------
+        ActorsLost, FitCancelled, SchedulerLost
+            As :meth:`post` does.
+        Exception
+            What the method raised.
+        """
+        exchange = self._under_way[0]
+        try:
+            if self._uses_channels:
+                self._take_replies(exchange)
+            else:
+                exchange.replies.update(self._client.sync(self._call, exchange.calls))
+        except BaseException:
+            self._forget_calls()
+            raise
+        self._under_way.popleft()
+        self.received += sum(map(len, exchange.replies.values()))
+        replies = {i: loads(exchange.replies[i]) for i in exchange.calls}
+        for reply in replies.values():
+            if isinstance(reply, Failed):
+                raise reply.error
+        return replies
+
+    def look(self) -> dict[str, dict[str, Any]]:
+        """Return what the scheduler knows of its workers, and note which actors are lost."""
+        return dict(self._client.sync(self._look))
+
+    def close(self) -> None:
+        """Free the actors."""
+        self._close_channels(list(self._channels))
+        actors, self._actors = self._actors, []
+        futures, self._futures, self._replaced = [*self._futures, *self._replaced], [], []
+        if not futures or self._client.status != "running":
+            return
+        here = [actor for i, actor in enumerate(actors) if actor is not None and i not in self.lost]
+        with contextlib.suppress(OSError, RuntimeError):
+            self._client.sync(asyncio.wait_for, _close_all(here), _SECONDS_TO_CLOSE)
+        # Not merely released: proxies of an actor, which an error's traceback may hold, count as users of it.
+        with contextlib.suppress(SchedulerLost):
+            give_up(self._client, futures)
+
+    def _submit(self, worker: str, arguments: Sequence[Any]) -> Future:
+        (key,) = task_keys(self._stage, 1)
+        fit = current_fit()
+        with dask.annotate(**belonging(fit.name, fit.turn)):
+            return self._client.submit(self._make, *arguments, key=key, actor=True, workers=[worker], allow_other_workers=False)
+
+    async def _await_actors(self) -> None:
+        missing = [i for i, actor in enumerate(self._actors) if actor is None]
+        made = await self._finish({i: asyncio.ensure_future(_result_of(self._futures[i])) for i in missing})
+        for i, actor in made.items():
+            self._actors[i] = actor
+
+    async def _open_channels(self, actors: list[int]) -> None:
+        self._monitor.check()
+        args = self._client.connection_args
+        opening = {i: asyncio.ensure_future(open_channel(self.workers[i], self.key(i), args)) for i in actors}
+        try:
+            opened = await self._finish(opening)
+        except BaseException:
+            for task in opening.values():
+                if task.done() and not task.cancelled() and not task.exception() and (channel := task.result()) is not None:
+                    channel.close()
+            raise
+        self._uses_channels = all(channel is not None for channel in opened.values())
+        self._channels.update((i, channel) for i, channel in opened.items() if channel is not None)
+
+    def _tell_of_no_channel(self, i: int) -> None:
+        fit, kind = current_fit().name, self.workers[i].partition(":")[0]
+        logger.warning("%s: connections are of the kind %s, not tcp; messages go by Dask's own way, which takes longer", fit, kind)
+        tell(fit, "no direct channel", kind=kind)
+
+    def _close_channels(self, actors: Iterable[int]) -> None:
+        for i in actors:
+            if i in self._channels:
+                self._channels.pop(i).close()
+
+    def _forget_calls(self) -> None:
+        """Hang up where replies are to come: one that nobody waits for must not be taken for that to a later call."""
+        self._close_channels({i for exchange in self._under_way for i in exchange.calls if i not in exchange.replies})
+        self._under_way.clear()
+
+    @contextlib.contextmanager
+    def _channel_to(self, i: int) -> Iterator[DirectChannel]:
+        """Give the channel of an actor, and see to it if it breaks."""
+        try:
+            yield self._channels[i]
+        except OSError as error:
+            self._client.sync(self._raise_failure, i, error)
+
+    def _take_replies(self, exchange: _Exchange) -> None:
+        """Take the replies of an exchange as they come, send what was left to be sent, and look after the actors meanwhile."""
+        between_looks = self._monitor.heartbeats.seconds_between_looks
+        next_look = time.monotonic() + between_looks
+        while awaited := exchange.calls.keys() - exchange.replies.keys():
+            with _Selector() as selector:
+                for i, channel in self._channels.items():
+                    events = (selectors.EVENT_READ if i in awaited else 0) | (selectors.EVENT_WRITE if channel.has_to_send else 0)
+                    if events:
+                        selector.register(channel.socket, events, i)
+                ready = selector.select(_SLICE)
+            for key, events in ready:
+                with self._channel_to(key.data) as channel:
+                    if events & selectors.EVENT_WRITE:
+                        channel.send()
+                    if events & selectors.EVENT_READ and (reply := channel.receive()) is not None:
+                        exchange.replies[key.data] = reply
+            self._monitor.check()
+            if time.monotonic() > next_look:
+                self._client.sync(self._look)
+                next_look = time.monotonic() + between_looks
+                self._raise_if_lost(exchange.calls.keys() - exchange.replies.keys())
+
+    async def _call(self, calls: Mapping[int, bytes]) -> dict[int, Any]:
+        self._monitor.check()
+        return await self._finish({i: asyncio.ensure_future(self._reply_of(i, call)) for i, call in calls.items()})
+
+    async def _reply_of(self, i: int, call: bytes) -> Any:
+        """Call an actor by its proxy."""
+        return await self._actors[i].answer(call)
+
+    async def _finish(self, calls: Mapping[int, asyncio.Future[Any]]) -> dict[int, Any]:
+        """Wait for calls, and look after their actors meanwhile."""
+        pending = set(calls.values())
+        between_looks = self._monitor.heartbeats.seconds_between_looks
+        next_look = time.monotonic() + between_looks
+        try:
+            while pending:
+                _, pending = await asyncio.wait(pending, timeout=_SLICE, return_when=asyncio.FIRST_EXCEPTION)
+                for i, call in calls.items():
+                    error = call.exception() if call.done() else None
+                    if error is not None:
+                        await self._raise_failure(i, error)
+                self._monitor.check()
+                if pending and time.monotonic() > next_look:
+                    await self._look()
+                    next_look = time.monotonic() + between_looks
+                    self._raise_if_lost(i for i, call in calls.items() if not call.done())
+            return {i: call.result() for i, call in calls.items()}
+        finally:
+            for call in calls.values():
+                call.cancel()
+
+    async def _look(self) -> dict[str, dict[str, Any]]:
+        known = await self._monitor.look()
+        missing = [i for i, future in enumerate(self._futures) if future.status == "pending"]
+        unknown = await self._unknown.among([self._futures[i] for i in missing])
+        self.lost.update(i for i in missing if self._futures[i] in unknown)
+        for i, worker in enumerate(self.workers):
+            if worker not in known or await self._is_lost(i):
+                self.lost.add(i)
+        return known
+
+    def _raise_if_lost(self, actors: Iterable[int]) -> None:
+        gone = self.lost.intersection(actors)
+        if gone:
+            raise ActorsLost(f"lost {', '.join(self.workers[i] for i in sorted(gone))}")
+
+    async def _raise_failure(self, i: int, error: BaseException) -> None:
+        """Raise what became of an actor: the error that making it raised, or its loss."""
+        if self._actors[i] is None and await self._has_failed(i):
+            raise died_too_often(error) if isinstance(error, KilledWorker) else error
+        # The connection broke. The scheduler may hear of the worker's end a moment later than we do.
+        deadline = time.monotonic() + _SECONDS_TO_EXPLAIN
+        while not await self._is_lost(i) and time.monotonic() < deadline:
+            self._monitor.check()
+            await asyncio.sleep(0.1)
+        await self._look()
+        self.lost.add(i)
+        raise ActorsLost(f"lost {self.workers[i]}: {error}") from error
+
+    async def _is_lost(self, i: int) -> bool:
+        """Return whether the scheduler has given up an actor for lost; making it may also have failed, which is another matter."""
+        status = self._futures[i].status
+        return status in ("cancelled", "lost") or (status == "error" and not await self._has_failed(i))
+
+    async def _has_failed(self, i: int) -> bool:
+        """Return whether making an actor has raised an error, or has killed too many workers.
+
+        The future of an actor that was made, and then lost with its worker, has an error too. The scheduler makes that one, which has no
+        traceback: no code has raised it.
+        """
+        future = self._futures[i]
+        if future.status != "error":
+            return False
+        return await future.traceback() is not None or isinstance(await future.exception(), KilledWorker)
+
+
+async def _result_of(future: Future) -> Any:
+    return await future
+
+
+def _pickled(method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, bytes]:
+    """Pickle what each actor is given; what is given to several, once."""
+    once = {tuple(map(id, given)): given for given in arguments.values()}
+    pickled = {which: dumps((method, tuple(given))) for which, given in once.items()}
+    return {i: pickled[tuple(map(id, given))] for i, given in arguments.items()}
+
+
+async def _close_all(actors: list[Any]) -> None:
+    await asyncio.gather(*(actor.close() for actor in actors), return_exceptions=True)

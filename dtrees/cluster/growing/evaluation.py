@@ -1,0 +1,251 @@
+"""Evaluation sets on a cluster: encoded where their partitions are, and scored by actors.
+
+Nothing but sums comes to the coordinator (or predictions, for metrics that want them all). A scorer that is lost is made again from its
+blocks, which Dask computes anew. Scorers then start over: the rounds so far are added again, which takes a moment and leaves no trace in
+the scores.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future, get_worker
+from numpy.typing import NDArray
+
+from dtrees.cluster.compat import threads_of
+from dtrees.cluster.data.memory import block_bytes
+from dtrees.cluster.data.partitions import align, is_lazy
+from dtrees.cluster.data.placement import nthreads, place_blocks
+from dtrees.cluster.errors import WorkerLost, exits_as_errors
+from dtrees.cluster.growing.actors import ActorBase, Actors, ActorsLost, Failed
+from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.reliability.tasks import Tasks, release
+from dtrees.ensemble.backend import Table
+from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, EvalSet, Evaluation, LocalSets, Rounds, Rows, Scorer, make_block
+from dtrees.ensemble.evaluation.metrics import Block, Metric
+from dtrees.ensemble.persistence.checkpoint import array_digest, column_digests, table_digest
+
+logger = logging.getLogger("dtrees.cluster")
+
+_SECONDS_BETWEEN_TRIES = 0.5
+
+
+@dataclass(frozen=True)
+class ClusterSets:
+    """Evaluation sets on a cluster.
+
+    Attributes
+    ----------
+    client : distributed.Client
+    about : LocalSets
+        All but the blocks.
+    blocks : list of Future
+    workers : list of str
+        Where each block was made.
+    """
+
+    client: Client
+    about: LocalSets
+    blocks: list[Future]
+    workers: list[str]
+
+
+def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
+    """Check and encode evaluation sets, each block on the worker that is to have it; a set in memory becomes one block."""
+    blocks: list[Future] = []
+    centers: list[float] = []
+    sizes: list[int] = []
+    set_of_block: list[int] = []
+    columns = table.columns
+    n_classes = 0 if table.classes is None else len(table.classes)
+    with Tasks(client) as tasks:
+        for position, given in enumerate(sets):
+            made = _encode(tasks, table, given)
+            summaries = tasks.waiter.gather(tasks.map("count", _summary, made))
+            blocks += made
+            centers += [BlockSummary.merge(summaries, given.name).center] * len(made)
+            weighted = given.weight is not None
+            sizes += [block_bytes(table.schema, one.n_rows, weighted=weighted, n_classes=n_classes) for one in summaries]
+            set_of_block += [position] * len(made)
+        workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
+        made = blocks
+        blocks = [
+            tasks.submit("encode", _block, one, center, workers=[worker], allow_other_workers=True)
+            for one, center, worker in zip(made, centers, workers, strict=True)
+        ]
+        release(made)
+        tasks.waiter.wait(blocks)
+        tasks.keep(*blocks)
+    about = LocalSets(tuple(given.name for given in sets), tuple(set_of_block), (), tuple(metrics))
+    return ClusterSets(client, about, blocks, workers)
+
+
+def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
+    about = {"schema": table.schema, "classes": table.classes, "set_name": given.name}
+    if not is_lazy(given.X):
+        y, weight = (_fetch(tasks, values) for values in (given.y, given.weight))
+        return [tasks.submit("encode", make_block, given.X, y, weight, **about)]
+    try:
+        parts = align(tasks, given.X, given.y, given.weight)
+    except ValueError as error:
+        raise ValueError(f"eval_set {given.name!r}: {error}") from error
+    if not parts.lengths:
+        raise ValueError(f"eval_set {given.name!r} has no rows; wants at least one")
+    weights = [None] * len(parts.lengths) if parts.weight is None else parts.weight
+    made = tasks.map("encode", make_block, parts.X, parts.y, weights, **about)
+    release([*parts.X, *parts.y, *(parts.weight or ())])  # each goes when the tasks that need it are done
+    return made
+
+
+def _fetch(tasks: Tasks, values: Any) -> Any:
+    """Return the target or weights of a set in memory, wherever they are themselves."""
+    if not is_lazy(values):
+        return values
+    parts = tasks.waiter.gather(tasks.compute(np.ravel(values.to_delayed()).tolist()))
+    return np.concatenate([np.asarray(part) for part in parts])
+
+
+def _summary(made: tuple[Block, BlockSummary]) -> BlockSummary:
+    return made[1]
+
+
+def _block(made: tuple[Block, BlockSummary], center: float) -> Block:
+    return replace(made[0], center=center)
+
+
+def _targets(block: Block) -> Rows:
+    return block.y, block.weight
+
+
+def fingerprint(table: Table) -> str:
+    """Return a digest of the training set; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
+    with Tasks(table.columns.client) as tasks:
+        columns = tasks.map("digest", column_digests, table.columns.blocks)
+        rows = [tasks.submit("digest", array_digest, array) for array in (table.target, table.weight) if array is not None]
+        by_block = tasks.waiter.gather(columns)
+        target, weight = (*tasks.waiter.gather(rows), None)[:2]
+    by_column = {
+        j: digest for ids, digests in zip(table.columns.ids, by_block, strict=True) for j, digest in zip(ids, digests, strict=True)
+    }
+    return table_digest(table, [by_column[j] for j in sorted(by_column)], target, weight)
+
+
+class ScorerActor(ActorBase):
+    """A :class:`~dtrees.ensemble.evaluation.evaluation_sets.Scorer` on a worker, using as many threads as the worker has."""
+
+    def __init__(self, blocks: list[Block], metrics: Sequence[Metric]) -> None:
+        super().__init__()
+        self._scorer = Scorer(blocks, metrics, threads_of(get_worker()))
+
+    def score(self, rounds: Rounds, initial: NDArray[np.float64], quiet: int, afresh: bool) -> list[list[list[Any]]] | Failed:
+        """Add rounds; see :meth:`dtrees.ensemble.evaluation.evaluation_sets.Scorer.score`."""
+        try:
+            with exits_as_errors():
+                return self._scorer.score(rounds, initial, quiet, afresh)
+        except Exception as error:
+            error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
+            return Failed(error)
+
+
+class ClusterEvaluation(Evaluation):
+    """Evaluation sets that are scored by actors, each with some of the blocks.
+
+    Close it, or use it as a context manager, to free them.
+
+    Parameters
+    ----------
+    sets : ClusterSets
+    """
+
+    def __init__(self, sets: ClusterSets) -> None:
+        super().__init__(sets.about)
+        self._sets = sets
+        self._settings = current_fit().settings
+        self._n_restarts = 0
+        self._actors = Actors(sets.client, "evaluate", ScorerActor)
+        there = nthreads(sets.client)
+        by_worker: dict[str, list[int]] = {}
+        for block, worker in enumerate(sets.workers):
+            by_worker.setdefault(worker if worker in there else min(there), []).append(block)
+        self._blocks_of = list(by_worker.values())
+        for actor, worker in enumerate(by_worker):
+            self._actors.add(worker, self._arguments(actor))
+        try:
+            self._await_actors()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ClusterEvaluation:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the actors."""
+        self._actors.close()
+
+    def _arguments(self, actor: int) -> tuple[Any, ...]:
+        return [self._sets.blocks[i] for i in self._blocks_of[actor]], self._sets.about.metrics
+
+    def _ask(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> list[list[list[Any]]]:
+        message: tuple[Any, ...] = rounds[first:], initial, 0, first == 0
+        while True:
+            try:
+                replies = self._actors.call("score", dict.fromkeys(range(len(self._blocks_of)), message))
+                break
+            except ActorsLost:
+                self._replace_lost()
+                self._await_actors()
+                # Which of the others have added the round is not known.
+                message = rounds, initial, first, True
+        said: list[list[list[Any]]] = [[[] for _ in self._sets.blocks] for _ in range(len(rounds) - first)]
+        for actor, blocks in enumerate(self._blocks_of):
+            for by_block, found in zip(said, replies[actor], strict=True):
+                for block, partials in zip(blocks, found, strict=True):
+                    by_block[block] = partials
+        return said
+
+    def _targets(self) -> list[Rows]:
+        with Tasks(self._sets.client) as tasks:
+            return tasks.waiter.gather(tasks.map("target", _targets, self._sets.blocks))
+
+    def _await_actors(self) -> None:
+        while True:
+            try:
+                return self._actors.wait_until_made()
+            except ActorsLost:
+                self._replace_lost()
+
+    def _replace_lost(self) -> None:
+        """Have new actors made in place of those that are lost."""
+        self._actors.look()
+        names = ", ".join(self._actors.workers[actor] for actor in sorted(self._actors.lost))
+        logger.warning("lost %s with rows of evaluation sets", names)
+        self._n_restarts += 1
+        if self._n_restarts > self._settings.max_restarts:
+            raise WorkerLost(
+                f"Lost {names}, with rows of evaluation sets. Workers had been replaced {self._settings.max_restarts} times already, "
+                "which is max_restarts. If they run out of memory, give them more; the workers' logs say more. Then run it again."
+            )
+        for actor in sorted(self._actors.lost):
+            self._actors.replace(actor, self._least_busy(), self._arguments(actor))
+
+    def _least_busy(self) -> str:
+        """Return the worker with the fewest of these actors, waiting for one if there is none."""
+        deadline = time.monotonic() + self._settings.patience
+        while True:
+            workers = [name for name, facts in self._actors.look().items() if facts["status"] == "running" and facts["nthreads"]]
+            if workers:
+                mine = [worker for actor, worker in enumerate(self._actors.workers) if actor not in self._actors.lost]
+                return min(workers, key=lambda worker: (mine.count(worker), worker))
+            if time.monotonic() > deadline:
+                raise WorkerLost("The Dask cluster has no workers left for the rows of evaluation sets. Add some, and run the fit again.")
+            time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -1,0 +1,111 @@
+"""Compiled kernels for all workers of a cluster: compiled once for each kind of processor, and sent to the workers that lack them.
+
+The scheduler keeps the files of compiled kernels (some megabytes). A worker that needs a kernel asks for it. The first to ask is told to
+compile it and sends the result; others of the same kind, and workers that join later, are sent that. A worker that takes too long, or is
+lost, is not waited for: the next one to ask compiles the kernel too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from distributed import Scheduler, SchedulerPlugin, Worker, get_worker
+
+from dtrees.cluster.transport.scheduler_rpc import ask, own_client
+from dtrees.split.compile.cache import exchange_with
+
+#: Seconds that a worker is given to compile a kernel, until another one is told to.
+_PATIENCE = 120.0
+#: Seconds between two questions for a kernel that another worker compiles.
+_PAUSE = 0.2
+#: Seconds until a message to the scheduler is given up; the kernel is compiled then.
+_DEADLINE = 30.0
+_OPERATION = "dtrees_kernel"
+
+
+class KernelStore(SchedulerPlugin):
+    """Compiled kernels, on the scheduler."""
+
+    name = "dtrees-kernels"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, str], bytes] = {}
+        self._compiling: dict[tuple[str, str], tuple[str, float]] = {}
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Answer workers from now on."""
+        scheduler.handlers[_OPERATION] = self.answer
+
+    async def close(self) -> None:
+        """Let go of the kernels."""
+        self._files.clear()
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+        """Wait no longer for a worker that is gone."""
+        self._compiling = {key: (who, since) for key, (who, since) in self._compiling.items() if who != worker}
+
+    async def answer(self, version: str, kernel: str, worker: str, content: bytes | None = None) -> tuple[bytes | None, bool]:
+        """Take a kernel that a worker has compiled, or answer one that needs it: the file, if there is one, and whether to wait for it."""
+        key = version, kernel
+        if content is not None:
+            self._files[key] = content
+            self._compiling.pop(key, None)
+        elif key not in self._files:
+            who, since = self._compiling.get(key, (worker, 0.0))
+            if who != worker and time.monotonic() - since < _PATIENCE:
+                return None, True
+            self._compiling[key] = worker, time.monotonic()
+            return None, False
+        return self._files[key], False
+
+
+def share_kernels() -> None:
+    """Have this worker ask for kernels before it compiles them; to be called in a task, or by an actor, before kernels are used."""
+    global _sharing
+    worker = get_worker()
+    if _sharing is not worker:
+        client = own_client()
+        ask(client, lambda: client.register_plugin(KernelStore()))
+        exchange_with(_OfCluster(worker))
+        _sharing = worker
+
+
+#: The worker that shares kernels; there may be several in a process, of which one is enough.
+_sharing: Worker | None = None
+
+
+class _OfCluster:
+    """The kernels that the scheduler keeps, as :class:`~dtrees.split.compile.cache.Exchange`."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def fetch(self, version: str, name: str) -> bytes | None:
+        """Return a kernel, which another worker may have yet to compile; None if it is to be compiled here."""
+        content, wait = self._ask(version, name)
+        until = time.monotonic() + 2 * _PATIENCE
+        while wait and time.monotonic() < until:
+            time.sleep(_PAUSE)
+            content, wait = self._ask(version, name)
+        return content
+
+    def offer(self, version: str, name: str, content: bytes) -> None:
+        """Send a kernel."""
+        self._ask(version, name, content)
+
+    def _ask(self, version: str, name: str, content: bytes | None = None) -> tuple[bytes | None, bool]:
+        """Ask the scheduler. One that keeps no kernels, or is gone, does no harm."""
+        worker = self._worker
+
+        async def question() -> Any:
+            operation = getattr(worker.scheduler, _OPERATION)
+            return await operation(version=version, kernel=name, worker=worker.address, content=content)
+
+        try:
+            found, wait = asyncio.run_coroutine_threadsafe(question(), worker.loop.asyncio_loop).result(_DEADLINE)
+        except Exception:
+            return None, False
+        return found, wait

@@ -1,0 +1,313 @@
+"""A fit as a task of the cluster: submitted here, coordinated there, found again later.
+
+What is submitted, an estimator with its data, goes to a worker in one piece; there its ``fit`` runs as it would anywhere, inside a task,
+out of the way of the worker's other tasks (:mod:`dtrees.cluster.reliability.liveness`). So there is one way to fit: ``fit`` on Dask
+collections submits, waits, and takes over what the fitted copy learnt.
+
+Where callbacks run
+-------------------
+Beside the coordinator, on a worker: like all functions of the user they travel by cloudpickle, and one that cannot is refused before
+anything starts. They can end the fit without a round trip, and go on after the user's session has ended. What they change in their own
+variables, they change there, in copies. A function that must run in the user's own process, to draw a progress bar for example, is
+passed through :func:`dtrees.cluster.reliability.local_callback.local_callback`.
+
+What keeps what
+---------------
+A result that nobody wants is given up by Dask, and so is all that it was made of. The fitted model is wanted by the future that
+:func:`submit` returns and, where it is *detached*, by the fit's record on the scheduler, until :func:`attach` takes it over. What the
+coordinator would need again if its worker died (the user's persisted partitions, the finished trees) is kept by the record until the
+coordinator ends (:mod:`dtrees.cluster.reliability.fit_registry`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import functools
+import inspect
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import dask
+import numpy as np
+from distributed import Client, Future, futures_of, secede
+from sklearn.utils import check_random_state
+
+from dtrees.cluster.data.lost_data import lost_data_named
+from dtrees.cluster.data.memory import check_processes
+from dtrees.cluster.data.partitions import is_lazy
+from dtrees.cluster.data.placement import check_placement
+from dtrees.cluster.errors import FitCancelled, SchedulerLost, exits_as_errors
+from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
+from dtrees.cluster.reliability.fit_record import adopted, register, take_turn
+from dtrees.cluster.reliability.fit_registry import described
+from dtrees.cluster.reliability.liveness import FutureWaiter
+from dtrees.cluster.reliability.local_callback import local_callback
+from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
+from dtrees.ensemble.compat import check_parameters
+from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.warning import collected_warnings, warn
+from dtrees.ensemble.persistence.checkpoint import absolute_path
+
+logger = logging.getLogger("dtrees.cluster")
+
+#: After so long, the scheduler knows what was submitted before; asked so often.
+_SECONDS_TO_BE_KNOWN, _SECONDS_BETWEEN_QUESTIONS = 1.0, 0.02
+#: An attribute of the fitted model on its way back to ``fit``: what the user should be warned of.
+_WARNINGS = "_warnings"
+
+
+def submit(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    client: Client | None = None,
+    detached: bool = False,
+    priority: int = 0,
+    max_restarts: int | None = None,
+    placement: str | None = None,
+    **options: Any,
+) -> Future:
+    """Fit a model on a Dask cluster, without waiting for it.
+
+    Parameters
+    ----------
+    model : estimator
+        One of this package's. It is not changed; the future's result is a fitted copy.
+    X : Dask DataFrame or Array, or array-like, of shape (n, n_features)
+        What is in memory here is sent to one worker, which fits by itself.
+    y : Dask Series or Array, or array-like, of shape (n,)
+    sample_weight : Dask Series or Array, or array-like, of shape (n,), or None, default=None
+    client : distributed.Client, optional
+        By default the current one. It may be asynchronous.
+    detached : bool, default=False
+        Whether the fit goes on, and its result is kept, without this client. A later session finds it by the future's key:
+        ``dtrees.attach(key)``. Otherwise the fit ends with the last future that refers to it, as Dask's tasks do.
+    priority : int, default=0
+        Of the fit among other tasks of the cluster; higher ones run first.
+    max_restarts : int, optional
+        How many times the fit may replace workers that are lost. By default ``dtrees.max-restarts`` of Dask's configuration, or 10.
+    placement : {"auto", "one-worker", "replicated", "sharded"}, optional
+        Where the columns are: all on one worker; all on each, which grow trees by themselves (not for boosting, whose trees depend on each
+        other); or spread over all workers, which grow each tree together. "auto" decides by the sizes of the table, by the threads of
+        workers and by the memory that they have left; the model does not depend on it, and says in ``placement_`` which it was. By
+        default ``dtrees.placement`` of Dask's configuration, or "auto". Only for Dask collections.
+    **options
+        Passed on to ``fit``. Callbacks run on the cluster.
+
+    Returns
+    -------
+    distributed.Future
+        Its result is the fitted model. Cancelling it ends the fit, and frees all that it holds (``future.cancel(force=True)`` where it is
+        detached).
+
+    Raises
+    ------
+    TypeError
+        If something cannot be sent.
+    ValueError
+        If there is no client, or a parameter is wrong.
+    NotEnoughMemory
+        If the workers are too small for anything (unless the client is asynchronous).
+    SchedulerLost
+        If the scheduler does not answer.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from dtrees import DecisionTreeRegressor, submit
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     X = da.arange(8, chunks=4)
+    ...     future = submit(DecisionTreeRegressor(), X[:, None], X > 3)
+    ...     future.result().get_depth()
+    1
+    """
+    if not isinstance(model, TreeEstimator):
+        raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
+    client = _client(client)
+    check_parameters(model)
+    _check_options(model, options)
+    settings = Settings.read(max_restarts=max_restarts, placement=placement)
+    if is_lazy(X):
+        check_placement(settings.placement, boosting=model._GROUP_PER_OUTPUT)
+    elif placement not in (None, "auto", "one-worker"):
+        raise ValueError(
+            f"placement is {placement!r}, but X is a {type(X).__name__} in memory, which one worker fits by itself; wants a Dask DataFrame "
+            "or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
+        )
+    name = new_name()
+    if options.get("checkpoint") is not None:  # workers may have another working directory
+        options = options | {"checkpoint": _seen_by_all(absolute_path(options["checkpoint"]), client)}
+    parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
+    pickled = {part: _pickle(part, value) for part, value in parts.items()}
+    needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set")])]
+    registering = register(client)
+    if not client.asynchronous:
+        check_processes(client)
+    with dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed)):
+        future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
+    if registering is not None:  # until then nobody else keeps a detached fit
+        registering.add_done_callback(functools.partial(_keep, future))
+    return future
+
+
+def _keep(future: Future, registered: object) -> None:
+    """Refer to a future for as long as this is to be called."""
+
+
+def _seen_by_all(path: str, client: Client) -> str:
+    """Return the address of a checkpoint, unless it is in the memory of one process."""
+    if path.startswith("memory://") and not str(client.scheduler.address).startswith("inproc://"):
+        raise ValueError(f"checkpoint is {path!r}, in the memory of one worker; wants a file, or an address, that all of them can read")
+    return path
+
+
+def attach(key: str, *, client: Client | None = None, detached: bool = False) -> Any:
+    """Find a detached fit again.
+
+    Parameters
+    ----------
+    key : str
+        Of the future that :func:`submit` returned.
+    client : distributed.Client, optional
+        By default the current one.
+    detached : bool, default=False
+        Whether the fit remains detached. Otherwise it is this future that keeps it from now on.
+
+    Returns
+    -------
+    distributed.Future
+        An awaitable of it where the client is asynchronous.
+
+    Raises
+    ------
+    KeyError
+        If the cluster does not know it.
+    """
+    if not isinstance(key, str):
+        raise TypeError(f"key is {key!r}; wants the text that a future of dtrees.submit has as its .key")
+    client = _client(client)
+    return client.sync(_attach, client, key, detached)
+
+
+async def _attach(client: Client, key: str, detached: bool) -> Future:
+    registering = register(client)
+    if registering is not None:
+        await registering
+    # What this client has itself submitted a moment ago, the scheduler may not have heard of yet.
+    deadline = time.monotonic() + _SECONDS_TO_BE_KNOWN
+    while (await client.scheduler.get_task_status(keys=[key]))[key] is None:
+        if time.monotonic() > deadline:
+            raise KeyError(
+                f"the cluster at {client.scheduler.address} has no fit {key!r}; it may have been cancelled, or the scheduler restarted"
+            )
+        await asyncio.sleep(_SECONDS_BETWEEN_QUESTIONS)
+    (future,) = adopted(client, [key], detached)
+    return future
+
+
+def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Client) -> Any:
+    """Submit a fit, and wait for the fitted model; see :func:`submit`. If the wait ends otherwise, so does the fit."""
+    with contextlib.ExitStack() as stack:
+        if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere, and need not say the same
+            log = progress_callback((), model.verbose, "round" if model._GROUP_PER_OUTPUT else "tree")
+            assert log is not None
+            options = options | {"callbacks": [*options.get("callbacks", ()), stack.enter_context(local_callback(log, client))]}
+            model = copy.copy(model)
+            model.verbose = 0
+        future = submit(model, X, y, sample_weight, client=client, **options)
+        try:
+            (fitted,) = FutureWaiter(client).gather([future])
+        except BaseException:
+            if client.status == "running":
+                with contextlib.suppress(SchedulerLost):
+                    give_up(client, [future])
+            raise
+        finally:
+            future.release()
+    for warning in fitted.__dict__.pop(_WARNINGS, ()):
+        warn(str(warning), type(warning))
+    return fitted
+
+
+def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: bool) -> Any:
+    """Run a fit, as a task on a worker."""
+    if lazy:
+        secede()  # for good: the thread only waits, and what it waits for may need its place
+    client = own_client()
+    turn = take_turn(client, name, "coordinator")
+    if turn is None:
+        raise FitCancelled(f"The fit {name} was cancelled.")
+    running = Fit(name, settings, turn[0])
+    running.heartbeats.take_over(turn[1])
+    parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
+    model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
+    if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask?
+        parts["callbacks"] = [*parts["callbacks"], running.check_after_tree]
+    with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages, exits_as_errors():
+        fitted = model.fit(X, y, **parts)
+    for message in messages:
+        logger.warning("%s: %s", name, message)
+    setattr(fitted, _WARNINGS, messages)
+    return fitted
+
+
+def _check_options(model: TreeEstimator, options: Mapping[str, Any]) -> None:
+    known = [name for name, given in inspect.signature(type(model).fit).parameters.items() if given.kind == given.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise TypeError(f"fit has no option {name!r} for a {type(model).__name__}; wants some of {', '.join(known)}")
+
+
+def _client(given: Any) -> Client:
+    """Return the client that was given, or the current one."""
+    if isinstance(given, Client):
+        return given
+    if given is not None:
+        raise TypeError(f"client is {given!r}; wants a distributed.Client, or None for the current one")
+    try:
+        return Client.current()
+    except ValueError as error:
+        raise ValueError("client is None, and there is no current Dask client; make one, or pass it") from error
+
+
+def _to_send(model: Any) -> Any:
+    """Return the model with a random state of its own, whose draws are those that the model would make; the model's moves on as if it had.
+
+    However often the fit is run again after losing its worker, it is the same fit.
+    """
+    state = getattr(model, "random_state", 0)
+    if isinstance(state, int | np.integer):
+        return model
+    generator = check_random_state(state)
+    sent = copy.copy(model)
+    sent.random_state = np.random.RandomState()
+    sent.random_state.set_state(generator.get_state())
+    if not (getattr(model, "warm_start", False) and model.__sklearn_is_fitted__()):
+        parameters.draw_seed(generator)
+    return sent
+
+
+def _pickle(name: str, value: Any) -> bytes:
+    """Pickle what travels to the cluster, or say what cannot."""
+    if name == "callbacks" and isinstance(value, Sequence):
+        for i, callback in enumerate(value):
+            _pickle(f"callbacks[{i}]", callback)
+    if name == "model":
+        for parameter, given in value.get_params(deep=False).items():
+            _pickle(parameter, given)
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:
+        raise TypeError(
+            f"{name} cannot be sent to the cluster, since it cannot be pickled ({error}); leave out what belongs to this process only"
+        ) from error

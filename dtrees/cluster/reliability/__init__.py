@@ -1,0 +1,1 @@
+"""What notices that workers, the coordinator or the user are gone, and what outlives them."""

@@ -1,0 +1,310 @@
+"""A record of each fit, kept on the scheduler: what has to outlive the workers that grow the trees.
+
+:class:`FitRegistry` is a scheduler plugin, registered with ``client.register_plugin`` whenever a fit is submitted. A submitted fit is a
+task whose annotations describe it (:func:`described`). When its graph reaches the scheduler, the registry makes a record of it; when the
+scheduler forgets the task, since nobody wants its result or it was cancelled, the record goes.
+
+What a record does
+------------------
+- It keeps a detached fit, and the user's persisted data that a fit would need again if it had to start anew.
+- It keeps the finished trees, pickled. A coordinator that takes over from a lost one finds them there.
+- It counts *turns*: each run of the coordinator, and of the task that grows the trees, takes a turn. What a process says that stood still
+  while another took its turn is refused.
+- It listens to workers for as long as the fit runs (:mod:`~dtrees.cluster.reliability.heartbeats`). Tasks of the fit that wait on a silent
+  worker, its coordinator among them, run elsewhere; the worker, and what others have there, is left alone.
+- It knows the state of the fit and the last events it told, for whoever wants to show them (:meth:`FitRegistry.summary`).
+
+The other side, what clients and workers ask of it, is :mod:`dtrees.cluster.reliability.fit_record`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import SchedulerPlugin, Status
+
+from dtrees.cluster.reliability.heartbeats import Heartbeats
+from dtrees.cluster.transport.events import TOPIC
+
+logger = logging.getLogger("dtrees.cluster")
+
+#: The annotation of tasks that belong to a fit.
+ANNOTATION = "dtrees"
+_EVENTS_KEPT = 50
+#: Bytes of finished trees in an answer, at least one tree.
+_BYTES_AT_ONCE = 32_000_000
+
+
+def belonging(fit: str, turn: int = 0) -> dict[str, Any]:
+    """Return the annotation of tasks that a turn of a fit's coordinator submits."""
+    return {ANNOTATION: {"fit": fit, "turn": turn}}
+
+
+def described(fit: str, *, patience: float, detached: bool, needs: Collection[Any]) -> dict[str, Any]:
+    """Return the annotation of the task that is a fit.
+
+    Parameters
+    ----------
+    fit : str
+        Its key.
+    patience : float
+        Seconds without a sign of life until it does without a worker.
+    detached : bool
+        Whether it is kept without a client that wants it.
+    needs : collection of keys
+        Tasks whose results are kept until the fit ends.
+    """
+    return {ANNOTATION: {"fit": fit, "patience": patience, "detached": detached, "needs": list(needs)}}
+
+
+def adopting(keys: Collection[Any], detached: bool = True) -> dict[str, Any]:
+    """Return the annotation of a task whose client wants other tasks from then on, which the scheduler knows already.
+
+    Where ``detached`` is False, fits among them are then kept by that client only.
+
+    A client's messages reach the scheduler in order, and graphs are among them. A question of its own might overtake an earlier message
+    that the client does not want these tasks any more.
+    """
+    return {ANNOTATION: {"adopted": list(keys), "detached": detached}}
+
+
+@dataclass
+class FitRecord:
+    """What the registry knows of a fit.
+
+    Attributes
+    ----------
+    fit : str
+        The key of its task.
+    heartbeats : Heartbeats
+    state : str
+        Of its task, as the scheduler calls it: "waiting", "processing", "memory", "erred" and so on.
+    turns : dict from str to int
+        How many turns there were of each role, "coordinator" and "trees".
+    trees : list of bytes
+        The finished trees, pickled, in order.
+    events : deque of dict
+        The last ones.
+    """
+
+    fit: str
+    heartbeats: Heartbeats
+    state: str = "waiting"
+    turns: dict[str, int] = field(default_factory=dict)
+    trees: list[bytes] = field(default_factory=list)
+    events: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
+
+    @property
+    def needs_holder(self) -> str:
+        """The name in which the data is kept that the fit needs."""
+        return f"{self.fit}-needs"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the fit has ended, well or not."""
+        return self.state in ("memory", "erred")
+
+
+class FitRegistry(SchedulerPlugin):
+    """The records of all fits on a cluster."""
+
+    name = "dtrees-fits"
+    idempotent = True
+
+    def __init__(self) -> None:
+        self._scheduler: Any = None
+        self._records: dict[str, FitRecord] = {}
+        self._listening: asyncio.Task[None] | None = None
+
+    async def start(self, scheduler: Any) -> None:
+        """Take up work, and the fits that were submitted before by an asynchronous client."""
+        self._scheduler = scheduler
+        scheduler.handlers |= {
+            "dtrees_take_turn": self.take_turn,
+            "dtrees_keep_trees": self.keep_trees,
+            "dtrees_trees": self.trees,
+            "dtrees_summary": self.summary,
+        }
+        self._add([(key, task.annotations[ANNOTATION]) for key, task in scheduler.tasks.items() if ANNOTATION in (task.annotations or {})])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._listening is not None:
+            self._listening.cancel()
+
+    # What the scheduler tells
+
+    def update_graph(self, scheduler: Any, *, client: str, annotations: Mapping[str, Mapping[str, Any]], **kwargs: Any) -> None:
+        """Make records of the fits among new tasks, and have a client keep what it adopts."""
+        annotated = annotations.get(ANNOTATION, {})
+        self._add(annotated.items())
+        for facts in annotated.values():
+            known = [key for key in facts.get("adopted", ()) if key in scheduler.tasks]
+            if known:
+                scheduler.client_desires_keys(keys=known, client=client)
+                for key in known if not facts["detached"] else ():
+                    asyncio.get_running_loop().call_soon(self._let_go, key)
+
+    def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Follow the states of fits."""
+        record = self._records.get(key)
+        if record is None:
+            return
+        record.state = finish
+        if finish == "forgotten":
+            del self._records[key]
+            # Not now: the scheduler is in the middle of its transitions.
+            asyncio.get_running_loop().call_soon(self._clear, record)
+        elif record.is_over:
+            record.trees.clear()
+            asyncio.get_running_loop().call_soon(self._let_go, record.needs_holder)
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Keep the last events of fits."""
+        if topic == TOPIC and isinstance(msg, Mapping) and msg.get("fit") in self._records:
+            self._records[msg["fit"]].events.append(msg)
+
+    def restart(self, scheduler: Any) -> None:
+        """Forget all: the scheduler has."""
+        records, self._records = self._records, {}
+        for record in records.values():
+            self._clear(record)
+
+    # What fits ask for
+
+    def take_turn(self, fit: str, role: str) -> tuple[int, dict[str, Any]] | None:
+        """Return the number of a new turn of a role, and what was heard of workers; None if the fit is not known, or over."""
+        record = self._records.get(fit)
+        if record is None or record.is_over:
+            return None
+        turn = record.turns[role] = record.turns.get(role, 0) + 1
+        if role == "coordinator" and turn > 1:  # what an earlier one had made, and cannot give up while it stands still
+            self._release_tasks(fit, before=turn)
+        return turn, record.heartbeats.state
+
+    def keep_trees(self, fit: str, turn: int, first: int, trees: list[bytes]) -> bool:
+        """Keep trees, the number ``first`` and those that follow it; tell whether it was this turn's to say."""
+        record = self._records.get(fit)
+        if record is None or record.is_over or record.turns.get("trees") != turn:
+            return False
+        record.trees[first:] = trees
+        return True
+
+    def trees(self, fit: str, first: int) -> list[bytes]:
+        """Return finished trees, from a number on: some of them, and none if there are no more."""
+        record = self._records.get(fit)
+        found: list[bytes] = []
+        n_bytes = 0
+        for tree in [] if record is None else record.trees[first:]:
+            n_bytes += len(tree)
+            if found and n_bytes > _BYTES_AT_ONCE:
+                break
+            found.append(tree)
+        return found
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """Return of each fit its state, its turns, how many trees are kept, and its last events."""
+        return {
+            fit: {"state": record.state, "turns": record.turns, "n_trees": len(record.trees), "events": list(record.events)}
+            for fit, record in self._records.items()
+        }
+
+    # How it is done
+
+    def _add(self, annotated: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        for key, facts in annotated:
+            if "needs" not in facts or key in self._records:
+                continue
+            record = self._records[key] = FitRecord(key, Heartbeats(facts["patience"]))
+            if facts["detached"]:
+                self._scheduler.client_desires_keys(keys=[key], client=key)
+            known = [needed for needed in facts["needs"] if needed in self._scheduler.tasks]
+            if known:
+                self._scheduler.client_desires_keys(keys=known, client=record.needs_holder)
+        if self._records and (self._listening is None or self._listening.done()):
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    def _clear(self, record: FitRecord) -> None:
+        """Give up all that is kept for a fit, and what it has not given up itself."""
+        self._let_go(record.fit)
+        self._let_go(record.needs_holder)
+        self._release_tasks(record.fit)
+
+    def _let_go(self, holder: str) -> None:
+        """Give up what is kept under a name."""
+        if holder in self._scheduler.clients:
+            self._scheduler.remove_client(holder)
+
+    def _release_tasks(self, fit: str, before: int | None = None) -> None:
+        """Release the tasks of a fit, or those of turns before a certain one, for whichever worker's client wants them."""
+        wanted: dict[str, list[Any]] = {}
+        for key, task in self._scheduler.tasks.items():
+            if key != fit and _belongs(task, fit) and (before is None or task.annotations[ANNOTATION]["turn"] < before):
+                for client in task.who_wants or ():
+                    wanted.setdefault(client.client_key, []).append(key)
+        for client, keys in wanted.items():
+            self._scheduler.client_releases_keys(keys=keys, client=client)
+
+    async def _listen(self) -> None:
+        """Listen to workers, until there are no fits."""
+        while self._records:
+            await asyncio.sleep(min(record.heartbeats.seconds_between_looks for record in self._records.values()))
+            last_seen = {address: worker.last_seen for address, worker in self._scheduler.workers.items()}
+            for record in list(self._records.values()):
+                heard, before = record.heartbeats, record.heartbeats.silent
+                heard.note(last_seen)
+                for worker in heard.silent.keys() - before.keys():
+                    logger.warning("%s does without worker %s, silent for %.0f s", record.fit, worker, heard.silent[worker])
+                with contextlib.suppress(KeyError):  # gone by what was done for another
+                    self._move(record, heard.silent)
+
+    def _move(self, record: FitRecord, silent: Collection[str]) -> None:
+        """Have what a fit needs of silent workers done elsewhere, if there is an elsewhere."""
+        scheduler, fit = self._scheduler, record.fit
+        others = [address for address, worker in scheduler.workers.items() if address not in silent and worker.status == Status.running]
+        if not others:
+            return
+        for address in silent:
+            worker = scheduler.workers[address]
+            tasks = [task for task in worker.processing if _belongs(task, fit) and _may_move(task)]
+            tasks += [task for task in worker.has_what if _is_missed(task, fit, silent)]
+            elsewhere = [task.key for task in worker.has_what if _belongs(task, fit) and _is_elsewhere(task, silent)]
+            scheduler.request_remove_replicas(address, elsewhere, stimulus_id=f"{fit}-moved")
+            for task in tasks:
+                scheduler.set_restrictions({task.key: others})
+                task.loose_restrictions = True
+            scheduler.transitions({task.key: "released" for task in tasks}, stimulus_id=f"{fit}-moved")
+
+
+def _belongs(task: Any, fit: str) -> bool:
+    """Tell whether a task is a fit, or was submitted by its coordinator."""
+    return bool((task.annotations or {}).get(ANNOTATION, {}).get("fit") == fit)
+
+
+def _may_move(task: Any) -> bool:
+    """Tell whether a task may run on other workers: an actor may not, nor what its user has restricted."""
+    return not task.actor and (not (task.worker_restrictions or task.host_restrictions) or bool(task.loose_restrictions))
+
+
+def _is_elsewhere(task: Any, silent: Collection[str]) -> bool:
+    """Tell whether another worker has a result too: then nobody needs to ask the silent one for it."""
+    return any(worker.address not in silent for worker in task.who_has)
+
+
+def _is_missed(task: Any, fit: str, silent: Collection[str]) -> bool:
+    """Tell whether a fit needs a result that only silent workers have, and that can be made again without disturbing others.
+
+    If it were made again while tasks of others that are silent too depend on it, Dask would take these for lost.
+    """
+    if not task.run_spec or not _may_move(task) or _is_elsewhere(task, silent):
+        return False
+    waiting = task.waiters or ()
+    return (_belongs(task, fit) or any(_belongs(other, fit) for other in waiting)) and all(
+        _belongs(other, fit) for other in waiting if other.state == "processing"
+    )

@@ -1,0 +1,108 @@
+"""Tasks of a fit: named for the dashboard, and given up when the block that made them ends.
+
+>>> from dask.utils import key_split
+>>> {key_split(key) for key in task_keys("presort", 3)}
+{'dtrees-presort'}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import dask
+from distributed import Client, Future
+
+from dtrees.cluster.errors import SchedulerLost
+from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.reliability.fit_record import adopted
+from dtrees.cluster.reliability.fit_registry import belonging
+from dtrees.cluster.reliability.liveness import FutureWaiter
+from dtrees.cluster.transport.scheduler_rpc import RUN_AGAIN, states
+
+
+def task_keys(stage: str, n: int) -> list[str]:
+    """Return ``n`` new keys that Dask's dashboard groups as ``dtrees-<stage>``."""
+    token = f"0{uuid4().hex[:9]}"  # the digit keeps Dask from taking it for a word
+    return [f"dtrees-{stage}-{token}-{i}" for i in range(n)]
+
+
+class Tasks:
+    """Makes tasks. Futures that are not kept are released at the end of the block, whether it ends well or in an error.
+
+    Releasing explicitly matters after an error: its traceback refers to futures, and as long as somebody looks at the traceback, the
+    cluster would keep what they stand for.
+
+    Parameters
+    ----------
+    client : distributed.Client
+
+    Attributes
+    ----------
+    client : distributed.Client
+    waiter : FutureWaiter
+        To wait with.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.waiter = FutureWaiter(client)
+        fit = current_fit()
+        self._annotations = belonging(fit.name, fit.turn)
+        self._futures: list[Future] = []
+
+    def __enter__(self) -> Tasks:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        release(self._futures)
+        self._futures.clear()
+
+    def submit(self, stage: str, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
+        """Return the future of one call; ``options`` are those of :meth:`distributed.Client.submit`."""
+        with dask.annotate(**self._annotations):
+            future = self.client.submit(function, *args, key=task_keys(stage, 1)[0], **options)
+        self._futures.append(future)
+        return future
+
+    def map(self, stage: str, function: Callable[..., Any], *sequences: Sequence[Any], **options: Any) -> list[Future]:
+        """Return futures of a call for each element; ``options`` are those of :meth:`distributed.Client.map`."""
+        with dask.annotate(**self._annotations):
+            futures = self.client.map(function, *sequences, key=task_keys(stage, len(sequences[0])), **options)
+        self._futures += futures
+        return list(futures)
+
+    def compute(self, delayed: Sequence[Any]) -> list[Future]:
+        """Return futures of Dask's delayed objects, computed in one graph so that what they share is computed once."""
+        with dask.annotate(**self._annotations):
+            futures = self.client.compute(delayed)
+        self._futures += futures
+        return list(futures)
+
+    def find(self, keys: Sequence[str]) -> list[Future]:
+        """Return futures of tasks that the scheduler knows already.
+
+        Raises
+        ------
+        SchedulerLost
+            If it does not know some of them any more, or does not answer.
+        """
+        unknown = [key for key, state in states(self.client, keys).items() if state is None]
+        if unknown:
+            raise SchedulerLost(f"The Dask scheduler does not know {len(unknown)} of {len(keys)} tasks of this fit any more. {RUN_AGAIN}.")
+        futures = adopted(self.client, keys)
+        self._futures += futures
+        return futures
+
+    def keep(self, *futures: Future) -> None:
+        """Leave it to the caller to release some futures."""
+        kept = set(map(id, futures))
+        self._futures = [future for future in self._futures if id(future) not in kept]
+
+
+def release(futures: Iterable[Future | None]) -> None:
+    """Give up futures; the cluster frees what nobody else wants."""
+    for future in futures:
+        if future is not None:
+            future.release()

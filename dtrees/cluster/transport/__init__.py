@@ -1,0 +1,1 @@
+"""How calls reach workers and the scheduler, each with a deadline."""

@@ -1,0 +1,184 @@
+"""Channels to actors: connections that carry calls and replies, one after the other, without going through an event loop.
+
+A call that goes Dask's way passes an event loop at either end, and a thread beside it: half a millisecond of Python for each actor, which
+is what an exchange of short messages then takes. A channel is a connection of Dask's, to the worker's own port, with Dask's handshake. But
+once both sides have agreed on it, the actor waits for calls in a thread at one end, and who calls does so from his thread at the other.
+
+Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`. A call may be sent
+before the
+reply to another has come: it waits at the other end, so that the actor is not kept waiting. Who gives up waiting for a reply closes the
+channel. Channels are for plain TCP; there are none where connections are encrypted, or of another kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from distributed import Worker
+
+from dtrees.cluster.compat import TakenConnection, actor_on, connect_to_worker, offer_connections
+from dtrees.cluster.transport.scheduler_rpc import answer
+
+T = TypeVar("T")
+
+_LENGTH = struct.Struct("Q")
+_OPERATION = "dtrees_channel"
+#: A worker that shows signs of life answers within this time.
+_SECONDS_TO_OPEN = 30.0
+
+
+class ChannelBroken(OSError):
+    """The other end is gone."""
+
+
+class DirectChannel:
+    """The caller's end of a channel. Calls may follow each other before there are replies, which come in the same order."""
+
+    def __init__(self, connection: TakenConnection) -> None:
+        self._connection = connection
+        self.socket = connection.socket
+        self.socket.setblocking(False)
+        self._to_send: deque[memoryview] = deque()
+        self._head = b""
+        self._reply: bytearray | None = None
+        self._n_read = 0
+
+    def call(self, call: bytes) -> None:
+        """Send a call, as :func:`framed`, or what of it can be sent without waiting; raises as :meth:`send` does."""
+        self._to_send.append(memoryview(call))
+        self.send()
+
+    @property
+    def has_to_send(self) -> bool:
+        """Whether there is something left to be sent."""
+        return bool(self._to_send)
+
+    def send(self) -> None:
+        """Send what can be sent without waiting.
+
+        Raises
+        ------
+        OSError
+            If the channel is broken.
+        """
+        with contextlib.suppress(BlockingIOError):
+            while self._to_send:
+                rest = self._to_send[0][self.socket.send(self._to_send[0]) :]
+                if rest:
+                    self._to_send[0] = rest
+                else:
+                    self._to_send.popleft()
+
+    def receive(self) -> bytearray | None:
+        """Take what has come of a reply; return the reply when it is complete, else None; raises as :meth:`send` does."""
+        with contextlib.suppress(BlockingIOError):
+            while self._reply is None:
+                self._head += self._some(self.socket.recv(_LENGTH.size - len(self._head)))
+                if len(self._head) == _LENGTH.size:
+                    self._reply, self._n_read, self._head = bytearray(*_LENGTH.unpack(self._head)), 0, b""
+            while self._n_read < len(self._reply):
+                self._n_read += self._some(self.socket.recv_into(memoryview(self._reply)[self._n_read :]))
+            reply, self._reply = self._reply, None
+            return reply
+        return None
+
+    @staticmethod
+    def _some(received: T) -> T:
+        if not received:
+            raise ChannelBroken("the connection was closed")
+        return received
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def framed(call: bytes) -> bytes:
+    """Return a call as it travels."""
+    return _LENGTH.pack(len(call)) + call
+
+
+async def open_channel(address: str, key: str, connection_args: Mapping[str, Any]) -> DirectChannel | None:
+    """Open a channel to an actor of a worker; return None if connections to there are not plain TCP.
+
+    Raises
+    ------
+    OSError
+        If the worker cannot be reached, has no such actor, or does not answer in time.
+    """
+    opened = await answer(connect_to_worker(address, connection_args, _OPERATION, actor=key), _SECONDS_TO_OPEN)
+    if isinstance(opened, str):
+        raise ChannelBroken(f"no actor {key} at {address}")
+    return None if opened is None else DirectChannel(opened)
+
+
+class Answerer(Protocol):
+    """An actor that channels lead to; see :class:`~dtrees.cluster.growing.actors.ActorBase`."""
+
+    context: contextvars.Context
+
+    def answer(self, call: bytes | bytearray) -> bytes:
+        """Return the reply to a call; runs in a copy of ``context``."""
+
+
+def offer_channels(worker: Worker) -> None:
+    """Have a worker let callers open channels to its actors, each of them an :class:`Answerer`."""
+
+    def serve(actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:
+        called = actor_on(worker, actor)
+        return None if called is None else functools.partial(_take_calls, called)
+
+    offer_connections(worker, _OPERATION, serve)
+
+
+async def _take_calls(called: Answerer, connection: TakenConnection) -> None:
+    """Carry a channel of an actor, until the caller or Dask closes it."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    connection.socket.setblocking(True)
+
+    def serve() -> None:
+        try:
+            called.context.copy().run(_serve, connection.socket, called)
+        finally:
+            connection.socket.close()
+            with contextlib.suppress(RuntimeError):  # the loop may have ended
+                loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=serve, name="dtrees-channel", daemon=True).start()
+    await ended.wait()
+
+
+def _serve(channel: socket.socket, called: Answerer) -> None:
+    """Answer calls, one after the other."""
+    while True:
+        try:
+            head = _read(channel, _LENGTH.size)
+            call = _read(channel, *_LENGTH.unpack(head))
+        except OSError:
+            return
+        reply = called.answer(call)
+        del call
+        try:
+            channel.sendall(framed(reply))
+        except OSError:
+            return
+
+
+def _read(channel: socket.socket, size: int) -> bytearray:
+    buffer = bytearray(size)
+    view, n = memoryview(buffer), 0
+    while n < size:
+        got = channel.recv_into(view[n:])
+        if not got:
+            raise ChannelBroken("the caller is gone")
+        n += got
+    return buffer

@@ -1,0 +1,93 @@
+"""What a fit tells of itself while it runs: events on Dask's topics ``dtrees`` and, level by level, ``dtrees-exchange``.
+
+``client.get_events("dtrees")`` returns the latest (Dask keeps a thousand of a topic), ``client.subscribe_topic("dtrees", handler)`` calls a
+handler for each. An event is a dict with the ``fit`` (the key of its task), the ``worker`` that tells, ``what`` happened, and more by what
+that is.
+
+On ``dtrees``:
+
+``placed``
+    where the trees are to grow: ``placement`` (one-worker, replicated or sharded), the ``reason`` for it, ``workers`` that will have
+    columns, and the ``bytes`` that each of these will need at most.
+``round``
+    a round of boosting is finished: ``round``, ``total``, ``seconds`` since the fit began; over shards also ``scan`` and ``wait`` (seconds
+    by worker, see :class:`~dtrees.cluster.growing.timings.Timings`) and ``communicate``, all since the fit began.
+``shards lost``, ``shard moved``
+    recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
+``columns spread``
+    workers have joined, and have columns of the others from now on: ``to`` which workers, how many ``columns``, their ``bytes``, and the
+    ``seconds`` it took.
+``no direct channel``
+    messages to shards go by Dask's own way, since connections are of another ``kind`` than tcp (encrypted, ``tls``).
+
+On ``dtrees-exchange``:
+
+``exchange``
+    a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
+    :mod:`dtrees.engine.protocol.messages`; a level is a ``Start`` or an ``Advance``, and a ``Scan`` or an ``Evaluate`` that may follow),
+    ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
+    ``received`` from them. These are told several at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from distributed import Worker, get_worker
+
+TOPIC = "dtrees"
+EXCHANGES = "dtrees-exchange"
+#: What callbacks in users' own processes are told (:mod:`dtrees.cluster.reliability.local_callback`).
+PROGRESS = "dtrees-progress"
+
+
+#: Exchanges are told no more often than this.
+_SECONDS_BETWEEN_EXCHANGES = 0.25
+
+
+def tell(fit: str, what: str, **facts: Any) -> None:
+    """Log an event; only workers do."""
+    try:
+        worker = get_worker()
+    except ValueError:
+        return
+    worker.log_event(TOPIC, {"fit": fit, "what": what, **facts})
+
+
+class Exchanges:
+    """Tells of a fit's exchanges, some at a time.
+
+    To tell something wakes the worker's event loop, which would take the interpreter from the coordinator just when all shards wait for
+    its next message: a millisecond for each exchange.
+
+    Parameters
+    ----------
+    fit : str
+    """
+
+    def __init__(self, fit: str) -> None:
+        self._fit = fit
+        self._untold: list[dict[str, Any]] = []
+        self._next = 0.0
+
+    def note(self, **facts: Any) -> None:
+        """Tell of an exchange, by and by."""
+        self._untold.append({"fit": self._fit, "what": "exchange", **facts})
+        if time.monotonic() > self._next:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell what has not been told."""
+        untold, self._untold = self._untold, []
+        self._next = time.monotonic() + _SECONDS_BETWEEN_EXCHANGES
+        try:
+            worker = get_worker()
+        except ValueError:
+            return
+        worker.loop.add_callback(_log, worker, untold)
+
+
+def _log(worker: Worker, events: list[dict[str, Any]]) -> None:
+    for event in events:
+        worker.log_event(EXCHANGES, event)

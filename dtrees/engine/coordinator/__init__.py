@@ -1,0 +1,1 @@
+"""The decisions about one tree: which nodes are searched and split, and what their leaves say."""

@@ -1,0 +1,109 @@
+"""Small nodes of a tree over shards, each grown to its end by one shard, to which the others lend their columns of its rows.
+
+However small a node is, to split it takes an exchange with all shards; a tree grown to its end has dozens of levels, most of them of small
+nodes. So when no node of a tree has more than some rows, each is given to a shard, and two exchanges do for all that is below::
+
+    ShareRows     every shard: its columns, in the rows of the nodes that other shards are to grow
+    GrowDelegated   every shard: grow nodes, in a table put together from what was lent and its own columns
+
+The nodes of a tree are shared out over the shards, whether trees grow side by side or not. Afterwards, where rows lie within a
+node that was lent only the shard that grew it knows: it is the one to ask about the leaves. For rows out of bag it tells all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.coordinator.grower import Grower
+from dtrees.engine.coordinator.session import Session, Steps
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.protocol import messages as m
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.policy import DELEGATED_COLUMNS, DELEGATED_PARTS, SHARED_CELLS
+
+
+class Delegation(NamedTuple):
+    """Which nodes of a tree were grown by one shard each, arrays of shape (n,), ascending by place.
+
+    Attributes
+    ----------
+    start, stop : ndarray of int64
+        The places of the nodes.
+    shard : ndarray of int64
+    outside : list of ndarray of uint32
+        Rows of each node out of sample, in the order of its leaves, if they are to be known.
+    """
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    shard: NDArray[np.int64]
+    outside: list[NDArray[np.uint32]]
+
+    def shard_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+        """Return the shard that grew the node that each leaf lies in, ``otherwise`` for leaves that all shards know."""
+        if not self.start.shape[0]:
+            return np.full(start.shape[0], otherwise, np.int64)
+        node = np.searchsorted(self.start, start, side="right") - 1
+        return np.where((node >= 0) & (start < self.stop[node]), self.shard[node], otherwise)
+
+    def ask(self, start: NDArray[np.int64], otherwise: int) -> dict[int, NDArray[np.bool_] | slice]:
+        """Return the shards that know leaves, ``otherwise`` those that all know, and which leaves each is to be asked about."""
+        if not self.start.shape[0]:
+            return {otherwise: slice(None)}
+        knows = self.shard_of(start, otherwise)
+        return {shard: knows == shard for shard in np.unique(knows).tolist()}
+
+
+NO_DELEGATION = Delegation(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), [])
+
+
+def rows_to_delegate(session: Session) -> int:
+    """Return up to how many rows a node is grown by one of several shards."""
+    executor, plan = session.executor, session.plan
+    rules = plan.rules
+    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * executor.n_shards:
+        return 0
+    return min(executor.n_rows // (DELEGATED_PARTS * executor.n_shards), _rows_at_once(session))
+
+
+def _rows_at_once(session: Session) -> int:
+    return SHARED_CELLS // max(1, session.n_slots) // session.plan.rules.columns_per_tree
+
+
+def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Delegation]:
+    """Have all nodes that the grower has set aside grown, in the tree of a number."""
+    nodes, start, stop = grower.set_aside()
+    if not nodes.shape[0]:
+        return NO_DELEGATION
+    n_shards = session.executor.n_shards
+    order = np.argsort(start - stop, kind="stable")  # the largest first
+    shard = np.full(nodes.shape[0], number % n_shards)
+    if criterion_named(session.plan.rules.criterion).measured != "nodes":  # one shard has to know all rows to measure medians
+        shard[order] = (number + np.arange(nodes.shape[0])) % n_shards
+    outside: dict[int, NDArray[np.uint32]] = {}
+    taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(session))
+    for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
+        groups = {i: nodes[batch[shard[batch] == i]] for i in np.unique(shard[batch]).tolist()}
+        shared: dict[int, list[m.SharedRows]] = {i: [] for i in groups}
+        if n_shards > 1:
+            asking = {lender: [i for i in groups if i != lender] for lender in range(n_shards)}
+            asked = {
+                lender: m.ShareRows(session.fit, session.epoch, tuple(groups[i] for i in others))
+                for lender, others in asking.items()
+                if others
+            }
+            replies = yield asked
+            for lender in asked:
+                for i, rows in zip(asking[lender], cast(Sequence[m.SharedRows], replies[lender]), strict=True):
+                    shared[i].append(rows)
+        replies = yield {i: m.GrowDelegated(session.fit, session.epoch, groups[i], tuple(shared[i])) for i in groups}
+        for i, group in groups.items():
+            grown = cast(m.GrownDelegated, replies[i])
+            grower.attach(group.tolist(), [nodes.unpacked() for nodes in grown.subtrees])
+            outside.update(zip(group.tolist(), grown.outside, strict=True))
+    order = np.argsort(start)
+    return Delegation(start[order], stop[order], shard[order], [outside[node] for node in nodes[order].tolist()])

@@ -1,0 +1,234 @@
+"""The grower decides about the nodes of one tree: which are searched, which are split, when the tree is done. It does no I/O.
+
+It is told what the shards found (:meth:`Grower.accept`), says what is to be split next (:meth:`Grower.choose`), is told how the rows
+divided (:meth:`Grower.divide`), and in the end puts the tree together (:meth:`Grower.arrange`).
+
+Every node of a level that has a split is split at once. With ``max_leaf_nodes``, those are left out that best-first growth will not come to
+(:mod:`dtrees.split.grow.best_first`); the finished tree is to be pruned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.node_limits import limited_splits, make_limits
+from dtrees.engine.plan.plans import Rules
+from dtrees.engine.protocol.messages import Divided, Root, Splits, Subtrees
+from dtrees.split.compile.kernels import kernel
+from dtrees.split.grow.best_first import in_preorder
+from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
+from dtrees.split.node.limits import may_be_split, node_weight
+from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.node.status import CONSTANT, SPLIT
+
+
+class Grower:
+    """Grows one tree.
+
+    Parameters
+    ----------
+    rules : Rules
+    n_classes : int
+    n_columns : int
+        Columns that the tree may use.
+    root : Root
+    subtree_rows : int
+        Nodes of up to this many rows are grown to their end by one shard.
+    """
+
+    def __init__(self, rules: Rules, n_classes: int, n_columns: int, root: Root, subtree_rows: int) -> None:
+        self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents)
+        self._most_splits = limited_splits(rules, root.n_in)
+        self._largest = np.empty(0)  # priorities, not more than there may be splits
+        self._subtree_rows = subtree_rows
+        self.n_drawn = min(self._stops.max_features, n_columns)
+        self._n_columns = n_columns
+        self._n = 1
+        self._nodes = empty_nodes(64, root.sums.shape[0])
+        self._depth = np.zeros(64, np.int64)
+        self._priority = np.full(64, np.inf)  # of the parent
+        self._found = empty_candidates(64, root.sums.shape[0])
+        self._pending: list[int] = []  # nodes with a split
+        self._subtrees: dict[int, Nodes] = {}
+        self.to_grow: list[int] = []
+        self._set_leaf(np.zeros(1, np.int64))
+        first = self._nodes.records[:1]
+        first["start"], first["in_stop"], first["stop"] = 0, root.n_in, root.n_rows
+        self._nodes.sums[0] = root.sums
+        self.to_search = self._sort_out(np.zeros(1, np.int64))
+
+    def _set_leaf(self, nodes: NDArray[np.int64]) -> None:
+        records = self._nodes.records
+        for name in ("left", "right", "column"):
+            records[name][nodes] = -1
+        records["gain"][nodes] = 0.0
+
+    def _reserve(self, n: int) -> None:
+        size = self._depth.shape[0]
+        if n > size:
+            n = max(n, 2 * size)
+            self._nodes = Nodes(*(_enlarge(array, n) for array in self._nodes))
+            self._found = Candidates(*(_enlarge(array, n) for array in self._found))
+            self._depth, self._priority = _enlarge(self._depth, n), _enlarge(self._priority, n)
+
+    def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
+        records = self._nodes.records[nodes]
+        n_rows = (records["in_stop"] - records["start"]).astype(np.int64)
+        inner = _may_be_split(self._stops, self._limits, n_rows, self._depth[nodes], self._nodes.sums[nodes])
+        small = n_rows <= self._subtree_rows
+        self.to_grow.extend(nodes[inner & small].tolist())
+        return nodes[inner & ~small]
+
+    def accept(self, nodes: NDArray[np.int64], found: Candidates) -> NDArray[np.int64]:
+        """Take the best candidates of nodes; return those nodes whose remaining columns must be searched too.
+
+        As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn are constant in the node.
+        """
+        for mine, theirs in zip(self._found, found, strict=True):
+            mine[nodes] = theirs
+        status = found.records["status"]
+        split = nodes[status == SPLIT]
+        self._pending.extend(split.tolist())
+        if self._most_splits:
+            self._largest = np.sort(np.append(self._largest, self._own_priority(split)))[-self._most_splits :]
+        if self.n_drawn >= self._n_columns:
+            return np.empty(0, np.int64)
+        return nodes[status == CONSTANT]
+
+    @property
+    def rows_to_search(self) -> int:
+        """In-sample rows of the nodes to be searched."""
+        records = self._nodes.records[self.to_search]
+        return int((records["in_stop"] - records["start"]).sum())
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the splits just chosen are the last ones: all nodes that they lead to are leaves."""
+        return not (self.to_search.shape[0] or self.to_grow)
+
+    def choose(self) -> Splits | None:
+        """Return the next splits to apply and number their children, or None if the tree is done."""
+        node = np.array(sorted(self._pending), np.int64)
+        self._pending = []
+        priority = self._own_priority(node)
+        if self._most_splits and self._largest.shape[0] == self._most_splits:
+            hopeful = priority >= self._largest[0]
+            node, priority = node[hopeful], priority[hopeful]
+        if not node.shape[0]:
+            return None
+        left = self._n + 2 * np.arange(node.shape[0])
+        self._n += 2 * node.shape[0]
+        self._reserve(self._n)
+        found, left_sums = self._found.records[node], self._found.left[node]
+        splits = Splits(node, left, found["column"], found["threshold"], found["missing_left"], found["n_left"], left_sums)
+        records, sums = self._nodes.records, self._nodes.sums
+        records["left"][node], records["right"][node] = left, left + 1
+        for name in ("column", "threshold", "missing_left", "gain"):
+            records[name][node] = found[name]
+        sums[left], sums[left + 1] = left_sums, sums[node] - left_sums
+        self._depth[left] = self._depth[left + 1] = self._depth[node] + 1
+        self._priority[left] = self._priority[left + 1] = priority
+        # How many rows go left is known before where they lie: enough to sort the children out.
+        records["start"][left], records["in_stop"][left] = 0, splits.n_left
+        records["start"][left + 1], records["in_stop"][left + 1] = splits.n_left, records["in_stop"][node] - records["start"][node]
+        children = np.stack([left, left + 1], axis=1).ravel()
+        self._set_leaf(children)
+        self.to_search = self._sort_out(children)
+        return splits
+
+    def _own_priority(self, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the priorities of nodes that have a split."""
+        return np.minimum(self._priority[nodes], self._found.records["gain"][nodes])
+
+    def budget(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the nodes to be grown by one shard, the priorities of their parents, and the largest ones known of all nodes."""
+        nodes = np.array(self.to_grow, np.int64)
+        return nodes, self._priority[nodes], self._largest
+
+    def places(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the rows of nodes lie: the first place, the one after those in sample, and after all."""
+        records = self._nodes.records[nodes]
+        start, in_stop, stop = (records[name].astype(np.int64) for name in ("start", "in_stop", "stop"))
+        return start, in_stop, stop
+
+    def divide(self, splits: Splits, divided: Divided) -> None:
+        """Note where the rows of the children lie."""
+        records, node, left = self._nodes.records, splits.node, splits.left
+        right_in_stop = divided.left_stop + records["in_stop"][node] - divided.left_in_stop
+        places = (
+            (records["start"][node], divided.left_in_stop, divided.left_stop),
+            (divided.left_stop, right_in_stop, records["stop"][node]),
+        )
+        for children, values in zip((left, left + 1), places, strict=True):
+            for name, value in zip(("start", "in_stop", "stop"), values, strict=True):
+                records[name][children] = value
+
+    def set_aside(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the nodes that are to be grown by one shard each, and where their rows lie."""
+        nodes = np.array(self.to_grow, np.int64)
+        records = self._nodes.records[nodes]
+        return nodes, records["start"].astype(np.int64), records["stop"].astype(np.int64)
+
+    def attach(self, nodes: list[int], subtrees: Subtrees) -> None:
+        """Take subtrees grown elsewhere, each in place of a node."""
+        self._subtrees.update(zip(nodes, subtrees, strict=True))
+
+    def arrange(self) -> Nodes:
+        """Return all nodes in preorder."""
+        if list(self._subtrees) == [0]:
+            return self._subtrees[0]
+        kept = min(part.sums.shape[1] for part in self._subtrees.values()) if self._subtrees else self._nodes.sums.shape[1]
+        parts = [Nodes(self._nodes.records[: self._n], self._nodes.sums[: self._n, :kept])]
+        root_of = np.arange(self._n)  # where each node of the upper part really is
+        offset = self._n
+        for node, part in self._subtrees.items():
+            records = part.records.copy()
+            inner = records["column"] >= 0
+            records["left"][inner] += offset
+            records["right"][inner] += offset
+            root_of[node] = offset
+            offset += records.shape[0]
+            parts.append(Nodes(records, part.sums))
+        upper = parts[0].records.copy()
+        split = upper["left"] >= 0
+        upper["left"][split], upper["right"][split] = root_of[upper["left"][split]], root_of[upper["right"][split]]
+        parts[0] = Nodes(upper, parts[0].sums)
+        joined = Nodes(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        return in_preorder(joined)
+
+
+def merge(candidates: list[Candidates], places: list[NDArray[np.int64]]) -> Candidates:
+    """Return the best candidate of each node over all shards.
+
+    Where columns are searched one after the other (places differ), the earliest that varies counts; among candidates of one place, the
+    order of splits.
+    """
+    if len(candidates) == 1:
+        return candidates[0]
+    n, n_sums = candidates[0].left.shape
+    first = np.min(places, axis=0)
+    best = empty_candidates(n, n_sums)
+    every = np.arange(n)
+    for found, place in zip(candidates, places, strict=True):
+        which = place == first
+        best_by_node(found.take(which), every[which], best)
+    return best
+
+
+def _enlarge(array: NDArray[Any], n: int) -> NDArray[Any]:
+    larger = np.zeros((n, *array.shape[1:]), array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+@kernel
+def _may_be_split(stops, limits, n_rows, depth, sums):  # type: ignore[no-untyped-def]
+    """Tell which nodes are to be searched at all."""
+    inner = np.empty(n_rows.shape[0], np.bool_)
+    for i in range(n_rows.shape[0]):
+        inner[i] = may_be_split(stops, n_rows[i], depth[i], node_weight(limits, sums[i]))
+    return inner

@@ -1,0 +1,139 @@
+"""What the nodes of a grown tree say: sums turned into values, and the message that tells shards of its leaves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation
+from dtrees.engine.coordinator.session import Session, Steps
+from dtrees.engine.outcome.values import class_values, newton_values, take_apart
+from dtrees.engine.plan.node_limits import scaled
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
+from dtrees.engine.protocol import messages as m
+from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.node.records import Nodes
+from dtrees.tree.tree import Tree
+
+
+class Grown(NamedTuple):
+    """A tree, and the message that is to close it on every shard; None where shards need not know its leaves."""
+
+    tree: Tree
+    closing: m.Finish | None
+
+
+def measures(rules: Rules) -> bool:
+    """Tell whether the values of leaves are measured on their rows, after the last splits."""
+    return bool(criterion_named(rules.criterion).measured)
+
+
+def closes(plan: ForestPlan | BoostingPlan) -> bool:
+    """Tell whether shards need to know the leaves of a tree."""
+    return isinstance(plan, BoostingPlan) or plan.out_of_bag
+
+
+def complete(
+    session: Session,
+    started: m.Start,
+    nodes: Nodes,
+    root: m.Root,
+    learning_rate: float,
+    last: m.Advance | None = None,
+    delegation: Delegation = NO_DELEGATION,
+) -> Steps[Grown]:
+    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for what was lent."""
+    plan = session.plan
+    rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
+    one = started.tree % session.executor.n_shards
+    records = nodes.records
+    left, right, feature, threshold, missing_left, n_samples, leaf, start, in_stop, stop = take_apart(records)
+    a_exponent, b_exponent = root.exponents
+    if criterion.measured == "leaves":
+        asked = delegation.ask(start, one)
+        replies = yield {i: m.MeasureLeaves(session.fit, session.epoch, start[mine], in_stop[mine]) for i, mine in asked.items()}
+        mean, spread = np.empty(start.shape[0]), np.empty(start.shape[0])
+        for i, mine in asked.items():
+            mean[mine], spread[mine] = cast(m.Measured, replies[i])
+        gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
+        value, weight, impurity = _from_leaves(
+            left, right, nodes.sums, n_samples, b_exponent, gain, mean, spread, criterion.gain_is_decrease
+        )
+    elif criterion.measured == "nodes":
+        places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
+        replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
+        median, spread = cast(m.Measured, replies[one])
+        weight = _weights(nodes, n_samples)
+        value, impurity = median[:, None], spread / weight
+        weight = scaled(weight, -b_exponent)
+        gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
+    elif criterion.task == "boosting":
+        value, weight, impurity, gain = newton_values(
+            records, nodes.sums, a_exponent, b_exponent, criterion.gain_exponent(root.exponents), rules.reg_lambda, learning_rate
+        )
+    else:
+        value, weight, impurity = class_values(nodes, criterion, b_exponent, plan.n_classes)
+        gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
+    closing = None
+    if closes(plan):
+        # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
+        told = np.flatnonzero(stop > in_stop) if isinstance(plan, ForestPlan) else slice(None)
+        start, in_stop, stop, value_of_leaf = start[told], in_stop[told], stop[told], value[leaf][told]
+        closing = m.Finish(session.fit, session.epoch, started.output, start, in_stop, stop, value_of_leaf, last=last)
+        if delegation.outside:
+            closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
+    tree = Tree(
+        children_left=left,
+        children_right=right,
+        feature=feature,
+        threshold=threshold,
+        missing_go_to_left=missing_left,
+        impurity=impurity,
+        gain=gain,
+        n_node_samples=n_samples,
+        weighted_n_node_samples=weight,
+        value=value,
+    )
+    return Grown(tree, closing)
+
+
+def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the weights of nodes, which are their numbers of rows where no sums were kept."""
+    return (nodes.sums[:, 1] if nodes.sums.shape[1] else n_samples).astype(np.float64)
+
+
+@kernel
+def _from_leaves(left, right, sums, n_samples, b_exponent, gain, mean, spread, gain_is_decrease):  # type: ignore[no-untyped-def]
+    """Return means, weights and impurities of nodes, by the means and sums of squares of the leaves, in the order of these.
+
+    The children of a node have higher numbers. Its sum of squares is theirs plus the gain of its split, or, where the criterion's gain is
+    something else, plus that of their means about its own.
+    """
+    n = left.shape[0]
+    value, weight, impurity = np.empty((n, 1)), np.empty(n), np.empty(n)
+    leaf = mean.shape[0]
+    for node in range(n - 1, -1, -1):
+        weight[node] = _scaled(float(sums[node, 1] if sums.shape[1] > 0 else n_samples[node]), b_exponent)
+        i, j = left[node], right[node]
+        if i >= 0:
+            apart = value[j, 0] - value[i, 0]
+            value[node, 0] = value[i, 0] + apart * (weight[j] / weight[node])
+            between = gain[node] if gain_is_decrease else apart * apart * weight[i] * (weight[j] / weight[node])
+            impurity[node] = impurity[i] + impurity[j] + between
+        else:
+            leaf -= 1
+            value[node, 0], impurity[node] = mean[leaf], _scaled(spread[leaf], b_exponent)
+    for node in range(n):
+        impurity[node] = impurity[node] / weight[node] if weight[node] > 0.0 else 0.0
+    return value, weight, impurity
+
+
+@inner_kernel
+def _scaled(x, exponent):  # type: ignore[no-untyped-def]
+    """Return ``x / 2**exponent``."""
+    return math.ldexp(x, -exponent) if exponent != 0 else x

@@ -1,0 +1,61 @@
+"""A finished tree put through the shards again, so that predictions stand as they did after it was grown.
+
+This is how a fit goes on from trees it did not grow itself (a warm start), and how shards that lost everything catch up: the splits are
+known, so only the messages that divide rows are sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.engine.coordinator.session import Session
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.route_bits import RouteBitStore
+from dtrees.tree.tree import Tree
+
+
+def replay_tree(session: Session, tree: Tree, output: int) -> None:
+    """Add the values of a tree to the predictions of every row.
+
+    Parameters
+    ----------
+    session : Session
+    tree : Tree
+        Values as they are to be added (shrunk already).
+    output : int
+        The raw prediction it improves.
+    """
+    n_rows = session.executor.n_rows
+    session.executor.broadcast(m.Route(session.fit, session.epoch, output))
+    start = np.zeros(tree.node_count, np.int64)
+    stop = np.full(tree.node_count, n_rows, np.int64)
+    number = np.zeros(tree.node_count, np.int64)  # of the tree's nodes, as the shards know them
+    n_known = 1
+    level = np.zeros(1, np.int64)
+    nothing = np.empty(0, np.int64)
+    while True:
+        level = level[tree.children_left[level] >= 0]
+        n = level.shape[0]
+        if n == 0:
+            break
+        left, right = tree.children_left[level], tree.children_right[level]
+        number[left] = n_known + 2 * np.arange(n)
+        number[right] = number[left] + 1
+        n_known += 2 * n
+        splits = m.Splits(
+            node=number[level],
+            left=number[left],
+            column=tree.feature[level],
+            threshold=tree.threshold[level],
+            missing_left=tree.missing_go_to_left[level],
+            n_left=np.zeros(n, np.int64),  # no row is in sample
+            left_sums=np.zeros((n, 2), np.int64),
+        )
+        marks = session.run(session.mark(splits, RouteBitStore()))
+        divided = session.run(session.advance(splits, marks, nothing))[0]
+        start[left], stop[left] = start[level], divided.left_stop
+        start[right], stop[right] = divided.left_stop, stop[level]
+        level = np.concatenate([left, right])
+    leaf = tree.children_left < 0
+    value = tree.value[leaf]
+    session.executor.broadcast(m.Finish(session.fit, session.epoch, output, start[leaf], start[leaf], stop[leaf], value))

@@ -1,0 +1,36 @@
+"""What the values of nodes are measured by, where their sums do not say it: the targets of their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import leaf_means
+from dtrees.split.search.deviations import node_medians
+
+
+def measure_leaves(rows: RowPartition, labels: NDArray[Any], message: m.MeasureLeaves, threads: Threads) -> m.Measured:
+    """Return the mean targets of leaves, and the weighted sums of squares about these."""
+    n = message.start.shape[0]
+    mean, spread = np.empty(n), np.empty(n)
+    bounds = np.linspace(0, n, min(n, 4 * threads.n_threads) + 1).astype(np.int64)
+
+    def measure(i: int) -> None:
+        s = slice(bounds[i], bounds[i + 1])
+        leaf_means(rows.rows, rows.h, labels, message.start[s], message.in_stop[s], mean[s], spread[s])
+
+    threads.map(measure, range(bounds.shape[0] - 1))
+    return m.Measured(mean, spread)
+
+
+def measure_nodes(rows: RowPartition, labels: NDArray[Any], message: m.MeasureNodes) -> m.Measured:
+    """Return the median targets of nodes, and the weighted sums of absolute deviations from these."""
+    n = message.start.shape[0]
+    median, spread = np.empty(n), np.empty(n)
+    node_medians(rows, labels, message.left, message.right, message.start, message.in_stop, median, spread)
+    return m.Measured(median, spread)

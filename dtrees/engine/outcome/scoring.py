@@ -1,0 +1,91 @@
+"""The mean losses of boosting, of the rows trained on and of those held out.
+
+Losses are added up in *blocks* of rows, and then block by block: the same numbers, to the last bit, whoever adds up which blocks. Over
+shards, all of which have the predictions of all rows, each adds up a share of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.protocol.messages import Losses, Scores
+from dtrees.split.numbers.fixed_point import absolute_sum
+
+#: Rows of a block.
+_BLOCK_ROWS = 8192
+
+
+class Parts(NamedTuple):
+    """Rows that count, trained on and held out (None: all): bool, shape (n_rows,). ``weights``, shape (2,), is what they weigh."""
+
+    train: NDArray[np.bool_] | None
+    held_out: NDArray[np.bool_] | None
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, n_rows: int, weight: NDArray[np.float64] | None, train: NDArray[np.bool_] | None, held_out: NDArray[np.bool_] | None
+    ) -> Parts:
+        """Return the parts of a table; without rows held out there is none."""
+
+        def weigh(part: NDArray[np.bool_] | None) -> float:
+            if weight is None:
+                return float(n_rows if part is None else np.count_nonzero(part))
+            return float(absolute_sum(weight if part is None else weight[part]))
+
+        return cls(train, held_out, np.array([weigh(train), 0.0 if held_out is None else weigh(held_out)]))
+
+    def share(self, first: int, last: int) -> Parts:
+        """Return the parts of some rows; the weights are still those of all."""
+        if self.train is None and self.held_out is None:
+            return self
+        train, held_out = (None if part is None else part[first:last] for part in (self.train, self.held_out))
+        return Parts(train, held_out, self.weights)
+
+
+def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | None, parts: Parts) -> Losses:
+    """Return losses added up by blocks.
+
+    Parameters
+    ----------
+    losses : ndarray of float64, shape (n,)
+        Of rows of which the first begins a block (:func:`shares_of`). They are multiplied by the weights where they are.
+    weight : ndarray of float64, shape (n,), or None
+    parts : Parts
+        Of these rows.
+    """
+    if weight is not None:
+        losses *= weight
+    starts = np.arange(0, losses.shape[0], _BLOCK_ROWS)
+    sums = np.zeros((starts.shape[0], 2))
+    with np.errstate(over="ignore", invalid="ignore"):  # a mean that is not finite ends the fit
+        for k, part in enumerate([parts.train] if parts.held_out is None else [parts.train, parts.held_out]):
+            sums[:, k] = np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), starts)
+    return Losses(sums, parts.weights)
+
+
+def scores_of(losses: Sequence[Losses]) -> Scores:
+    """Return the mean losses, by those of all rows, in their order."""
+    sums = losses[0].sums if len(losses) == 1 else np.concatenate([share.sums for share in losses])
+    train, held_out = np.add.reduce(sums, axis=0).tolist()
+    weight, weight_out = losses[0].weights.tolist()
+    return Scores(train / weight if weight > 0 else math.nan, held_out / weight_out if weight_out > 0 else math.nan)
+
+
+def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:
+    """Divide rows into shares of whole blocks: the first row of each, and the one after its last.
+
+    Examples
+    --------
+    >>> shares_of(20_000, 2)
+    [(0, 8192), (8192, 20000)]
+    """
+    n_blocks = -(-n_rows // _BLOCK_ROWS)
+    bounds = [min(n_blocks * k // n_shares * _BLOCK_ROWS, n_rows) for k in range(n_shares + 1)]
+    return list(itertools.pairwise(bounds))

@@ -1,0 +1,129 @@
+"""What the nodes of a tree that was grown become: the arrays of a tree, and the values of a boosted one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.node_limits import scaled
+from dtrees.split.compile.kernels import bind, kernel
+from dtrees.split.criteria.criterion import Criterion, criterion_named
+from dtrees.split.criteria.newton import newton_impurity, newton_step
+from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.tree.tree import Tree
+
+#: To look these up for each tree takes as long as to make its arrays.
+_NEWTON, _I4, _I8, _BOOL = criterion_named("newton"), np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
+
+
+def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learning_rate: float) -> Tree:
+    """Return the tree that nodes are.
+
+    Parameters
+    ----------
+    nodes : Nodes
+        In preorder.
+    exponents : tuple of int
+        The powers of two that their two sums were multiplied by.
+    penalty : float
+        The L2 penalty on values.
+    learning_rate : float
+        Multiplies the values.
+    """
+    records, sums = nodes
+    n = records.shape[0]
+    left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
+    value, weight, impurity, gain = values = _room_for_values(n)
+    a, b = exponents
+    _finish()(records, sums, a, b, _NEWTON.gain_exponent(exponents), penalty, learning_rate, apart, values)
+    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
+
+
+# Arrays are made here, not in kernels: to hand an array of a kernel's over to Python takes three times as long as to make it.
+def _room_for_nodes(n: int) -> tuple[NDArray[Any], ...]:
+    empty = np.empty
+    return empty(n, _I4), empty(n, _I4), empty(n, _I4), empty(n), empty(n, _BOOL), empty(n, _I8)
+
+
+def _room_for_values(n: int) -> tuple[NDArray[np.float64], ...]:
+    empty = np.empty
+    return empty((n, 1)), empty(n), empty(n), empty(n)
+
+
+def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Return arrays of a tree, which nodes are leaves, and where the rows of the leaves lie."""
+    apart = _room_for_nodes(records.shape[0])
+    _take_apart(records, apart)
+    leaf = records["column"] < 0
+    return *apart, leaf, *(records[name][leaf].astype(np.int64) for name in ("start", "in_stop", "stop"))
+
+
+@kernel
+def _take_apart(records, apart):  # type: ignore[no-untyped-def]
+    left, right, feature, threshold, missing_left, n_samples = apart
+    for i in range(records.shape[0]):
+        record = records[i]
+        left[i], right[i] = record.left, record.right
+        n_samples[i] = np.int64(record.in_stop) - np.int64(record.start)
+        if record.column >= 0:
+            feature[i], threshold[i], missing_left[i] = record.column, record.threshold, record.missing_left
+        else:
+            feature[i], threshold[i], missing_left[i] = -2, -2.0, False
+
+
+def newton_values(
+    records: NDArray[Any],
+    sums: NDArray[np.int64],
+    a_exponent: int,
+    b_exponent: int,
+    gain_exponent: int,
+    penalty: float,
+    learning_rate: float,
+) -> tuple[NDArray[np.float64], ...]:
+    """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
+    values = _room_for_values(records.shape[0])
+    _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values)
+    return values
+
+
+@kernel
+def _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values):  # type: ignore[no-untyped-def]
+    value, weight, impurity, gain = values
+    for i in range(records.shape[0]):
+        g = math.ldexp(float(sums[i, 0]), -a_exponent)
+        h = math.ldexp(float(sums[i, 1]), -b_exponent)
+        step = newton_step(g, h, penalty)
+        value[i, 0] = learning_rate * step
+        weight[i] = h
+        impurity[i] = newton_impurity(g, h, step)
+        gain[i] = math.ldexp(records[i].gain, -gain_exponent)
+
+
+@cache
+def _finish() -> Callable[..., Any]:
+    """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""
+    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
+
+
+@kernel
+def _to_tree(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, apart, values):  # type: ignore[no-untyped-def]
+    """Write the arrays of a boosted tree."""
+    _take_apart(records, apart)
+    _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values)
+
+
+def class_values(
+    nodes: Nodes, criterion: Criterion, exponent: int, n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return class fractions, weights and impurities of nodes."""
+    sums = nodes.sums
+    if sums.shape[1] == 2:  # up to two classes: (weight of class 1, weight)
+        sums = np.stack([sums[:, 1] - sums[:, 0], sums[:, 0]][:n_classes], axis=1)
+    weight = sums.sum(axis=1).astype(np.float64)
+    value = sums / weight[:, None]
+    return value, scaled(weight, -exponent), np.maximum(criterion.impurity(value), 0.0) + 0.0

@@ -1,0 +1,1 @@
+"""What is to be grown, and the limits that follow from it."""

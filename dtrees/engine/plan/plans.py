@@ -1,0 +1,264 @@
+"""What is to be grown: the immutable descriptions that estimators hand to the engine.
+
+A *plan* says everything about a fit that is not data: it is small, picklable and hashable by value, so the same
+plan drives a fit in this process and one on a cluster.
+
+Terms
+-----
+rules
+    when and how one node may be split (:class:`Rules`).
+forest plan
+    independent trees, each on its own draw of the rows (:class:`ForestPlan`). A single tree is a forest of one.
+boosting plan
+    rounds of trees, each fitted to the gradients of a loss at the predictions so far (:class:`BoostingPlan`).
+loss
+    what boosting descends; the engine only needs the protocol (:class:`Loss`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.early_stopping import Stopping
+from dtrees.tree.tree import Tree
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When and how a node may be split.
+
+    Attributes
+    ----------
+    criterion : str
+        What a split is to improve: the name of a registered criterion (:mod:`dtrees.split.criteria`).
+    max_features : int
+        Columns drawn for each node.
+    columns_per_tree : int
+        Columns drawn once for each tree; nodes draw from these.
+    random_splits : bool
+        One random threshold per column (Extra-Trees) rather than the best of all.
+    max_depth : int or None
+        Depth at which every node is a leaf.
+    min_samples_split, min_samples_leaf : int
+        Fewest rows of a node to be split, and of a child.
+    min_weight_fraction_leaf : float
+        Smallest weight of a child, as a fraction of the root's.
+    min_child_weight : float
+        Smallest weight of a child (in boosting its sum of hessians), absolute.
+    max_leaf_nodes : int or None
+        Grow best-first until there are this many leaves.
+    min_impurity_decrease : float
+        Smallest gain per unit of the root's weight.
+    reg_lambda : float
+        L2 penalty on leaf values (boosting only; zero elsewhere).
+    """
+
+    criterion: str
+    max_features: int
+    columns_per_tree: int
+    random_splits: bool = False
+    max_depth: int | None = None
+    min_samples_split: int = 2
+    min_samples_leaf: int = 1
+    min_weight_fraction_leaf: float = 0.0
+    min_child_weight: float = 0.0
+    max_leaf_nodes: int | None = None
+    min_impurity_decrease: float = 0.0
+    reg_lambda: float = 0.0
+
+
+class Checkpoint(Protocol):
+    """Where the finished trees of a fit are kept, so that it can go on after everything else is gone.
+
+    Picklable: a fit on a cluster saves from where it is coordinated.
+    """
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one checkpoint to the next."""
+
+    def read(self) -> Any:
+        """Return the result (:class:`ForestResult` or :class:`BoostingResult`) so far, None if there is none of this fit."""
+
+    def write(self, result: Any) -> None:
+        """Keep a result in place of the one before."""
+
+
+@dataclass(frozen=True)
+class ForestPlan:
+    """Independent trees.
+
+    Attributes
+    ----------
+    rules : Rules
+    seed : int
+        Every draw is a function of it and of the identity of what is drawn.
+    n_classes : int
+        0 for regression.
+    n_draws : int or None
+        Rows drawn with replacement for each tree, with probability proportional to the weights; None takes every row once,
+        with its weight.
+    class_weight : tuple of float or None
+        Multiplies the weights of the rows of each class.
+    balanced_subsample : bool
+        Weigh the classes of each tree's own rows by n / (n_classes * count).
+    out_of_bag : bool
+        Also sum, for each row, the predictions of the trees that did not draw it.
+    checkpoint : Checkpoint or None
+        Where to keep finished trees.
+    """
+
+    rules: Rules
+    seed: int
+    n_classes: int = 0
+    n_draws: int | None = None
+    class_weight: tuple[float, ...] | None = None
+    balanced_subsample: bool = False
+    out_of_bag: bool = False
+    checkpoint: Checkpoint | None = None
+
+
+class Loss(Protocol):
+    """A differentiable loss: ``K`` raw predictions a row, held as an array of shape (K, n)."""
+
+    @property
+    def n_outputs(self) -> int:
+        """K, the number of trees a round."""
+
+    @property
+    def constant_hessian(self) -> bool:
+        """Whether the second derivative is 1 everywhere."""
+
+    def initial(self, target: NDArray, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the best constant raw prediction, shape (K,)."""
+
+    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+        """Write into ``opened``, shape (K, n), what the gradients of a round's trees follow from.
+
+        Where K is 1 this is ``raw``, and need not be copied.
+        """
+
+    def gradients(self, target: NDArray, opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
+        """Write first and second derivatives by ``raw[output]`` into ``g`` and ``h``, shape (n,), unweighted.
+
+        Where it is known that the second derivative is 1, ``h`` may be of shape (0,): it is not looked at.
+        """
+
+    def pointwise(self, target: NDArray, raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write each row's loss into ``out``, shape (n,)."""
+
+
+@dataclass(frozen=True)
+class BoostingPlan:
+    """Rounds of trees on the gradients of a loss.
+
+    Attributes
+    ----------
+    rules : Rules
+    seed : int
+    loss : Loss
+    n_classes : int
+        0 for regression.
+    n_rounds : int
+        Rounds in all, those of ``trees`` that a warm start brings included.
+    learning_rate : float
+        Shrinkage: each leaf value is multiplied by it.
+    subsample : float
+        Share of the rows drawn, without replacement, for each round.
+    validation_fraction : float
+        Share of the rows held out when ``n_iter_no_change`` is set.
+    n_iter_no_change : int or None
+        Stop when the held-out loss has not improved by ``tol`` in this many rounds.
+    tol : float
+    class_weight : tuple of float or None
+    stopping : Stopping or None
+        Stop by the scores of an evaluation set.
+    checkpoint : Checkpoint or None
+        Where to keep finished rounds.
+    """
+
+    rules: Rules
+    seed: int
+    loss: Loss
+    n_rounds: int
+    n_classes: int = 0
+    learning_rate: float = 0.1
+    subsample: float = 1.0
+    validation_fraction: float = 0.1
+    n_iter_no_change: int | None = None
+    tol: float = 1e-4
+    class_weight: tuple[float, ...] | None = None
+    stopping: Stopping | None = None
+    checkpoint: Checkpoint | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One finished tree (forest) or round (boosting), as callbacks see it.
+
+    Attributes
+    ----------
+    done, total : int
+        Trees or rounds finished, and asked for.
+    seconds : float
+        Since the fit began.
+    train_score, validation_score : float or None
+        Mean loss after this round (boosting; the validation score only with ``n_iter_no_change``).
+    evaluation : mapping from str to mapping from str to float
+        For each evaluation set, by name, each metric, by name, after this round (boosting with an ``eval_set``).
+    tree_seconds : float or None
+        What this round took (boosting).
+    """
+
+    done: int
+    total: int
+    seconds: float
+    train_score: float | None = None
+    validation_score: float | None = None
+    evaluation: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tree_seconds: float | None = None
+
+
+#: Called after each tree or round; returning True ends the fit there.
+Callback = Callable[[Progress], bool | None]
+
+
+@dataclass(frozen=True)
+class ForestResult:
+    """Trees in order, and what the out-of-bag rows were told.
+
+    ``oob_sum`` holds sums of predictions in fixed point (times ``2**oob_exponent``), shape (n, max(n_classes, 1)), so that batches
+    of trees add up to the same in any order; ``oob_count`` the number of trees summed, shape (n,).
+    """
+
+    trees: list[Tree]
+    oob_sum: NDArray[np.int64] | None = None
+    oob_count: NDArray[np.int64] | None = None
+    oob_exponent: int = 0
+
+
+@dataclass(frozen=True)
+class BoostingResult:
+    """Rounds of ``K`` trees each (leaf values already shrunk), and scores.
+
+    Attributes
+    ----------
+    rounds : list of list of Tree
+    initial : ndarray of float64, shape (K,)
+        The raw prediction that they start from.
+    train_score, validation_score : ndarray of float64
+        Mean loss after each round of this fit, on the rows trained on and on those held out (empty if none are).
+    evaluation : ndarray of float64, shape (n_rounds, n_sets, n_metrics)
+        Of the evaluation sets, after every round, those of earlier fits included.
+    """
+
+    rounds: list[list[Tree]]
+    initial: NDArray[np.float64]
+    train_score: NDArray[np.float64]
+    validation_score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    evaluation: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))

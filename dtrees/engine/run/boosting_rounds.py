@@ -1,0 +1,155 @@
+"""Rounds of trees, each on the gradients of a loss at the predictions so far.
+
+After every round, in this order: its scores, the checkpoint, the callback, early stopping. Rounds that a checkpoint brings back are told to
+the callback too: whatever it decides by, it has seen the same when the fit goes on as in a fit that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.early_stopping import has_stalled
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Progress
+from dtrees.engine.protocol.executor import Executor
+from dtrees.engine.protocol.messages import Scores
+from dtrees.engine.run.recovery import LastingFit, TreeLog
+from dtrees.engine.run.saving import Saver, without_checkpoint
+from dtrees.tree.tree import Tree
+
+Rounds = Sequence[Sequence[Tree]]
+
+
+class Evaluation(Protocol):
+    """Evaluation sets, wherever their rows are, and what is measured on them.
+
+    Attributes
+    ----------
+    sets, metrics : tuple of str
+        Their names.
+    """
+
+    sets: tuple[str, ...]
+    metrics: tuple[str, ...]
+
+    def score(self, rounds: Rounds, initial: NDArray[np.float64], first: int) -> NDArray[np.float64]:
+        """Return the metrics after each of the rounds from ``first`` on, shape (n_rounds - first, n_sets, n_metrics)."""
+
+
+def boost(
+    executor: Executor,
+    plan: BoostingPlan,
+    previous: Rounds = (),
+    initial: NDArray[np.float64] | None = None,
+    callback: Callback | None = None,
+    log: TreeLog | None = None,
+    evaluation: Evaluation | None = None,
+) -> BoostingResult:
+    """Boost until there are ``plan.n_rounds`` rounds, or scores no longer improve.
+
+    Parameters
+    ----------
+    executor : Executor
+        Closing it is left to the caller.
+    plan : BoostingPlan
+    previous : sequence of sequence of Tree, optional
+        Rounds of an earlier fit to go on from.
+    initial : ndarray of float64, shape (K,), optional
+        The raw prediction that they started from.
+    callback : callable, optional
+        Called after every round; returning True ends the fit.
+    log : TreeLog, optional
+        Keeps trees, should the fit have to be run again; not together with a checkpoint, which brings trees back too.
+    evaluation : Evaluation, optional
+        Asked after every round; closing it is left to the caller.
+
+    Returns
+    -------
+    BoostingResult
+        All rounds, those of ``previous`` included; training and validation scores of the new ones only.
+    """
+    saver = Saver(plan.checkpoint)
+    found: BoostingResult | None = saver.found
+    fit = LastingFit(executor, without_checkpoint(plan), initial if found is None else found.initial, log)
+    initial = fit.initial
+    rounds = [list(trees) for trees in previous]
+    for trees in rounds:
+        _replay(fit, trees)
+    n_known = 0 if found is None else len(found.rounds)
+    train: list[float] = []
+    validation: list[float] = []
+    evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(rounds, initial, 0)
+
+    def result() -> BoostingResult:
+        return BoostingResult(rounds, initial, np.array(train), np.array(validation), evaluated)
+
+    if found is None:
+        saver.offer(result)
+    began = time.perf_counter()
+    for number in range(len(rounds), plan.n_rounds):
+        round_began = time.perf_counter()
+        if found is not None and number < n_known:
+            rounds.append(found.rounds[number])
+            _replay(fit, rounds[-1])
+            held_out = found.validation_score[len(train)] if plan.n_iter_no_change is not None else np.nan
+            scores = Scores(float(found.train_score[len(train)]), float(held_out))
+        else:
+            scores = _grow(fit, plan, number, rounds)
+            if not math.isfinite(scores.train):
+                raise ValueError(
+                    f"boosting has diverged: after round {number + 1} the mean loss of the training rows is {scores.train}, and gradients "
+                    f"are no finite numbers any more; wants a smaller learning_rate than {plan.learning_rate}, or y and sample_weight "
+                    "divided by a constant if they are huge"
+                )
+        train.append(scores.train)
+        if plan.n_iter_no_change is not None:
+            validation.append(scores.validation)
+        if evaluation is not None:
+            evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
+        if number >= n_known:
+            saver.offer(result)
+        if callback is not None:
+            now = time.perf_counter()
+            progress = Progress(
+                done=len(rounds),
+                total=plan.n_rounds,
+                seconds=now - began,
+                train_score=scores.train,
+                validation_score=validation[-1] if validation else None,
+                evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
+                tree_seconds=now - round_began,
+            )
+            if callback(progress):
+                break
+        if plan.n_iter_no_change is not None and has_stalled(validation, plan.n_iter_no_change, plan.tol):
+            break
+        if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):
+            break
+    saver.offer(result, last=True)
+    return result()
+
+
+def _replay(fit: LastingFit, trees: Sequence[Tree]) -> None:
+    for output, tree in enumerate(trees):
+        fit.replay_tree(tree, output)
+
+
+def _grow(fit: LastingFit, plan: BoostingPlan, number: int, rounds: list[list[Tree]]) -> Scores:
+    """Add a round; return its scores."""
+    n_outputs = plan.loss.n_outputs
+    grown = []
+    for output in range(n_outputs):
+        last = output == n_outputs - 1
+        tree, scores = fit.grow_tree(number * n_outputs + output, output, plan.learning_rate, score=last)
+        grown.append(tree)
+    rounds.append(grown)
+    return scores
+
+
+def _by_name(evaluation: Evaluation, scores: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+    return {name: dict(zip(evaluation.metrics, row, strict=True)) for name, row in zip(evaluation.sets, scores.tolist(), strict=True)}

@@ -1,0 +1,25 @@
+"""What is done about kernels that are to be compiled, which happens once on a machine and takes longer than a first fit should."""
+
+from __future__ import annotations
+
+import logging
+
+from dtrees.split.compile.cache import is_cached
+from dtrees.split.compile.helper import allow_helper, compile_elsewhere
+from dtrees.split.grow.parallel_subtree import grow_together
+from dtrees.tree.predict import compile_prediction
+
+_logger = logging.getLogger("dtrees")
+_noted = False
+
+
+def note_compilation() -> None:
+    """Log that kernels are about to be compiled, unless they are on disk, and have a second process help; at most once a process."""
+    global _noted
+    if _noted or grow_together.signatures:
+        return
+    _noted = True
+    allow_helper()
+    if not is_cached("dtrees.split.grow.parallel_subtree.grow_together"):
+        _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes up to a minute, once.")
+        compile_elsewhere(compile_prediction)

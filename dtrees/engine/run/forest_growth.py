@@ -1,0 +1,106 @@
+"""Independent trees: each thread grows whole trees from the shared columns."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.coordinator.session import Session
+from dtrees.engine.coordinator.tree import grow_tree
+from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.run.local_executor import LocalExecutor
+from dtrees.engine.shard.shard_columns import SharedZoneMap
+from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.threads import Threads
+from dtrees.split.policy import SERIAL_FOREST_CELLS
+from dtrees.split.table.columns import Columns
+from dtrees.tree.tree import Tree
+
+
+def grow_forest(
+    columns: Columns | Callable[[], Columns],
+    target: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    n_threads: int,
+    callback: Callback | None = None,
+) -> ForestResult:
+    """Grow the trees numbered ``first`` to ``last - 1``.
+
+    Parameters
+    ----------
+    columns : Columns or callable
+        A function that returns them gives them away: if there is one tree, their memory is free again when all its splits are found.
+    target : ndarray, shape (n_rows,)
+        float64 for regression, class numbers from 0 otherwise.
+    weight : ndarray of float64, shape (n_rows,), or None
+    plan : ForestPlan
+    first, last : int
+        A tree depends on its number, the plan and the table only.
+    n_threads : int
+        Trees grow side by side; where there are fewer trees than threads, each uses several. Very small tables get a single thread.
+    callback : callable, optional
+        Called after each tree, by one thread at a time; returning True leaves out the trees not yet begun.
+    """
+    n_trees = last - first
+    last_tree = callable(columns) and n_trees == 1
+    if callable(columns):
+        columns = columns()
+    if columns.codes.size <= SERIAL_FOREST_CELLS:
+        n_threads = 1
+    side_by_side = max(1, min(n_threads, n_trees))
+    zones = SharedZoneMap(columns)
+    executors = [LocalExecutor(columns, target, weight, max(1, n_threads // side_by_side), zones) for _ in range(side_by_side)]
+    del columns, zones
+    sessions = [Session(executor, plan, fit=uuid.uuid4().hex, last_tree=last_tree) for executor in executors]
+    began = time.perf_counter()
+    stopped = threading.Event()
+    finished = 0
+    lock = threading.Lock()
+
+    def grow(number: int) -> Tree | None:
+        nonlocal finished
+        if stopped.is_set():
+            return None
+        session = sessions.pop()
+        try:
+            tree, _ = grow_tree(session, number)
+        except BaseException:
+            stopped.set()
+            raise
+        finally:
+            sessions.append(session)
+        with lock:
+            finished += 1
+            if callback is not None and callback(Progress(finished, n_trees, time.perf_counter() - began)):
+                stopped.set()
+        return tree
+
+    try:
+        for session in sessions:
+            session.begin()
+        with Threads(side_by_side) as threads:
+            grown = threads.map(grow, range(first, last))
+        bags = [executor.shard.target.out_of_bag for executor in executors if isinstance(executor.shard.target, ForestTarget)]
+    finally:
+        for executor in executors:
+            executor.close()
+    # A fit that was stopped keeps the trees up to the first that was left out.
+    trees = cast(list[Tree], list(takewhile(lambda tree: tree is not None, grown)))
+    if not plan.out_of_bag or not bags or bags[0] is None:
+        return ForestResult(trees)
+    return ForestResult(
+        trees,
+        oob_sum=sum((bag.sum for bag in bags[1:] if bag is not None), start=bags[0].sum),
+        oob_count=sum((bag.count for bag in bags[1:] if bag is not None), start=bags[0].count),
+        oob_exponent=bags[0].exponent,
+    )

@@ -1,0 +1,276 @@
+"""A forest over shards that each have some of the columns: many trees grow side by side.
+
+To split one node takes messages to the shards and back, however few rows it has, and a tree grown to its end has dozens of levels. So the
+messages of many trees travel together (:class:`~dtrees.engine.protocol.messages.Many`): an exchange takes each tree one step further,
+whatever
+that step is, and when the first tree is finished, a further one starts. A tree is grown by the very steps that a tree alone is grown by
+(:func:`~dtrees.engine.coordinator.tree.tree_steps`), and does not know of the others.
+
+Terms
+-----
+window
+    the trees under way, consecutive ones; the first leaves it when it is finished, so trees are told of in their order.
+slot
+    the place of a tree on each shard: its number modulo the size of the window.
+closing
+    adding what the tree says of its rows out of bag to their sums, which every shard keeps. Trees are closed in their order: at any time,
+    the sums are those of the first so many trees.
+
+When shards are lost, the trees under way are forgotten, the executor puts new ones in place of the lost, out-of-bag sums are
+copied from a shard that is left, and the forest goes on. Trees do not depend on one another, so nothing is replayed; only if all shards are
+lost together with the sums, trees are grown again to add them up.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import cast
+
+import numpy as np
+
+from dtrees.engine.coordinator.leaves import Grown
+from dtrees.engine.coordinator.session import Requests, Session
+from dtrees.engine.coordinator.tree import starting, tree_steps
+from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.executor import Executor, ShardsLost
+from dtrees.engine.run.recovery import TreeLog, align, pieces_of_state
+from dtrees.split.policy import FOREST_BYTES_PER_ROW, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE
+from dtrees.tree.tree import Tree
+
+
+def trees_side_by_side(plan: ForestPlan, n_rows: int, weighted: bool, room: float = math.inf) -> int:
+    """Return how many trees may grow side by side over shards, by the memory that their rows take on each.
+
+    Parameters
+    ----------
+    plan : ForestPlan
+    n_rows : int
+    weighted : bool
+        Whether the rows have weights.
+    room : float, default=inf
+        Bytes that are left beside those for each row.
+
+    Examples
+    --------
+    >>> from dtrees.engine.plan.plans import Rules
+    >>> plan = ForestPlan(Rules("gini", max_features=5, columns_per_tree=20, max_depth=10), seed=0, n_classes=2)
+    >>> [trees_side_by_side(plan, n_rows, weighted=False) for n_rows in (20_000, 10**6, 10**7)]
+    [64, 11, 5]
+    >>> trees_side_by_side(plan, 20_000, weighted=False, room=0)
+    3
+    """
+    state = FOREST_BYTES_PER_ROW * n_rows
+    budget = max(state, min(FOREST_MIN_BYTES, state + room))
+    return int(min(MOST_TREES_SIDE_BY_SIDE, max(1, budget // _bytes_of_tree(plan, n_rows, weighted))))
+
+
+def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
+    """Return what a shard keeps of a tree under way: its row partition, and its nodes."""
+    n_inside = n_rows if plan.n_draws is None else math.ceil(n_rows * -math.expm1(-plan.n_draws / n_rows))
+    n_in_partition = n_rows if plan.out_of_bag else n_inside
+    weighted = weighted or plan.n_draws is not None or plan.class_weight is not None
+    rules = plan.rules
+    n_leaves = n_inside // rules.min_samples_leaf
+    if rules.max_leaf_nodes is not None:
+        n_leaves = min(n_leaves, 2 * rules.max_leaf_nodes)  # some more are grown than are left in the end
+    if rules.max_depth is not None and rules.max_depth < 40:
+        n_leaves = min(n_leaves, 2**rules.max_depth)
+    n_sums = max(2, plan.n_classes)
+    return n_in_partition * (20 if weighted else 12) + 2 * n_leaves * (40 + 8 * n_sums) + 1
+
+
+def grow_forest_on_shards(
+    executor: Executor,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    n_side_by_side: int,
+    callback: Callback | None = None,
+    log: TreeLog | None = None,
+) -> ForestResult:
+    """Grow the trees numbered ``first`` to ``last - 1``.
+
+    Parameters
+    ----------
+    executor : Executor
+        Closing it is left to the caller.
+    plan : ForestPlan
+    first, last : int
+    n_side_by_side : int
+        Trees to grow at once at most.
+    callback : callable, optional
+        Called after each tree, in their order; returning True leaves out the trees after it.
+    log : TreeLog, optional
+        Keeps trees, should the forest have to be grown again. Those it brings back are grown only where their out-of-bag sums are wanted.
+
+    Returns
+    -------
+    ForestResult
+        That of :func:`dtrees.engine.run.forest_growth.grow_forest`.
+    """
+    n_slots = max(1, min(n_side_by_side, last - first))
+    return _Forest(executor, plan, first, last, n_slots, callback, log).run()
+
+
+class _Tree:
+    """A tree under way: its steps, and the requests that it waits for the replies of; none when it is finished."""
+
+    def __init__(self, session: Session, number: int) -> None:
+        self.number = number
+        self.slot = number % session.n_slots
+        self._steps = tree_steps(session, starting(session, number))
+        self.requests: Requests = next(self._steps)
+        self.grown: Grown | None = None
+
+    def take(self, replies: Mapping[int, m.Reply]) -> None:
+        """Take the replies."""
+        try:
+            self.requests = self._steps.send(replies)
+        except StopIteration as end:
+            self.requests = {}
+            self.grown = end.value
+
+    @property
+    def closing(self) -> m.Message:
+        """The message that closes the tree when it is finished."""
+        assert self.grown is not None
+        assert self.grown.closing is not None
+        return self.grown.closing
+
+
+class _Forest:
+    """The trees of a forest over shards: those under way, and those that are finished."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        plan: ForestPlan,
+        first: int,
+        last: int,
+        n_slots: int,
+        callback: Callback | None,
+        log: TreeLog | None,
+    ) -> None:
+        self._executor = executor
+        self._out_of_bag, self._n_values = plan.out_of_bag, max(plan.n_classes, 1)
+        self._first, self._last, self._n_trees = first, last, last - first
+        self._callback = callback
+        self._log = log
+        self._began = time.perf_counter()
+        self._session = Session(executor, plan, uuid.uuid4().hex, n_slots=n_slots)
+        self._exponent: int | None = None
+        self._window: deque[_Tree] = deque()
+        self._told: list[Tree] = []
+        self._n_closed = 0  # these have left the window; without rows out of bag, there is nothing to close
+        self._is_repair_due = False
+
+    def run(self) -> ForestResult:
+        """Grow all trees."""
+        for tree, _ in [] if self._log is None else self._log.recall():
+            if self._first + len(self._told) < self._last:
+                self._tell_of(tree)
+                self._n_closed += not self._out_of_bag
+        while True:
+            try:
+                if self._exponent is None:
+                    self._exponent = self._session.begin().exponent
+                while self._n_closed < self._last - self._first:
+                    self._step()
+                    self._tell()
+                return self._result(self._exponent)
+            except ShardsLost:
+                self._recover()
+
+    def _step(self) -> None:
+        """Take every tree under way one step further."""
+        self._is_repair_due = self._is_repair_due or self._executor.wants_repair(self._last - self._first - self._n_closed)
+        if self._is_repair_due and not self._window:
+            self._recover()
+        following = self._first + self._n_closed + len(self._window)
+        if not self._is_repair_due:
+            room = self._session.n_slots - len(self._window)
+            self._window.extend(_Tree(self._session, number) for number in range(following, min(following + room, self._last)))
+        # After all shards were lost, trees that were told of are under way once more, and a later one may be grown sooner.
+        closing = list(takewhile(self._is_told, self._window))
+        for tree in closing:
+            tree.requests = self._session.to_all(tree.closing)
+        messages: defaultdict[int, list[tuple[int, m.Message]]] = defaultdict(list)
+        for tree in self._window:
+            for shard, message in tree.requests.items():
+                messages[shard].append((tree.slot, message))
+        fit, epoch = self._session.fit, self._session.epoch
+        # Shards that are told the same are sent the same message, which is pickled once.
+        same = {shard: tuple(id(message) for _, message in pairs) for shard, pairs in messages.items()}
+        many = {same[shard]: m.Many(fit, epoch, *zip(*pairs, strict=True)) for shard, pairs in messages.items()}
+        replies = self._executor.send({shard: many[same[shard]] for shard in messages})
+        by_slot: defaultdict[int, dict[int, m.Reply]] = defaultdict(dict)
+        for shard, pairs in messages.items():
+            for (slot, _), reply in zip(pairs, cast(list[m.Reply], replies[shard]), strict=True):
+                by_slot[slot][shard] = reply
+        for _ in closing:
+            self._leave()
+        for tree in self._window:
+            if tree.requests:
+                tree.take(by_slot[tree.slot])
+
+    def _is_told(self, tree: _Tree) -> bool:
+        """Whether a tree is finished, and the callback has heard of it."""
+        return tree.grown is not None and tree.number < self._first + len(self._told)
+
+    def _leave(self) -> None:
+        self._window.popleft()
+        self._n_closed += 1
+
+    def _tell(self) -> None:
+        """Tell of the trees that are finished, in their order."""
+        for tree in list(self._window):
+            if tree.grown is None or tree.number >= self._last:
+                break
+            if not self._is_told(tree):
+                if self._log is not None:
+                    self._log.keep(tree.grown.tree, m.Scores(math.nan, math.nan))
+                self._tell_of(tree.grown.tree)
+            if not self._out_of_bag:
+                self._leave()
+        while self._window and self._window[-1].number >= self._last:
+            self._window.pop()
+
+    def _tell_of(self, tree: Tree) -> None:
+        self._told.append(tree)
+        progress = Progress(len(self._told), self._n_trees, time.perf_counter() - self._began)
+        if self._callback is not None and self._callback(progress):
+            self._last = self._first + len(self._told)
+
+    def _result(self, exponent: int) -> ForestResult:
+        if not self._out_of_bag:
+            return ForestResult(self._told)
+        session, n_rows = self._session, self._executor.n_rows
+        total = np.empty((n_rows, self._n_values), np.int64)
+        count = np.empty(n_rows, np.int64)
+        for first, last in pieces_of_state(session):
+            replies = self._executor.send({0: m.Fetch(session.fit, session.epoch, first, last)})
+            sums, count[first:last] = cast(m.RowState, replies[0]).arrays
+            total[first:last] = sums.T
+        return ForestResult(self._told, total, count, exponent)
+
+    def _recover(self) -> None:
+        """Replace shards that are lost, or misplaced, and forget the trees under way."""
+        self._window.clear()
+        self._is_repair_due = False
+        while True:
+            try:
+                self._executor.repair()
+                self._session = self._session.renewed()
+                if self._out_of_bag:
+                    self._n_closed = align(self._session, self._n_closed, len(self._told), None)
+                else:
+                    align(self._session, 0, 0, None)
+            except ShardsLost:
+                continue
+            return

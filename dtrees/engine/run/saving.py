@@ -1,0 +1,117 @@
+"""Keeping finished trees while a fit goes on: now and then, from before the first tree to after the last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from dtrees.engine.plan.plans import BoostingPlan, Callback, Checkpoint, ForestPlan, ForestResult, Progress
+from dtrees.split.policy import BATCH_GROWTH, FIRST_BATCH_TREES
+
+Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
+
+
+class Saver:
+    """Writes a checkpoint when it is time.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint or None
+        None: nothing is read or written.
+
+    Attributes
+    ----------
+    found : ForestResult, BoostingResult or None
+        What an earlier run of the same fit left.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None) -> None:
+        self._checkpoint = checkpoint
+        self.found: Any = None if checkpoint is None else checkpoint.read()
+        self._due = -1.0 if self.found is None else self._next()
+        self._current = self.found is not None
+
+    def _next(self) -> float:
+        assert self._checkpoint is not None
+        return time.monotonic() + self._checkpoint.interval
+
+    def offer(self, result: Callable[[], Any], *, last: bool = False) -> None:
+        """Write what ``result()`` returns, if the interval is over, or if it is the ``last`` and something is new since."""
+        if self._checkpoint is None:
+            return
+        self._current = self._current and last
+        if not self._current and (last or time.monotonic() >= self._due):
+            self._checkpoint.write(result())
+            self._due = self._next()
+            self._current = True
+
+
+def without_checkpoint(plan: Plan) -> Plan:
+    """Return the plan as those who grow trees need it."""
+    return replace(plan, checkpoint=None)
+
+
+def grow_in_batches(
+    grow: Callable[[int, int, Callback | None], ForestResult], plan: ForestPlan, first: int, last: int, callback: Callback | None
+) -> ForestResult:
+    """Grow a forest a batch at a time, each of about as many trees as an interval of the plan's checkpoint lasts.
+
+    A tree does not depend on its batch, so the forest is that of ``grow(first, last, callback)``.
+
+    Parameters
+    ----------
+    grow : callable
+        Grows the trees from the first number to before the second one.
+    plan : ForestPlan
+        Without a checkpoint there is one batch.
+    first, last : int
+        The trees ``first`` to ``last - 1``.
+    callback : callable or None
+    """
+    if plan.checkpoint is None:
+        return grow(first, last, callback)
+    saver = Saver(plan.checkpoint)
+    teller = _Teller(callback, last - first)
+    result = ForestResult([]) if saver.found is None else saver.found
+    n_wanted = next((i + 1 for i in range(len(result.trees)) if teller(Progress(i + 1, last - first, 0.0))), last - first)
+    if n_wanted < len(result.trees):
+        # What the left-out trees said of rows out of bag cannot be told apart.
+        return grow(first, first + n_wanted, None) if plan.out_of_bag else ForestResult(result.trees[:n_wanted])
+    if saver.found is None:
+        saver.offer(lambda: result)
+    size = FIRST_BATCH_TREES if plan.checkpoint.interval > 0 else 1
+    while len(result.trees) < last - first and not teller.stopped:
+        begin = first + len(result.trees)
+        began = time.perf_counter()
+        teller.before = len(result.trees)
+        result = _together(result, grow(begin, min(begin + size, last), teller))
+        saver.offer(lambda grown=result: grown)  # type: ignore[misc]
+        seconds = max(time.perf_counter() - began, 1e-3)
+        size = max(1, min(int(size * plan.checkpoint.interval / seconds), BATCH_GROWTH * size))
+    saver.offer(lambda: result, last=True)
+    return result
+
+
+class _Teller:
+    """Passes on a batch's progress as that of the forest."""
+
+    def __init__(self, callback: Callback | None, total: int) -> None:
+        self._callback = callback
+        self._total = total
+        self._began = time.perf_counter()
+        self.before = 0
+        self.stopped = False
+
+    def __call__(self, progress: Progress) -> bool:
+        told = replace(progress, done=self.before + progress.done, total=self._total, seconds=time.perf_counter() - self._began)
+        self.stopped = self._callback is not None and bool(self._callback(told))
+        return self.stopped
+
+
+def _together(one: ForestResult, other: ForestResult) -> ForestResult:
+    if one.oob_sum is None or other.oob_sum is None or one.oob_count is None or other.oob_count is None:
+        return replace(other, trees=one.trees + other.trees)
+    total, count = one.oob_sum + other.oob_sum, one.oob_count + other.oob_count
+    return ForestResult(one.trees + other.trees, total, count, other.oob_exponent)

@@ -1,0 +1,402 @@
+"""A tree under way on a shard: where its rows lie, and its nodes.
+
+It answers the messages that are about a tree; what a shard has for longer than that is with :mod:`dtrees.engine.shard.shard`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
+from dtrees.engine.outcome.scoring import scores_of
+from dtrees.engine.outcome.values import boosted_tree
+from dtrees.engine.plan.node_limits import limited_splits, make_limits
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.shard.node_search import NodeSearch
+from dtrees.engine.shard.node_table import NodeTable
+from dtrees.engine.shard.places import places_of
+from dtrees.engine.shard.row_division import divide_tasks
+from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
+from dtrees.engine.shard.subtree_runner import SubtreeRunner, TreeContext
+from dtrees.engine.shard.targets import BoostingTarget, ForestTarget
+from dtrees.engine.shard.workspace import Workspace
+from dtrees.split.grow.best_first import make_budget, merge_rows, prune
+from dtrees.split.grow.block import block_rows
+from dtrees.split.grow.work_pool import Roots
+from dtrees.split.node import partition, status
+from dtrees.split.node.records import Nodes
+from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import add_up
+from dtrees.split.policy import GATHERED_ROWS, GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, ROUTE_BYTES, SHARE_ROWS, THREAD_ROWS
+from dtrees.split.table.columns import Assembly
+from dtrees.split.table.take_rows import take_rows
+
+_NOTHING = np.empty(0, np.int64)
+_ROOT_PRIORITY, _NO_PRIORITIES = np.full(1, np.inf), np.empty(0)
+_NO_BUDGET = make_budget(0)
+
+
+class TreeState:
+    """A tree under way: its rows, its nodes, and how it answers messages. One tree takes the place of another.
+
+    Parameters
+    ----------
+    shard_columns : ShardColumns
+    plan : ForestPlan or BoostingPlan
+    target : ForestTarget or BoostingTarget
+        What the trees of the fit are split on.
+    labels : ndarray, shape (n_rows,)
+        The target of the table.
+    search : NodeSearch
+        In the same columns; to be used by this tree alone.
+    """
+
+    def __init__(
+        self,
+        shard_columns: ShardColumns,
+        plan: ForestPlan | BoostingPlan,
+        target: ForestTarget | BoostingTarget,
+        labels: NDArray[Any],
+        search: NodeSearch,
+    ) -> None:
+        self._shard_columns = shard_columns
+        self._plan = plan
+        self._target = target
+        self._labels = labels
+        self._search = search
+        self._n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
+        self._inherits = inherits_sums(plan.rules, self._n_classes)
+        self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
+        self._keys = (np.uint64(0), np.uint64(0))
+        self._rows = partition.no_rows()
+        self._nodes = NodeTable(max(2, self._n_classes))
+
+    def carry_out(self, message: m.Message, workspace: Workspace) -> m.Reply:
+        """Carry out a message and return the reply."""
+        match message:
+            case m.BoostTree():
+                return self._boost(message, workspace)
+            case m.Start():
+                return self._start(message, workspace)
+            case m.Route():
+                self._route(message.output)
+                return None
+            case m.Search():
+                return self._search.search_rest(message.nodes, message.skip, workspace, self._context(workspace))
+            case m.Scan():
+                return self._offer(self._search.scan(message.bars, workspace, self._context(workspace)), workspace)
+            case m.Evaluate():
+                splits = message.splits
+                return self._mark(workspace, splits.node, splits.column, splits.threshold, splits.missing_left)
+            case m.Advance():
+                return self._advance(message, workspace)
+            case m.Grow():
+                return self._grow(message, workspace)
+            case m.Merge():
+                merge_rows(self._rows, *message.leaves)
+                return None
+            case m.ShareRows():
+                return [self._share_rows(self._rows.rows[self._places_of(nodes)]) for nodes in message.nodes]
+            case m.GrowDelegated():
+                return self._grow_delegated(message, workspace)
+            case m.MeasureLeaves():
+                return measure_leaves(self._rows, self._labels, message, workspace.threads)
+            case m.MeasureNodes():
+                return measure_nodes(self._rows, self._labels, message)
+            case m.Finish():
+                return self._finish(message, workspace)
+        raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
+
+    def give_up_columns(self, shard_columns: ShardColumns, search: NodeSearch) -> None:
+        """Have a shard_columns without columns: no more nodes are to be searched."""
+        self._shard_columns, self._search = shard_columns, search
+
+    def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
+        n_in, n, sums, exponents = self._open(message.tree, message.output, workspace, by_levels=message.search)
+        found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING, message.mode, workspace) if message.search else None
+        checksum = int(partition.checksum(self._rows)) if message.check else 0
+        return m.Root(n_in, n, sums, exponents, checksum, found)
+
+    def _open(self, tree: int, output: int, workspace: Workspace, by_levels: bool) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
+        """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these.
+
+        Unless levels are to be searched, the tree is grown at once.
+        """
+        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals = self._target.start(tree, output)
+        n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
+        n = a.shape[0] if self._target.keeps_out_of_sample else n_in
+        in_order = in_sample is None and spent
+        self._lay_out(n, a if in_order else None, b)
+        if in_sample is None:
+            partition.number(self._rows.rows)
+        else:
+            self._rows.rows[:n_in] = np.flatnonzero(in_sample)
+            if n > n_in:
+                self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
+        if not in_order or totals is None:
+            totals = self._gather(n_in, a, b, in_order, workspace)
+        total_a, total_b, size, slope = totals
+        if spent and not in_order:
+            workspace.divide_in(a, b)
+        del a, b  # their memory may be needed
+        if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
+            self._rows.g[n_in:] = 0
+            self._rows.h[n_in:] = 0
+        if self._levels.shape[0]:
+            workspace.runner.forget()  # it holds the levels, which weights drawn anew change
+        moments = self._n_classes <= 2
+        sums = np.array([total_a, total_b], np.int64) if moments else self._sums_of_classes(n_in)
+        rules = self._plan.rules
+        self._limits, self._stops = make_limits(rules, self._n_classes, sums, exponents, slope if moments else 0.0)
+        seed = self._target.seed
+        n_columns, self._pool = self._shard_columns.n_columns_total, self._shard_columns.everything
+        if rules.columns_per_tree < n_columns:
+            self._pool = hashing.tree_columns(seed, tree, n_columns, rules.columns_per_tree)
+        if self._draws:
+            node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
+            self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
+        self._nodes.open(n_in, n, hashing.ROOT, sums)
+        inherit = self._inherits and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherit)
+        return n_in, n, sums, exponents
+
+    def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:
+        """Grow a tree, and add its values to the predictions."""
+        target = self._target
+        assert isinstance(target, BoostingTarget)
+        n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
+        roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_PRIORITY)
+        nodes = self._grow_roots(roots, workspace, keep=False)[0]
+        if self._plan.rules.max_leaf_nodes is not None:
+            nodes, _ = prune(nodes, self._plan.rules.max_leaf_nodes)
+        tree = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
+        target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
+        return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
+
+    def _gather(
+        self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool, workspace: Workspace
+    ) -> tuple[int, int, int, float]:
+        """Put the sums of rows in sample in their order, if they are not; see :func:`~dtrees.split.node.partition.gather`."""
+
+        def gather(rows: slice) -> tuple[int, int, int, float]:
+            found: tuple[int, int, int, float]
+            found = add_up(a[rows], b[rows]) if in_order else partition.gather(self._rows, rows.start, rows.stop, a, b)
+            return found
+
+        totals = workspace.threads.map_stretches(gather, n_in, GATHERED_ROWS)
+        total_a, total_b, size, slope = zip(*totals, strict=True)
+        return sum(total_a), sum(total_b), sum(size), max(slope)
+
+    def _lay_out(self, n: int, a: NDArray[np.int64] | None, b: NDArray[np.int64]) -> None:
+        """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""
+        rows = self._rows  # memory that is in use already costs no page faults
+        if a is not None:
+            if a is rows.g and b is rows.h:
+                return
+            self._rows = partition.RowPartition(rows.rows if rows.rows.shape[0] == n else np.empty(n, np.uint32), a, b)
+        elif rows.g.shape[0] != n or rows.h.shape[0] != (n if b.shape[0] else 0):
+            self._rows = rows = partition.no_rows()
+            self._rows = partition.RowPartition(np.empty(n, np.uint32), np.zeros(n, np.int64), np.zeros(n if b.shape[0] else 0, np.int64))
+
+    def _route(self, output: int) -> None:
+        if isinstance(self._target, BoostingTarget) and output == 0:
+            self._target.open_round()
+        n_rows = self._labels.shape[0]
+        self._lay_out(n_rows, None, _NOTHING)
+        partition.number(self._rows.rows)
+        self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
+
+    def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:
+        a, b = self._rows.g[:n_in], self._rows.h[:n_in]
+        sums = np.zeros(self._n_classes, np.int64)
+        np.add.at(sums, a, b if b.shape[0] else 1)
+        return sums
+
+    def _search_nodes(
+        self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], mode: m.SearchMode, workspace: Workspace
+    ) -> m.Found | m.Bars:
+        """Search nodes, children of ``parents``, the way a message says."""
+        context = self._context(workspace)
+        found = self._search.find(nodes, parents, left, workspace, context, bars_only=mode == m.SearchMode.BARS)
+        return self._offer(found, workspace) if mode == m.SearchMode.OFFER and isinstance(found, m.Found) else found
+
+    def _offer(self, found: m.Found, workspace: Workspace) -> m.Found:
+        """Mark the rows that the splits found would send left."""
+        records = found.candidates.records
+        split = records["status"] == status.SPLIT
+        some = records[split]
+        marks = self._mark(workspace, self._search.searched[split], some["column"], some["threshold"], some["missing_left"])
+        return found._replace(marks=marks.spread(split))
+
+    def _mark(
+        self,
+        workspace: Workspace,
+        nodes: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        thresholds: NDArray[np.float64],
+        missing_left: NDArray[np.bool_],
+    ) -> m.RouteBits:
+        """Mark the rows that splits send left."""
+        start, stop = self._nodes.start[nodes], self._nodes.stop[nodes]
+        n_bytes = (stop - start + 7) // 8
+        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
+        bits = np.empty(offsets[-1], np.uint8)
+
+        step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * workspace.threads.n_threads) + 1)
+        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+        tasks = np.array(pieces, np.int64).reshape(-1, 3)
+        places = self._shard_columns.place_of[columns]
+        thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
+        workspace.threads.share(
+            tasks.shape[0],
+            lambda queue, _: partition.mark_many(
+                queue, tasks, self._shard_columns.columns, places, thresholds, missing_left, self._rows.rows, start, stop, bits, offsets
+            ),
+            most=1 + bits.shape[0] * 8 // THREAD_ROWS,
+        )
+        return m.RouteBits(bits, offsets)
+
+    def _advance(self, message: m.Advance, workspace: Workspace) -> m.Divided:
+        splits = message.splits
+        left_in_stop, left_stop = self._divide(splits, message.marks, workspace)
+        found = None
+        if message.search.shape[0]:
+            found = self._search_nodes(message.search, splits.node, splits.left, message.mode, workspace)
+        return m.Divided(left_in_stop, left_stop, found)
+
+    def _divide(
+        self, splits: m.Splits, marks: m.RouteBits, workspace: Workspace, rows_only: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
+        bits, offsets = marks
+        table = self._nodes
+        n = splits.node.shape[0]
+        start, in_stop, stop = table.start[splits.node], table.in_stop[splits.node], table.stop[splits.node]
+        left_in_stop, left_stop, tasks = divide_tasks(start, in_stop, stop, bits, offsets, workspace.threads.n_threads)
+        summed, spare = start if rows_only else in_stop, workspace.spare_for(self._rows)
+        workspace.threads.share(
+            tasks.shape[0],
+            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, self._rows, start, summed, stop, spare),
+            most=1 + int((stop - start).sum()) // THREAD_ROWS,
+        )
+        if not np.array_equal(left_in_stop - start, splits.n_left):
+            raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
+        left, right = splits.left, splits.left + 1
+        table.reserve(int(right.max(initial=0)) + 1)
+        table.start[left], table.in_stop[left], table.stop[left] = start, left_in_stop, left_stop
+        table.start[right], table.in_stop[right], table.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
+        table.sums[left] = splits.left_sums
+        table.sums[right] = table.sums[splits.node] - splits.left_sums
+        table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
+        table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
+        table.path[right] = hashing.child_paths(table.path[splits.node], np.ones(n, np.int64))
+        return left_in_stop, left_stop
+
+    def _grow(self, message: m.Grow, workspace: Workspace) -> m.Subtrees:
+        table, nodes = self._nodes, message.nodes
+        places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
+        # A tree is finished before the next one is grown where this would lie, unless trees take turns.
+        roots = Roots(places, table.path[nodes], table.sums[nodes], message.priority)
+        return self._grow_roots(roots, workspace, keep=workspace.by_turns, largest=message.largest)
+
+    def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, largest: NDArray[np.float64] = _NO_PRIORITIES) -> list[Nodes]:
+        """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.subtree_runner.SubtreeRunner.grow`."""
+        places = roots.places
+        n_columns, most_rows = self._pool.shape[0], max([in_stop - start for start, in_stop, _, _ in places])
+        n_cells = sum([stop - start for start, _, stop, _ in places]) * n_columns
+        in_block = 0
+        if self._search.by_sums:
+            n_threads = min(workspace.threads.n_threads, 1 + n_cells // GROW_CELLS_BY_SUMS)
+        else:
+            n_threads = min(workspace.threads.n_threads, len(places), 1 + n_cells // GROW_CELLS)
+        sum_slots = self._search.sum_slots(n_threads)
+        if sum_slots is not None:
+            in_block = rows_in_block(self._plan.rules, most_rows, n_columns)
+        elif not self._levels.shape[0]:
+            in_block = block_rows(self._plan.rules.random_splits, self._stops.max_features, n_columns)
+        share_rows = most_rows if sum_slots is None or n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
+        self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
+        context = self._context(workspace)
+        most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
+        if most_splits:
+            context = context._replace(budget=make_budget(most_splits, largest))
+        return workspace.runner.grow(workspace.threads, n_threads, context, roots, in_block, share_rows, sum_slots, keep)
+
+    def _context(self, workspace: Workspace) -> TreeContext:
+        """Return what all nodes of the tree have in common."""
+        spare = workspace.spare_for(self._rows)
+        return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, _NO_BUDGET, self._pool)
+
+    def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of nodes' rows, one node after the other."""
+        start = self._nodes.start[nodes]
+        return places_of(start, self._nodes.stop[nodes] - start)
+
+    def _share_rows(self, rows: NDArray[np.uint32]) -> m.SharedRows:
+        """Return this shard's columns of the tree in some rows."""
+        places = self._search.places
+        return m.SharedRows(self._shard_columns.ids[places], take_rows(self._shard_columns.columns, places, rows))
+
+    def _grow_delegated(self, message: m.GrowDelegated, workspace: Workspace) -> m.GrownDelegated:
+        """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""
+        table = self._nodes
+        places = self._places_of(message.nodes)
+        rows = self._rows.rows[places]
+        n_columns = self._shard_columns.n_columns_total
+        assembly = Assembly(rows.shape[0], n_columns)
+        for ids, columns in (self._share_rows(rows), *message.shared):
+            assembly.take(ids.tolist(), columns)
+        one = copy.copy(self)
+        one._shard_columns = make_shard_columns(assembly.finished(), self._shard_columns.everything, n_columns)
+        numbers = np.arange(rows.shape[0], dtype=np.uint32)
+        one._rows = partition.RowPartition(numbers, self._rows.g[places], self._rows.h[places if self._rows.h.shape[0] else places[:0]])
+        one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
+        # Node 0 are all rows, whichever nodes they are of; the nodes come after it.
+        one._nodes = NodeTable(table.sums.shape[1])
+        one._nodes.reserve(message.nodes.shape[0] + 1)
+        one._nodes.in_stop[0] = one._nodes.stop[0] = rows.shape[0]
+        mine = slice(1, message.nodes.shape[0] + 1)
+        stop = np.cumsum(table.stop[message.nodes] - table.start[message.nodes])
+        moved = stop - table.stop[message.nodes]
+        one._nodes.start[mine], one._nodes.in_stop[mine] = table.start[message.nodes] + moved, table.in_stop[message.nodes] + moved
+        one._nodes.stop[mine] = stop
+        for name in ("depth", "path", "sums"):
+            getattr(one._nodes, name)[mine] = getattr(table, name)[message.nodes]
+        apart = Workspace(workspace.threads, SubtreeRunner(one._shard_columns.columns))
+        one._search = NodeSearch(one._shard_columns, sums_zones=False)
+        one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, 0, inherit=False)
+        n = message.nodes.shape[0]
+        grown = one._grow(m.Grow(message.fit, message.epoch, np.arange(1, n + 1), np.full(n, np.inf), _NO_PRIORITIES), apart)
+        self._rows.rows[places], self._rows.g[places] = rows[one._rows.rows], one._rows.g
+        if self._rows.h.shape[0]:
+            self._rows.h[places] = one._rows.h
+        outside = []
+        for nodes, by in zip(grown, moved.tolist(), strict=True):
+            for name in ("start", "in_stop", "stop"):
+                nodes.records[name] = nodes.records[name].astype(np.int64) - by
+            if self._target.keeps_out_of_sample:
+                leaves = nodes.records[nodes.records["column"] < 0]
+                outside.append(
+                    self._rows.rows[places_of(leaves["in_stop"].astype(np.int64), (leaves["stop"] - leaves["in_stop"]).astype(np.int64))]
+                )
+            else:
+                outside.append(rows[:0])
+        return m.GrownDelegated([PackedNodes.of(nodes) for nodes in grown], outside)
+
+    def _finish(self, message: m.Finish, workspace: Workspace) -> m.Losses | None:
+        if message.last is not None:
+            self._divide(message.last.splits, message.last.marks, workspace, rows_only=True)
+        if message.delegated is not None and message.outside is not None:
+            in_stop, stop = message.in_stop[message.delegated], message.stop[message.delegated]
+            self._rows.rows[places_of(in_stop, stop - in_stop)] = message.outside
+        self._target.finish(message.output, self._rows.rows, message)
+        if message.scored is None or not isinstance(self._target, BoostingTarget):
+            return None
+        return self._target.losses(*message.scored)

@@ -1,0 +1,132 @@
+"""Private parts of scikit-learn: the only module of dtrees that uses any.
+
+Each has a reason here, since scikit-learn has no public way to the same. ``pyproject.toml`` bounds the versions, and a version without one
+of these parts fails at import, with a message that names it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sklearn
+
+try:
+    # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
+    from sklearn.base import _fit_context as fit_context
+    from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions, validate_parameter_constraints
+except ImportError as error:
+    raise ImportError(
+        f"dtrees needs scikit-learn 1.9 or 1.10, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
+        f"dtrees uses ({error}); install a version of scikit-learn that dtrees names in its requirements"
+    ) from error
+
+__all__ = [
+    "Interval",
+    "NamesAtTheTime",
+    "Options",
+    "RealNotInt",
+    "SklearnMetric",
+    "StrOptions",
+    "check_parameters",
+    "fit_context",
+    "sklearn_metric",
+]
+
+
+def check_parameters(estimator: Any) -> None:
+    """Raise ValueError for parameters of an estimator that are not what they may be, as its fit would."""
+    validate_parameter_constraints(estimator._parameter_constraints, estimator.get_params(deep=False), type(estimator).__name__)
+
+
+class NamesAtTheTime(StrOptions):
+    """The constraint of a parameter that is one of some names, which are looked up whenever it is checked: not all are known at import.
+
+    Parameters
+    ----------
+    names : callable
+        Returns the set of the names.
+    """
+
+    def __init__(self, names: Callable[[], set[str]]) -> None:
+        self._names = names
+        self.type, self.hidden = str, False
+        self.deprecated: set[str] = set()
+
+    @property
+    def options(self) -> set[str]:
+        """The names."""
+        return self._names()
+
+
+@dataclass(frozen=True)
+class SklearnMetric:
+    """A metric of scikit-learn's, and what it says of it.
+
+    Attributes
+    ----------
+    function : callable
+        ``function(y_true, y_pred)``, perhaps with ``sample_weight``.
+    name : str
+    greater_is_better : bool or None
+        Whether scorers maximise ``sign`` times the function; None where scikit-learn does not tell.
+    takes_labels : bool
+        Whether it compares labels rather than labels with probabilities.
+    sign : int
+        What a scorer multiplies the function by.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    greater_is_better: bool | None
+    takes_labels: bool
+    sign: int = 1
+
+
+def sklearn_metric(metric: Any) -> SklearnMetric | None:
+    """Return what scikit-learn says of a scorer, or of a function of :mod:`sklearn.metrics`; None for any other callable.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import get_scorer, mean_absolute_error, roc_auc_score
+    >>> sklearn_metric(roc_auc_score).greater_is_better, sklearn_metric(mean_absolute_error).greater_is_better
+    (True, False)
+    >>> sklearn_metric(get_scorer("neg_log_loss")).name
+    'neg_log_loss'
+    """
+    if hasattr(metric, "_score_func") and hasattr(metric, "_sign"):  # a scorer, which has no public way to its function
+        function = metric._score_func
+        name = ("neg_" if metric._sign < 0 else "") + getattr(function, "__name__", type(function).__name__)
+        takes_labels = _response(metric) == "predict"
+        return SklearnMetric(functools.partial(function, **metric._kwargs), name, True, takes_labels, int(metric._sign))
+    function = metric
+    while isinstance(function, functools.partial):
+        function = function.func
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", "")
+    if not module.startswith("sklearn.metrics"):
+        return None
+    scorer = _scorers().get(function)
+    if scorer is not None:
+        greater_is_better: bool | None = scorer._sign > 0
+    else:  # "functions ending with _score return a value to maximize, those ending with _error, _loss, or _deviance one to minimize"
+        greater_is_better = True if name.endswith("_score") else False if name.endswith(("_error", "_loss", "_deviance")) else None
+    takes_labels = module.endswith("._classification") and (
+        _response(scorer) == "predict" if scorer is not None else "y_pred" in inspect.signature(function).parameters
+    )
+    return SklearnMetric(metric, name, greater_is_better, takes_labels)
+
+
+def _response(scorer: Any) -> Any:
+    return getattr(scorer, "_response_method", "predict")
+
+
+@functools.cache
+def _scorers() -> dict[Callable[..., Any], Any]:
+    """Return the scorers that scikit-learn names, by their functions."""
+    from sklearn.metrics import get_scorer, get_scorer_names
+
+    scorers = map(get_scorer, get_scorer_names())
+    return {scorer._score_func: scorer for scorer in scorers}

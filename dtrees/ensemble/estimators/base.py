@@ -1,0 +1,385 @@
+"""What all estimators share: loading, checking columns, predicting through a backend, saving.
+
+An estimator of this package is its parameters, a :class:`~dtrees.ensemble.input.schema.Schema`, and trees
+(:class:`~dtrees.ensemble.prediction.AdditiveTrees`). Fitting and predicting go through the backend of the collection that is
+passed in, so estimators know nothing of where the data is.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.ensemble.backend import Backend, LoadHints, Output, Placement, Table
+from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.input.schema import CATEGORICAL, Schema
+from dtrees.ensemble.input.tables import column_names
+from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.persistence.state import EstimatorState
+from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Predict, Step, logarithm
+from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
+    from dtrees.ensemble.evaluation.metrics import Metric
+
+Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
+
+#: Targets that differ by less, relatively, are taken for equal where trees without splits are to be warned of.
+ROUNDING = 1e-9
+
+
+class TreeEstimator(EstimatorState, BaseEstimator, ABC):
+    """Base of the estimators. It has nothing to offer by itself."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
+
+    _schema: Schema
+    _trees: AdditiveTrees
+    _seed: int
+    warm_start: bool
+    n_features_in_: int
+    placement_: Placement
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = False
+        tags.target_tags.required = True
+        return tags
+
+    def __getstate__(self) -> Any:
+        # Single trees are made on demand, from trees that are in the state anyway.
+        state = dict(super().__getstate__())
+        state.pop("_members", None)
+        return state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_trees")
+
+    def _continues_previous_fit(self) -> bool:
+        """Whether fit is to add to the trees that are there."""
+        if not self.warm_start or not self.__sklearn_is_fitted__():
+            return False
+        if not hasattr(self, "_seed"):
+            raise ValueError(
+                "warm_start=True cannot go on from this model: it does not know how its trees were grown, since estimators_ was assigned "
+                "or an early dtrees saved it; pass warm_start=False, and fit it anew"
+            )
+        return True
+
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, purpose: LoadHints) -> tuple[Backend, Table]:
+        """Load a training set, and set what it says of columns and classes; with ``keep``, it must agree with the fit before."""
+        backend = backend_for(X)
+        self.__dict__.pop("_members", None)
+        # Names first, while a wrong one costs nothing.
+        self._check_names(backend.header(X), reset=not keep)
+        name = type(self).__name__
+        table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=name, n_jobs=self.n_jobs, purpose=purpose)
+        if keep:
+            self._check_same_encoding(table)
+        self._schema = table.schema
+        self.placement_ = table.placement
+        return backend, table
+
+    def _load_evaluation(self, backend: Backend, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
+        """Load evaluation sets beside a training set."""
+        for given in sets:
+            try:
+                self._check_names(backend_for(given.X).header(given.X), reset=False)
+            except ValueError as error:
+                raise ValueError(f"eval_set {given.name!r}: {error}") from error
+        if backend is LOCAL:
+            sets = [replace(given, X=_here(given.X), y=_here(given.y), weight=_here(given.weight)) for given in sets]
+        return backend.load_evaluation(table, sets, metrics)
+
+    def _with_checkpoint(self, plan: Plan, backend: Backend, table: Table, path: Any, interval: Any, *, keep: bool) -> Plan:
+        """Return a plan with a checkpoint, and the seed of the one that is there where it is any."""
+        from dtrees.ensemble.persistence.checkpoint import with_checkpoint
+
+        plan = with_checkpoint(
+            plan,
+            path,
+            interval,
+            estimator=type(self).__name__,
+            data=backend.fingerprint(table),
+            n_rows=table.n_rows,
+            n_features=self.n_features_in_,
+            previous=[tree for group in self._trees.groups for tree in group] if keep else [],
+            own_seed=keep or isinstance(self.random_state, int | np.integer),
+        )
+        self._seed = plan.seed
+        return plan
+
+    def _warn_without_splits(self, why: str) -> None:
+        """Warn if no tree has a split; ``why`` says what may be the reason."""
+        if not any(tree.node_count > 1 for group in self._trees.groups for tree in group):
+            warn(f"no tree found a split, so that predictions are the same for all rows, though y varies: {why}")
+
+    def _warn_if_constant(self) -> None:
+        """Warn if no tree of a forest, or of one tree, has a split, though the rows of one differ in their targets."""
+        if any(tree.impurity[0] > (ROUNDING * np.abs(tree.value[0]).max()) ** 2 for tree in self._trees.groups[0]):
+            self._warn_without_splits(
+                "no column of X divides rows into leaves that are as large as min_samples_leaf and min_weight_fraction_leaf ask for, and "
+                "gain as much as min_impurity_decrease does"
+            )
+
+    def _check_same_encoding(self, table: Table) -> None:
+        """Raise if numbers in the trees of the fit before mean other categories or classes in this table."""
+        for before, now in zip(self._schema.columns, table.schema.columns, strict=True):
+            if before.categories != now.categories and CATEGORICAL in (before.kind, now.kind):
+                raise ValueError(
+                    f"warm_start=True keeps the trees of the previous fit, but X column {now.name!r} has other categories now; "
+                    "pass the same categories, or warm_start=False"
+                )
+        if table.classes is not None and not np.array_equal(table.classes, getattr(self, "classes_", table.classes)):
+            raise ValueError(
+                f"warm_start=True keeps the trees of the previous fit, but y had the classes {self.classes_.tolist()} then and "
+                f"has {table.classes.tolist()} now; pass the same classes, or warm_start=False"
+            )
+
+    def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
+        """Apply a function to the rows of ``X``, by its backend; its columns must be those of fit."""
+        backend = self._check_columns(X)
+        return backend.predict(X, function, output)
+
+    def _check_columns(self, X: Any) -> Backend:
+        """Check the columns of ``X`` by scikit-learn's rules, and return its backend."""
+        self._check_fitted()
+        backend = backend_for(X)
+        # An array without names, where fit saw none, can only have another width. Asking scikit-learn takes longer than predicting a row.
+        plain = type(X) is np.ndarray and X.ndim == 2 and not hasattr(self, "feature_names_in_")
+        if not plain or X.shape[1] != self.n_features_in_:
+            self._check_names(backend.header(X), reset=False)
+        return backend
+
+    def _check_names(self, X: Any, *, reset: bool) -> None:
+        """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, take them over."""
+        names = column_names(X)
+        if len(set(names)) < len(names):
+            twice = sorted({str(name) for name in names if names.count(name) > 1})
+            raise ValueError(f"X has more than one column of the name {', '.join(map(repr, twice))}; wants a name of its own for each")
+        validate_data(self, X=X, skip_check_array=True, reset=reset)
+
+    def _check_fitted(self) -> None:
+        """Raise NotFittedError before fit."""
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
+
+    def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
+        return Predict(self._schema, self._trees, steps, self.n_jobs, n_rounds)
+
+    def _find_leaves(self, X: Any) -> Any:
+        """Return the leaves that rows fall in, shape (n, n_trees)."""
+        self._check_fitted()
+        function = FindLeaves(self._schema, self._trees, self.n_jobs)
+        n_trees = sum(len(group) for group in self._trees.groups)
+        return self._map(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
+
+    def _single_trees(self, kind: type[TreeEstimator], classes: NDArray[Any] | None, scale: float = 1.0) -> list[list[Any]]:
+        """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters that both kinds have.
+
+        Values are divided by ``scale``. The estimators are kept until a parameter of theirs is another.
+        """
+        check_is_fitted(self)
+        shared = kind._get_param_names()
+        own = {name: value for name, value in self.get_params(deep=False).items() if name in shared and name != "random_state"}
+        if own.get("class_weight") == "balanced_subsample":
+            own["class_weight"] = "balanced"
+        kept = self.__dict__.get("_members")
+        if kept is None or kept[0] != (own, scale):
+            single = functools.partial(self._single_tree, kind, own, classes)
+            scaled = (lambda tree: tree) if scale == 1.0 else (lambda tree: replace(tree, value=tree.value / scale))
+            kept = (own, scale), [[single(scaled(tree)) for tree in group] for group in self._trees.groups]
+            self.__dict__["_members"] = kept
+        members: list[list[Any]] = kept[1]
+        return members
+
+    def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: NDArray[Any] | None, tree: Tree) -> Any:
+        single = kind(**parameters)
+        single._schema = self._schema
+        single._trees = AdditiveTrees([[tree]])
+        for name in ("n_features_in_", "feature_names_in_", "max_features_"):
+            if hasattr(self, name):
+                setattr(single, name, getattr(self, name))
+        if classes is not None:
+            single.classes_, single.n_classes_ = classes, len(classes)
+        return single
+
+    def _local_leaves(self, X: Any) -> NDArray[np.int32]:
+        """Return leaf numbers for decision paths, which have no lazy form."""
+        leaves = self._find_leaves(X)
+        if not isinstance(leaves, np.ndarray):
+            raise TypeError(f"decision_path wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
+        return leaves
+
+    def _score(self, metric: Callable[..., float], X: Any, y: Any, sample_weight: Any) -> float:
+        backend = backend_for(X)
+        y_true, y_pred, weight = backend.gather(y, self.predict(X), sample_weight)
+        return float(metric(y_true, y_pred, sample_weight=weight))
+
+
+def _here(collection: Any) -> Any:
+    """Return a collection, wherever it is, as an array or frame in this process."""
+    return backend_for(collection).gather(collection)[0]
+
+
+class TreeRegressor(RegressorMixin, TreeEstimator):
+    """Base of the regressors: :meth:`predict` and :meth:`score`, given the steps from raw predictions to values."""
+
+    @abstractmethod
+    def _value_steps(self) -> tuple[Step, ...]:
+        """Return the steps from raw predictions to values."""
+
+    def predict(self, X: Any) -> Any:
+        """Predict the target.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,)
+            A Dask collection, not computed yet, if X is one.
+        """
+        self._check_fitted()
+        return self._map(X, self._predictor(*self._value_steps()), Output(np.dtype(np.float64)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination (R2) of the predictions.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            1 at best, 0 for predicting the mean.
+        """
+        return self._score(r2_score, X, y, sample_weight)
+
+
+class TreeClassifier(ClassifierMixin, TreeEstimator):
+    """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them."""
+
+    classes_: NDArray[Any]
+    n_classes_: int
+
+    @abstractmethod
+    def _probability_steps(self) -> tuple[Step, ...]:
+        """Return the steps from raw predictions to class probabilities."""
+
+    def _label_steps(self) -> tuple[Step, ...]:
+        from dtrees.ensemble.prediction import Labels
+
+        return (*self._probability_steps(), Labels(self.classes_))
+
+    def _probability_output(self, name: str) -> Output:
+        return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
+
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, purpose: LoadHints) -> tuple[Backend, Table]:
+        backend, table = super()._load(X, y, sample_weight, keep=keep, purpose=purpose)
+        assert table.classes is not None
+        self.classes_ = table.classes
+        self.n_classes_ = len(table.classes)
+        return backend, table
+
+    def predict(self, X: Any) -> Any:
+        """Predict the class: the one of the highest probability, the first one of equals.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        self._check_fitted()
+        return self._map(X, self._predictor(*self._label_steps()), Output(self.classes_.dtype))
+
+    def predict_proba(self, X: Any) -> Any:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_)
+            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        self._check_fitted()
+        return self._map(X, self._predictor(*self._probability_steps()), self._probability_output("predict_proba"))
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Predict the logarithm of the probability of each class, -inf for 0.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_)
+            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        self._check_fitted()
+        function = self._predictor(*self._probability_steps(), logarithm)
+        return self._map(X, function, self._probability_output("predict_log_proba"))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            Share of the weight that is predicted correctly.
+        """
+        return self._score(accuracy_score, X, y, sample_weight)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def all_or_nothing(fit: F) -> F:
+    """Have ``fit`` work on a copy of the estimator, and take over what the copy has learnt in one step.
+
+    The copy is fitted here, or by the backend of X where the data is. A fit that fails or is interrupted leaves the estimator as it was.
+    """
+
+    @functools.wraps(fit)
+    def wrapper(self: TreeEstimator, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+        fitted = backend_for(X).fit(self, X, y, sample_weight, options)
+        if fitted is None:
+            fitted = type(self).__new__(type(self))
+            fitted.__dict__.update(vars(self))
+            fit(fitted, X, y, sample_weight, **options)
+        own = self._get_param_names()
+        learnt = {name: value for name, value in vars(fitted).items() if name not in own}
+        self.__dict__ = {name: value for name, value in vars(self).items() if name in own} | learnt
+        return self
+
+    return cast(F, wrapper)

@@ -1,0 +1,280 @@
+"""Gradient boosting: rounds of trees, each a Newton step down a loss.
+
+Each round fits one tree per output of the loss to the gradients g and hessians h at the predictions so far. With G and H their sums over
+the rows of a node, a leaf's value is -learning_rate * G / (H + reg_lambda), and a split's gain is how much the sum over nodes of
+G^2 / (H + reg_lambda) grows (Friedman, 2001; Chen and Guestrin, 2016). ``estimators_`` and raw predictions are laid out as
+scikit-learn's are: a row of trees per round, one tree per output.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from dtrees.engine.plan.early_stopping import Stopping
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss
+from dtrees.ensemble.backend import LoadHints, Output, Table
+from dtrees.ensemble.compat import fit_context
+from dtrees.ensemble.estimators.base import ROUNDING, TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.inspection import gains_by_column, normalised
+from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
+from dtrees.ensemble.evaluation.callbacks import EarlyStopping, split_callbacks
+from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
+from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
+from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.in_process import LOCAL
+from dtrees.ensemble.input import parameters
+from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.objective.registry import loss_for
+from dtrees.ensemble.prediction import AdditiveTrees, Step
+
+
+class Boosting(TreeEstimator):
+    """What the two boosting estimators share."""
+
+    _GROUP_PER_OUTPUT: ClassVar[bool] = True
+    _parameter_constraints: ClassVar[dict[str, Any]] = parameters.BOOSTING
+
+    loss: str
+    n_estimators: int
+    learning_rate: float
+    reg_lambda: float
+    min_child_weight: float
+    subsample: float
+    validation_fraction: float
+    n_iter_no_change: int | None
+    tol: float
+    early_stopping_rounds: int | None
+    eval_metric: Any
+    random_state: Any
+    verbose: int
+    warm_start: bool
+    n_estimators_: int
+    max_features_: int
+    train_score_: NDArray[np.float64]
+    validation_score_: NDArray[np.float64]
+    evals_result_: dict[str, dict[str, NDArray[np.float64]]]
+    best_iteration_: int
+    best_score_: float
+
+    _seed: int
+    _loss_name: str
+
+    def _loss(self, table: Table) -> LinkedLoss:
+        """Return the loss for a table."""
+        return loss_for(self.loss, 0 if table.classes is None else len(table.classes))
+
+    @property
+    def _fitted_loss(self) -> LinkedLoss:
+        """The loss of the trees that there are, whatever the parameter has been set to since."""
+        return loss_for(self._loss_name, getattr(self, "n_classes_", 0))
+
+    @fit_context(prefer_skip_nested_validation=True)
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        callbacks: Sequence[Callback | EarlyStopping] = (),
+        checkpoint: Any = None,
+        checkpoint_interval: float = 60.0,
+    ) -> Self:
+        """Boost.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features)
+            Numbers; in frames also text and categories. NaN marks missing values.
+        y : array-like of shape (n,)
+            Finite numbers for a regressor, labels (at least two) for a classifier.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative; rows of weight 0 are as good as absent.
+        eval_set : list or dict of tuples, or None, default=None
+            Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)`` or ``(X, y, weight)``, which get the
+            names ``"validation_0"`` and so on, or a dict from names to such tuples. In memory or Dask collections. The trees do not depend
+            on it; see ``evals_result_``, and ``early_stopping_rounds`` for when they end.
+        callbacks : sequence of callable or EarlyStopping, default=()
+            Called with a :class:`~dtrees.engine.plan.plans.Progress` after each round; one that returns True ends the fit there. At most
+            one may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``.
+        checkpoint : str, path-like or None, default=None
+            Where to keep the finished rounds: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
+            of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
+            would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
+            the one before is kept beside it as ``PATH.previous``. On a cluster, it must be a place that every worker reaches.
+        checkpoint_interval : float, default=60.0
+            Seconds from one checkpoint to the next; with 0 there is one after each round. There is one at the beginning and one at the
+            end too.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        keep = self._continues_previous_fit()
+        if keep and self.n_estimators < self._trees.n_rounds:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to estimators_.shape[0]={self._trees.n_rounds} "
+                "when warm_start==True"
+            )
+        if keep and self.loss != self._loss_name:
+            raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {self.loss!r}; pass the same")
+        sets = named_sets(eval_set)
+        asked = check_metrics(self.eval_metric, classify=is_classifier(self))
+        early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
+        stopping = None if early is None else early.rule([given.name for given in sets], asked)
+        callback = progress_callback(callbacks, self.verbose, "round")
+        backend, table = self._load(X, y, sample_weight, keep=keep, purpose=LoadHints(sets=sets))
+        loss = self._loss(table)
+        if sets:
+            table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])
+        plan = replace(self._plan(table, loss, keep), stopping=stopping)
+        previous = list(zip(*self._trees.groups, strict=True)) if keep else []
+        if checkpoint is not None:
+            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
+        result = backend.boost(table, plan, previous, self._trees.initial if keep else None, callback)
+        self._take_over(result, plan, keep=keep)
+        self._loss_name = self.loss
+        if result.train_score.size and result.train_score[-1] > (ROUNDING * np.abs(result.initial).max()) ** 2:
+            self._warn_without_splits(
+                f"no column of X divides rows into leaves with hessians of min_child_weight={self.min_child_weight} in all (a row has "
+                "one of its "
+                "weight for squared error, of at most a quarter of it for log loss), as many rows as min_samples_leaf asks for, and a gain "
+                "as min_impurity_decrease does"
+            )
+        self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
+        return self
+
+    def _take_over(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
+        """Set trees and losses."""
+        if keep:
+            self.train_score_ = np.concatenate([self.train_score_, result.train_score])
+        else:
+            self.train_score_ = result.train_score
+        if self.n_iter_no_change is not None:
+            earlier = getattr(self, "validation_score_", np.empty(0)) if keep else np.empty(0)
+            self.validation_score_ = np.concatenate([earlier, result.validation_score])
+        elif hasattr(self, "validation_score_"):
+            del self.validation_score_
+        self.max_features_ = plan.rules.max_features
+        self.n_estimators_ = len(result.rounds)
+        self._trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
+
+    def _keep_scores(self, result: BoostingResult, sets: Sequence[EvalSet], metrics: Sequence[str], stopping: Stopping | None) -> None:
+        """Set the scores of evaluation sets; with early stopping, leave out the rounds after the best."""
+        for name in ("evals_result_", "best_iteration_", "best_score_"):
+            self.__dict__.pop(name, None)
+        if not sets:
+            return
+        scores = result.evaluation
+        self.evals_result_ = {
+            given.name: {metric: scores[:, i, k].copy() for k, metric in enumerate(metrics)} for i, given in enumerate(sets)
+        }
+        if stopping is None:
+            return
+        deciding = scores[:, stopping.set, stopping.metric]
+        self.best_iteration_ = stopping.best(deciding.tolist())
+        self.best_score_ = float(deciding[self.best_iteration_])
+        n_after = len(deciding) - 1 - self.best_iteration_
+        if n_after:
+            self.n_estimators_ -= n_after
+            self._trees = AdditiveTrees([group[:-n_after] for group in self._trees.groups], result.initial)
+            for name in ("train_score_", "validation_score_"):
+                if hasattr(self, name):
+                    setattr(self, name, getattr(self, name)[:-n_after])
+
+    def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
+        class_weight = parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
+        weight = table.total_weight
+        if class_weight is not None and table.class_weights is not None:
+            weight = float(np.dot(table.class_weights, class_weight))
+        parameters.check_penalty(float(self.reg_lambda), weight)
+        # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
+        if not keep or isinstance(self.random_state, int | np.integer):
+            self._seed = parameters.draw_seed(self.random_state)
+        return BoostingPlan(
+            rules=parameters.rules_for(self, "newton", table.n_rows, self.n_features_in_),
+            seed=self._seed,
+            loss=loss,
+            n_rounds=int(self.n_estimators),
+            n_classes=0 if table.classes is None else len(table.classes),
+            learning_rate=float(self.learning_rate),
+            subsample=float(self.subsample),
+            validation_fraction=float(self.validation_fraction),
+            n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
+            tol=float(self.tol),
+            class_weight=class_weight,
+        )
+
+    @property
+    def estimators_(self) -> NDArray[Any]:
+        """The trees, each as a fitted :class:`DecisionTreeRegressor` of unshortened steps; shape (n_estimators_, n_outputs), read-only.
+
+        As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate`` times the sum of theirs.
+        """
+        scale = float(self.learning_rate) or 1.0  # without a rate all steps are zero
+        members = np.empty((self._trees.n_rounds, len(self._trees.groups)), dtype=object)
+        for output, group in enumerate(self._single_trees(DecisionTreeRegressor, None, scale)):
+            members[:, output] = group
+        members.flags.writeable = False
+        return members
+
+    @estimators_.setter
+    def estimators_(self, estimators: Any) -> None:
+        raise AttributeError(
+            "estimators_ of boosting cannot be assigned, since each round was grown on those before; use staged predictions, early "
+            "stopping "
+            "or a smaller n_estimators for fewer rounds"
+        )
+
+    @property
+    @abstractmethod
+    def init_(self) -> Any:
+        """The estimator of what boosting started from, which does not look at X."""
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share each column has in the gain of all splits; zeros if there are none."""
+        check_is_fitted(self)
+        return normalised(np.sum([gains_by_column(tree, self.n_features_in_) for group in self._trees.groups for tree in group], axis=0))
+
+    def apply(self, X: Any) -> Any:
+        """Find the leaves each row falls in.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of int32 of shape (n, n_estimators_, n_outputs) or (n, n_estimators_)
+            Node numbers within each tree; with one output for two classes and for each class for more. Two-dimensional for
+            regression. For a Dask collection: not computed yet, of shape (n, n_estimators_ * n_outputs), round by round.
+        """
+        leaves = self._find_leaves(X)
+        if isinstance(leaves, np.ndarray) and hasattr(self, "classes_"):
+            return leaves.reshape(len(leaves), self._trees.n_rounds, -1)
+        return leaves
+
+    def _staged(self, X: Any, steps: tuple[Step, ...], output: Output) -> Iterator[Any]:
+        """Yield predictions after each round: round by round in memory, lazily for each elsewhere."""
+        check_is_fitted(self)
+        backend = self._check_columns(X)
+        if backend is LOCAL:
+            yield from self._predictor(*steps).staged(X)
+            return
+        for n_rounds in range(1, self._trees.n_rounds + 1):
+            yield backend.predict(X, self._predictor(*steps, n_rounds=n_rounds), output)

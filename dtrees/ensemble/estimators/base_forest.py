@@ -1,0 +1,298 @@
+"""Forests: trees grown independently on draws of the rows, averaged.
+
+Terms
+-----
+batch
+    trees grown in one fit: a plan and a range of tree numbers. With ``warm_start`` a forest has several. A tree is determined by
+    the plan's seed and its number, so a batch can be grown again, which is how rows of earlier batches get out-of-bag predictions.
+out of bag
+    the rows that a tree did not draw, and what it predicts for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
+from dtrees.ensemble.backend import Backend, LoadHints, Table
+from dtrees.ensemble.compat import fit_context
+from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
+from dtrees.ensemble.estimators.inspection import decision_path_matrix, gains_by_column, normalised
+from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, first_column
+from dtrees.tree.tree import Tree
+
+_Batch = tuple[ForestPlan, int, int]
+
+
+class Forest(TreeEstimator):
+    """What the four forests share."""
+
+    #: The kind of its single trees, and whether they take random thresholds.
+    _TREE: ClassVar[type[TreeEstimator]]
+    _RANDOM_SPLITS: ClassVar[bool] = False
+
+    n_estimators: int
+    criterion: str
+    bootstrap: bool
+    oob_score: Any
+    max_samples: Any
+    random_state: Any
+    verbose: int
+    warm_start: bool
+    max_features_: int
+    oob_score_: float
+
+    _seed: int
+    _batches: list[_Batch]
+    _votes: ForestResult | None
+
+    @fit_context(prefer_skip_nested_validation=True)
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: Any = None,
+        checkpoint_interval: float = 60.0,
+    ) -> Self:
+        """Grow the forest.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features)
+            Numbers; in frames also text and categories. NaN marks missing values.
+        y : array-like of shape (n,)
+            Finite numbers for a regressor, labels for a classifier.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
+        callbacks : sequence of callable, default=()
+            Called with a :class:`~dtrees.engine.plan.plans.Progress` after each tree; one that returns True ends the fit there.
+        checkpoint : str, path-like or None, default=None
+            Where to keep the finished trees: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
+            of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
+            would have given; a checkpoint of anything else is refused. It holds trees only, no pickle, appears whole or not at all, and
+            the one before is kept beside it as ``PATH.previous``.
+        checkpoint_interval : float, default=60.0
+            Seconds, about, from one checkpoint to the next. Trees grow in batches of so long; with 0, one by one.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        self._check_bootstrap()
+        keep = self._continues_previous_fit()
+        trees: list[Tree] = list(self._trees.groups[0]) if keep else []
+        if self.n_estimators < len(trees):
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
+            )
+        callback = progress_callback(callbacks, self.verbose, "tree")
+        purpose = LoadHints(n_trees=self.n_estimators - len(trees), out_of_bag=self.oob_score)
+        backend, table = self._load(X, y, sample_weight, keep=keep, purpose=purpose)
+        if not keep:
+            self._batches, self._votes = [], None
+        if len(trees) == self.n_estimators:
+            warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
+        else:
+            plan = self._plan(table, keep)
+            if checkpoint is not None:
+                plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
+            result = backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)
+            batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
+            self._batches = [*self._batches, batch]
+            self.max_features_ = plan.rules.max_features
+            self._trees = AdditiveTrees([trees + result.trees])
+            self._warn_if_constant()
+        self._score_out_of_bag(backend, table, None if len(trees) == self.n_estimators else result)
+        return self
+
+    def _check_bootstrap(self) -> None:
+        if not self.bootstrap and self.max_samples is not None:
+            raise ValueError(
+                f"max_samples={self.max_samples!r} cannot be set if bootstrap=False, which takes every row; "
+                "set bootstrap=True or max_samples=None"
+            )
+        if not self.bootstrap and self.oob_score:
+            raise ValueError("oob_score=True is only available if bootstrap=True: without it no tree leaves rows out")
+
+    def _plan(self, table: Table, keep: bool) -> ForestPlan:
+        class_weight = getattr(self, "class_weight", None)
+        if keep and isinstance(class_weight, str):
+            warn(
+                f"class_weight={class_weight!r} is not recommended with warm_start if the data of the fits differ: it would mean "
+                "other weights each time. Pass a dict of weights instead.",
+            )
+        by_tree = class_weight == "balanced_subsample" and self.bootstrap
+        factors = None if by_tree else parameters.class_weights(class_weight, table, by_rows=False)
+        # An integer means the same seed whenever; other random states move on, and trees added later belong to the first seed.
+        if not keep or isinstance(self.random_state, int | np.integer):
+            self._seed = parameters.draw_seed(self.random_state)
+        return ForestPlan(
+            rules=parameters.rules_for(
+                self,
+                self.criterion,
+                table.n_rows,
+                self.n_features_in_,
+                random_splits=self._RANDOM_SPLITS,
+            ),
+            seed=self._seed,
+            n_classes=0 if table.classes is None else len(table.classes),
+            n_draws=parameters.number_of_draws(self.max_samples, table, factors) if self.bootstrap else None,
+            class_weight=factors,
+            balanced_subsample=by_tree,
+            out_of_bag=bool(self.oob_score),
+        )
+
+    def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None) -> None:
+        """Set the out-of-bag score and predictions, from the trees just grown and those of earlier fits."""
+        for name in ("oob_score_", "oob_prediction_", "oob_decision_function_"):
+            if hasattr(self, name) and (grown is not None or not self.oob_score):
+                delattr(self, name)
+        if not self.oob_score:
+            self._votes = None
+            return
+        earlier = self._batches if grown is None else self._batches[:-1]
+        votes = grown
+        if earlier:
+            kept = self._votes
+            if kept is None or kept.oob_count is None or len(kept.oob_count) != table.n_rows:
+                kept = None
+                for plan, first, last in earlier:
+                    again = backend.grow_forest(table, replace(plan, out_of_bag=True), first, last, None)
+                    kept = _add_votes(kept, again)
+            votes = kept if votes is None else _add_votes(kept, votes)
+        assert votes is not None
+        assert votes.oob_sum is not None
+        assert votes.oob_count is not None
+        self._votes = ForestResult([], votes.oob_sum, votes.oob_count, votes.oob_exponent) if self.warm_start else None
+        if not votes.oob_count.all():
+            warn(
+                "Some inputs do not have OOB scores. This probably means too few trees were used to compute any reliable OOB estimates.",
+            )
+        mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
+        target = backend.target(table)
+        if is_classifier(self):
+            self.oob_decision_function_ = mean
+            predicted, metric = np.argmax(mean, axis=1), accuracy_score
+        else:
+            self.oob_prediction_ = predicted = mean[:, 0]
+            metric = r2_score
+        self.oob_score_ = (self.oob_score if callable(self.oob_score) else metric)(target, predicted)
+
+    @property
+    def estimators_(self) -> tuple[Any, ...]:
+        """The trees, each as a fitted estimator of its own, with the forest's present parameters. Assign some to keep only these."""
+        return tuple(self._single_trees(self._TREE, getattr(self, "classes_", None))[0])
+
+    @estimators_.setter
+    def estimators_(self, estimators: Sequence[Any]) -> None:
+        check_is_fitted(self)
+        estimators = list(estimators)
+        for estimator in estimators:
+            own = type(estimator) is self._TREE and estimator.__sklearn_is_fitted__() and estimator._schema == self._schema
+            if not own or not np.array_equal(getattr(estimator, "classes_", ()), getattr(self, "classes_", ())):
+                raise ValueError(
+                    f"estimators_ is given a {type(estimator).__name__}; wants fitted estimators of type {self._TREE.__name__}, of the "
+                    "same columns "
+                    "and classes as the forest"
+                )
+        if not estimators:
+            raise ValueError("estimators_ is given no tree; wants at least one")
+        self._trees = AdditiveTrees([[tree for estimator in estimators for tree in estimator._trees.groups[0]]])
+        # These belong to the trees that were there.
+        for name in ("_members", "_seed", "_batches", "_votes", "oob_score_", "oob_prediction_", "oob_decision_function_"):
+            self.__dict__.pop(name, None)
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share each column has in the impurity decrease of a tree's splits, averaged over trees that have splits."""
+        check_is_fitted(self)
+        shares = [normalised(gains_by_column(tree, self.n_features_in_)) for tree in self._trees.groups[0] if tree.node_count > 1]
+        return normalised(np.sum(shares, axis=0)) if shares else np.zeros(self.n_features_in_)
+
+    def apply(self, X: Any) -> Any:
+        """Find the leaves each row falls in.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of int32 of shape (n, n_estimators)
+            Node numbers within each tree. A Dask collection, not computed yet, if X is one.
+        """
+        return self._find_leaves(X)
+
+    def decision_path(self, X: Any) -> tuple[Any, NDArray[np.int64]]:
+        """Find the nodes each row passes through.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, n_features_in_)
+
+        Returns
+        -------
+        indicator : scipy.sparse.csr_matrix of int64 of shape (n, n_nodes)
+            1 where a row passes through a node; the trees' nodes are side by side.
+        n_nodes_ptr : ndarray of int64 of shape (n_estimators + 1,)
+            ``indicator[:, n_nodes_ptr[i]:n_nodes_ptr[i + 1]]`` belongs to tree ``i``.
+        """
+        from scipy.sparse import hstack
+
+        leaves = self._local_leaves(X)
+        trees = self._trees.groups[0]
+        paths = [decision_path_matrix(tree, leaves[:, i]) for i, tree in enumerate(trees)]
+        return hstack(paths).tocsr(), np.cumsum([0] + [tree.node_count for tree in trees])
+
+
+def _add_votes(one: ForestResult | None, other: ForestResult) -> ForestResult:
+    """Return the out-of-bag sums of two batches together, in the coarser of their fixed points."""
+    if one is None or one.oob_sum is None or one.oob_count is None:
+        return other
+    assert other.oob_sum is not None
+    assert other.oob_count is not None
+    exponent = min(one.oob_exponent, other.oob_exponent)
+    total = (one.oob_sum >> (one.oob_exponent - exponent)) + (other.oob_sum >> (other.oob_exponent - exponent))
+    return ForestResult([], total, one.oob_count + other.oob_count, exponent)
+
+
+class ForestRegressor(TreeRegressor, Forest):
+    """What the two regression forests share."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.FOREST, **parameters.REGRESSION_CRITERION}
+
+    def _value_steps(self) -> tuple[Step, ...]:
+        return Mean(self._trees.n_rounds), first_column
+
+
+class ForestClassifier(TreeClassifier, Forest):
+    """What the two classification forests share."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **parameters.FOREST,
+        **parameters.CLASSIFICATION_CRITERION,
+        **parameters.class_weight_options("balanced", "balanced_subsample"),
+    }
+
+    def _probability_steps(self) -> tuple[Step, ...]:
+        return (Mean(self._trees.n_rounds),)

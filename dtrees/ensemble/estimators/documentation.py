@@ -1,0 +1,234 @@
+"""Descriptions that several estimators share, written once and filled into their docstrings.
+
+``@described`` replaces a line ``{name}`` of a class docstring by the description of that name, at the line's indentation.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent, indent
+from typing import TypeVar
+
+from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
+
+C = TypeVar("C", bound=type)
+
+_DESCRIPTIONS = {
+    "regression_criterion": """
+        criterion : {"squared_error", "absolute_error"}, default="squared_error"
+            What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict; or
+            the mean absolute distance from the weighted median, which is less swayed by outliers and takes some times longer. Missing
+            values are allowed with both. For absolute error, weights that are not whole numbers are rounded to a 2**40th of their sum.
+        """,
+    "classification_criterion": """
+        criterion : {"gini", "entropy", "log_loss"}, default="gini"
+            What a split is to lower: the Gini impurity, or the entropy (of which "log_loss" is another name).
+        """,
+    "growth": """
+        max_depth : int or None, default=None
+            Depth at which nodes are not split any more. None grows until leaves are pure or too small to split.
+        min_samples_split : int or float, default=2
+            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
+        min_samples_leaf : int or float, default=1
+            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
+        min_weight_fraction_leaf : float, default=0.0
+            Smallest weight of a leaf, as a fraction of all weight.
+        """,
+    "max_features_all": """
+        max_features : int, float, {"sqrt", "log2"} or None, default=%s
+            Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
+            of columns that the tree sees; None takes all. Columns without a possible split do not count.
+        """,
+    "growth_end": """
+        max_leaf_nodes : int or None, default=None
+            Split the node that gains most next, until there are this many leaves. None splits all.
+        min_impurity_decrease : float, default=0.0
+            Split only where impurity decreases by at least this much, weighted by the node's share of all weight.
+        """,
+    "random_state_tree": """
+        random_state : int, RandomState or None, default=None
+            Decides which columns nodes draw (with ``max_features``) and random thresholds. Pass an int for the same tree every time.
+        """,
+    "class_weight_tree": """
+        class_weight : dict, "balanced" or None, default=None
+            Factors for the weights of rows by class. "balanced" gives every class the same weight in all.
+        """,
+    "class_weight_forest": """
+        class_weight : dict, {"balanced", "balanced_subsample"} or None, default=None
+            Factors for the weights of rows by class. "balanced" gives every class the same weight in all, "balanced_subsample" among
+            the rows of each tree.
+        """,
+    "n_jobs": """
+        n_jobs : int or None, default=None
+            Threads to fit and predict with. None is 1, -1 all cores. The result does not depend on it. On a cluster, the workers'
+            own number of threads counts.
+        """,
+    "n_estimators": """
+        n_estimators : int, default=100
+            Number of trees.
+        """,
+    "forest": """
+        bootstrap : bool, default=%s
+            Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
+        oob_score : bool or callable, default=False
+            Also predict each row by the trees that did not draw it, and score that: by R2 or accuracy, or by the callable
+            ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+        n_jobs : int or None, default=None
+            Threads to fit and predict with. None is 1, -1 all cores. The result does not depend on it. On a cluster, the workers'
+            own number of threads counts.
+        random_state : int, RandomState or None, default=None
+            Decides rows and columns drawn, and random thresholds. Pass an int for the same forest every time.
+        verbose : int, default=0
+            Tell of the progress in lines: from 1 on about ten times, from 2 on after every tree. They go to standard error, or, where
+            the logger "dtrees" is listened to at level INFO, there.
+        warm_start : bool, default=False
+            Keep the trees of the previous fit, and add as many as ``n_estimators`` has grown by.
+        """,
+    "max_samples": """
+        max_samples : int, float or None, default=None
+            With ``bootstrap``, rows drawn for each tree: a number, or a share of the number of rows (of the sum of weights, with
+            weights). None draws as many as there are rows.
+        colsample_bytree : float, default=1.0
+            Share of the columns drawn once for each tree; nodes draw from these.
+        """,
+    "boosting": """
+        learning_rate : float, default=%(learning_rate)s
+            Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse.
+        n_estimators : int, default=%(n_estimators)s
+            Rounds: trees, or trees per class for more than two classes.
+        subsample : float, default=%(subsample)s
+            Share of the rows drawn, without replacement, for each round.
+        max_depth : int or None, default=%(max_depth)s
+            Depth at which nodes are not split any more; None sets no bound.
+        min_samples_split : int or float, default=2
+            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
+        min_samples_leaf : int or float, default=%(min_samples_leaf)s
+            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
+        min_child_weight : float, default=%(min_child_weight)s
+            Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
+            predictions become sure. It takes the place of scikit-learn's ``min_weight_fraction_leaf``.
+        reg_lambda : float, default=%(reg_lambda)s
+            L2 penalty on leaf values, before shrinkage.
+        max_features : int, float, {"sqrt", "log2"} or None, default=%(max_features)s
+            Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
+            of columns that the tree sees; None takes all. Columns without a possible split do not count.
+        colsample_bytree : float, default=%(colsample_bytree)s
+            Share of the columns drawn once for each tree; nodes draw from these.
+        max_leaf_nodes : int or None, default=None
+            Split the node that gains most next, until there are this many leaves. None splits all.
+        min_impurity_decrease : float, default=0.0
+            Split only where the gain is at least this much for each unit of the tree's sum of hessians.
+        """,
+    "boosting_stop": """
+        validation_fraction : float, default=0.1
+            With ``n_iter_no_change``, share of the rows (of each class) that is held out.
+        n_iter_no_change : int or None, default=None
+            Stop when the loss of the held-out rows has not become smaller by ``tol`` in this many rounds.
+        tol : float, default=1e-4
+            See ``n_iter_no_change``.
+        early_stopping_rounds : int or None, default=None
+            Stop when the last metric of ``eval_metric`` has not improved on the last evaluation set for this many rounds, and leave out the
+            rounds after the best one. For another set or metric see :class:`dtrees.EarlyStopping`. Wants an ``eval_set`` at fit.
+        """,
+    "eval_metric_regression": """
+        eval_metric : str, callable, list of them, or None, default=None
+            What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2" or a function
+            ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``weight`` may be None; also a function of
+            :mod:`sklearn.metrics`, or a scorer. A function that is to decide about early stopping says by its attribute
+            ``greater_is_better``, True or False, what is better; scikit-learn's say it by their names. None means "rmse".
+        """,
+    "eval_metric_classification": """
+        eval_metric : str, callable, list of them, or None, default=None
+            What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "error", "accuracy", "auc" (of more than two classes:
+            of each against the others, weighted by frequency) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set. It
+            is given class codes (positions in ``classes_``) and probabilities: of the second class where there are two, else of all, shape
+            (n, n_classes); ``weight`` may be None. Also a function of :mod:`sklearn.metrics`, or a scorer: those that compare labels
+            are given class codes. A function that is to decide about early stopping says by its attribute ``greater_is_better``, True
+            or False, what is better; scikit-learn's say it by their names. None means "logloss".
+        """,
+    "boosting_control": """
+        random_state : int, RandomState or None, default=None
+            Decides rows and columns drawn. Pass an int for the same model every time.
+        n_jobs : int or None, default=None
+            Threads to fit and predict with. None is 1, -1 all cores. The result does not depend on it. On a cluster, the workers'
+            own number of threads counts.
+        verbose : int, default=0
+            Tell of the progress in lines: from 1 on about ten times, from 2 on after every round. They go to standard error, or, where
+            the logger "dtrees" is listened to at level INFO, there.
+        warm_start : bool, default=False
+            Keep the rounds of the previous fit, and add as many as ``n_estimators`` has grown by.
+        """,
+    "fitted_boosting": """
+        estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_outputs)
+            The trees, each as a fitted estimator of the steps that it adds, read-only. Raw predictions are those of ``init_`` plus
+            ``learning_rate`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
+        init_ : DummyRegressor or DummyClassifier
+            What boosting started from: an estimator of the weighted mean of the target, or of the weighted shares of the classes.
+        n_estimators_ : int
+            Rounds; fewer than ``n_estimators`` if the fit was stopped early.
+        train_score_ : ndarray of float64 of shape (n_estimators_,)
+            Mean loss on the rows trained on, after each round.
+        validation_score_ : ndarray of float64
+            Mean loss on the rows held out, after each round; only with ``n_iter_no_change``.
+        evals_result_ : dict of dict of ndarray of float64
+            For each evaluation set, by name, and each metric, by name, its value after each round, those that early stopping left out
+            included; only with an ``eval_set``.
+        best_iteration_, best_score_ : int, float
+            The best round (from 0; the last of the model), and its score; only with early stopping on an evaluation set.
+        n_features_in_ : int
+            Number of columns at fit.
+        feature_names_in_ : ndarray of str of shape (n_features_in_,)
+            Names of the columns; only where they all had names that are strings.
+        max_features_ : int
+            Columns drawn for each node.
+        placement_ : dtrees.ensemble.backend.Placement
+            Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
+            Not part of a saved model.
+        feature_importances_ : ndarray of float64 of shape (n_features_in_,)
+            The share each column has in the gain of all splits; sums to 1.
+        """,
+    "fitted": """
+        n_features_in_ : int
+            Number of columns at fit.
+        feature_names_in_ : ndarray of str of shape (n_features_in_,)
+            Names of the columns; only where they all had names that are strings.
+        max_features_ : int
+            Columns drawn for each node.
+        placement_ : dtrees.ensemble.backend.Placement
+            Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
+            Not part of a saved model.
+        feature_importances_ : ndarray of float64 of shape (n_features_in_,)
+            The share each column has in the impurity decrease of all splits, averaged over trees; sums to 1.
+        """,
+    "fitted_classes": """
+        classes_ : ndarray of shape (n_classes_,)
+            The labels, sorted.
+        n_classes_ : int
+            Number of labels.
+        """,
+    "fitted_tree": """
+        tree_ : dtrees.ensemble.estimators.inspection.FittedTree
+            The tree as arrays of nodes, in scikit-learn's shapes, read-only.
+        """,
+    "input": """
+        X may be a NumPy array (or what makes one) of numbers, a pandas or polars frame, or a Dask array or frame, which is fitted on
+        the cluster. Text and category columns of frames become category numbers; unseen categories count as missing at prediction.
+        Missing values (NaN) are allowed: each split sends them to the side that gains more.
+        """,
+}
+
+
+def described(cls: C) -> C:
+    """Fill the shared descriptions into a class docstring; ``{name: text}`` also fills ``text`` into the description."""
+
+    def description(match: re.Match[str]) -> str:
+        text = dedent(_DESCRIPTIONS[match["name"]]).strip("\n")
+        if match["text"]:
+            text %= match["text"]
+        elif match["name"] == "boosting":
+            text %= BOOSTING_DEFAULTS
+        return indent(text, match["indent"])
+
+    if cls.__doc__:
+        cls.__doc__ = re.sub(r"^(?P<indent> *)\{(?P<name>\w+)(?:: (?P<text>.+))?\}$", description, cls.__doc__, flags=re.MULTILINE)
+    return cls

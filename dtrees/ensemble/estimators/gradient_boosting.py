@@ -1,0 +1,314 @@
+"""The two boosting estimators: regression by squared error, classification by log loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from dtrees.ensemble.backend import Output, Table
+from dtrees.ensemble.compat import StrOptions
+from dtrees.ensemble.estimators.base import TreeClassifier, TreeRegressor
+from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.estimators.documentation import described
+from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
+from dtrees.ensemble.objective import registry
+from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.prediction import Step, first_column
+
+
+@described
+class GradientBoostingRegressor(TreeRegressor, Boosting):
+    """Gradient boosting for regression, with exact splits.
+
+    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far.
+
+    {input}
+
+    Parameters
+    ----------
+    loss : {"squared_error"}, default="squared_error"
+        What is minimised. The gradient is that of half the squared error, whose hessian is 1; scores are the squared error itself.
+    {boosting}
+    {boosting_stop}
+    {eval_metric_regression}
+    {boosting_control}
+
+    Attributes
+    ----------
+    {fitted_boosting}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingRegressor
+    >>> X = np.arange(20.0).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] < 10, 1.0, 3.0)
+    >>> GradientBoostingRegressor().fit(X, y).predict([[2.0], [15.0]]).round(3)
+    array([1., 3.])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.BOOSTING, "loss": [StrOptions(registry.REGRESSION)]}
+
+    def __init__(
+        self,
+        *,
+        loss: str = "squared_error",
+        learning_rate: float = BOOSTING_DEFAULTS["learning_rate"],
+        n_estimators: int = BOOSTING_DEFAULTS["n_estimators"],
+        subsample: float = BOOSTING_DEFAULTS["subsample"],
+        max_depth: int | None = BOOSTING_DEFAULTS["max_depth"],
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = BOOSTING_DEFAULTS["min_samples_leaf"],
+        min_child_weight: float = BOOSTING_DEFAULTS["min_child_weight"],
+        reg_lambda: float = BOOSTING_DEFAULTS["reg_lambda"],
+        max_features: int | float | str | None = BOOSTING_DEFAULTS["max_features"],
+        colsample_bytree: float = BOOSTING_DEFAULTS["colsample_bytree"],
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int | None = None,
+        tol: float = 1e-4,
+        early_stopping_rounds: int | None = None,
+        eval_metric: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.learning_rate = learning_rate
+        self.n_estimators = n_estimators
+        self.subsample = subsample
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.min_child_weight = min_child_weight
+        self.reg_lambda = reg_lambda
+        self.max_features = max_features
+        self.colsample_bytree = colsample_bytree
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.early_stopping_rounds = early_stopping_rounds
+        self.eval_metric = eval_metric
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.warm_start = warm_start
+
+    @property
+    def init_(self) -> DummyRegressor:
+        """The estimator of what boosting started from: the mean of the target, whatever X is."""
+        check_is_fitted(self)
+        assert self._trees.initial is not None
+        value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
+        return DummyRegressor().fit(np.zeros((1, self.n_features_in_)), value)
+
+    def _value_steps(self) -> tuple[Step, ...]:
+        return (self._fitted_loss.predictions,)
+
+    def staged_predict(self, X: Any) -> Iterator[Any]:
+        """Predict the target after each round.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Yields
+        ------
+        ndarray of float64 of shape (n,)
+            A Dask collection, not computed yet, if X is one.
+        """
+        check_is_fitted(self)
+        return self._staged(X, self._value_steps(), Output(np.dtype(np.float64)))
+
+
+@described
+class GradientBoostingClassifier(TreeClassifier, Boosting):
+    """Gradient boosting for classification, with exact splits.
+
+    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round for two
+    classes, one for each class for more.
+
+    {input}
+
+    Parameters
+    ----------
+    loss : {"log_loss"}, default="log_loss"
+        What is minimised: the negative log likelihood of the labels.
+    {boosting}
+    class_weight : dict, "balanced" or None, default=None
+        Factors for the weights of rows by class. "balanced" gives every class the same weight in all.
+    {boosting_stop}
+    {eval_metric_classification}
+    {boosting_control}
+
+    Attributes
+    ----------
+    {fitted_classes}
+    {fitted_boosting}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingClassifier
+    >>> X = np.arange(20.0).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] < 10, "low", "high")
+    >>> GradientBoostingClassifier().fit(X, y).predict([[2.0], [15.0]]).tolist()
+    ['low', 'high']
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **parameters.BOOSTING,
+        **parameters.class_weight_options("balanced"),
+        "loss": [StrOptions(registry.CLASSIFICATION)],
+    }
+
+    def __init__(
+        self,
+        *,
+        loss: str = "log_loss",
+        learning_rate: float = BOOSTING_DEFAULTS["learning_rate"],
+        n_estimators: int = BOOSTING_DEFAULTS["n_estimators"],
+        subsample: float = BOOSTING_DEFAULTS["subsample"],
+        max_depth: int | None = BOOSTING_DEFAULTS["max_depth"],
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = BOOSTING_DEFAULTS["min_samples_leaf"],
+        min_child_weight: float = BOOSTING_DEFAULTS["min_child_weight"],
+        reg_lambda: float = BOOSTING_DEFAULTS["reg_lambda"],
+        max_features: int | float | str | None = BOOSTING_DEFAULTS["max_features"],
+        colsample_bytree: float = BOOSTING_DEFAULTS["colsample_bytree"],
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        class_weight: Any = None,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int | None = None,
+        tol: float = 1e-4,
+        early_stopping_rounds: int | None = None,
+        eval_metric: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.learning_rate = learning_rate
+        self.n_estimators = n_estimators
+        self.subsample = subsample
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.min_child_weight = min_child_weight
+        self.reg_lambda = reg_lambda
+        self.max_features = max_features
+        self.colsample_bytree = colsample_bytree
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.class_weight = class_weight
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.early_stopping_rounds = early_stopping_rounds
+        self.eval_metric = eval_metric
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.warm_start = warm_start
+
+    def _loss(self, table: Table) -> LinkedLoss:
+        assert table.classes is not None
+        assert table.class_weights is not None
+        factors = parameters.class_weights(self.class_weight, table, by_rows=False)
+        n_weighted = np.count_nonzero(table.class_weights if factors is None else table.class_weights * np.array(factors))
+        if n_weighted < 2:
+            raise ValueError(
+                f"y contains {n_weighted} class(es) with a weight above zero (of {table.classes.tolist()}); "
+                "boosting wants rows of at least two classes"
+            )
+        return super()._loss(table)
+
+    @property
+    def init_(self) -> DummyClassifier:
+        """The estimator of what boosting started from: the weighted shares of the classes, whatever X is."""
+        check_is_fitted(self)
+        assert self._trees.initial is not None
+        shares = self._fitted_loss.predictions(self._trees.initial[np.newaxis])[0]
+        return DummyClassifier(strategy="prior").fit(np.zeros((self.n_classes_, self.n_features_in_)), self.classes_, shares)
+
+    def _probability_steps(self) -> tuple[Step, ...]:
+        return (self._fitted_loss.predictions,)
+
+    def _decision(self) -> tuple[tuple[Step, ...], Output]:
+        name = "decision_function"
+        if self._fitted_loss.n_outputs == 1:
+            return (first_column,), Output(np.dtype(np.float64), None, name)
+        return (), self._probability_output(name)
+
+    def decision_function(self, X: Any) -> Any:
+        """Return raw predictions.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,) or (n, n_classes_)
+            Log odds of the second class for two classes, log probabilities up to a constant a row for more. A Dask collection, not
+            computed yet, if X is one.
+        """
+        check_is_fitted(self)
+        steps, output = self._decision()
+        return self._map(X, self._predictor(*steps), output)
+
+    def staged_decision_function(self, X: Any) -> Iterator[Any]:
+        """Return raw predictions after each round.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Yields
+        ------
+        ndarray of float64 of shape (n,) or (n, n_classes_)
+            See :meth:`decision_function`.
+        """
+        check_is_fitted(self)
+        return self._staged(X, *self._decision())
+
+    def staged_predict(self, X: Any) -> Iterator[Any]:
+        """Predict the class after each round.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Yields
+        ------
+        ndarray of shape (n,)
+            See :meth:`predict`.
+        """
+        check_is_fitted(self)
+        return self._staged(X, self._label_steps(), Output(self.classes_.dtype))
+
+    def staged_predict_proba(self, X: Any) -> Iterator[Any]:
+        """Predict the probability of each class after each round.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Yields
+        ------
+        ndarray of float64 of shape (n, n_classes_)
+            See :meth:`predict_proba`.
+        """
+        check_is_fitted(self)
+        return self._staged(X, self._probability_steps(), self._probability_output("predict_proba"))

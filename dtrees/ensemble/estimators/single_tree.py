@@ -1,0 +1,403 @@
+"""Single decision trees: a forest of one tree, grown on all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dtrees.engine.plan.plans import Callback, ForestPlan
+from dtrees.ensemble.backend import LoadHints
+from dtrees.ensemble.compat import fit_context
+from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
+from dtrees.ensemble.estimators.documentation import described
+from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, gains_by_column, normalised
+from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.input import parameters
+from dtrees.ensemble.prediction import AdditiveTrees, Step, first_column
+from dtrees.tree.tree import Tree
+
+
+class SingleTree(TreeEstimator):
+    """What the four single trees share."""
+
+    criterion: str
+    splitter: str
+    max_features: Any
+    class_weight: Any
+    random_state: Any
+    max_features_: int
+
+    @fit_context(prefer_skip_nested_validation=True)
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+        """Grow the tree.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features)
+            Numbers; in frames also text and categories. NaN marks missing values.
+        y : array-like of shape (n,)
+            Finite numbers for a regressor, labels for a classifier.
+        sample_weight : array-like of shape (n,) or None, default=None
+            Non-negative; rows of weight 0 are as good as absent.
+        callbacks : sequence of callable, default=()
+            Called with a :class:`~dtrees.engine.plan.plans.Progress` when the tree is grown.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data cannot be used; the message says what is wanted.
+        """
+        callback = progress_callback(callbacks, 0, "tree")
+        backend, table = self._load(X, y, sample_weight, keep=False, purpose=LoadHints(n_trees=1, single_use=True))
+        rules = parameters.rules_for(
+            self,
+            self.criterion,
+            table.n_rows,
+            self.n_features_in_,
+            random_splits=self.splitter == "random",
+        )
+        plan = ForestPlan(
+            rules=rules,
+            seed=parameters.draw_seed(self.random_state),
+            n_classes=0 if table.classes is None else len(table.classes),
+            class_weight=parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=True),
+        )
+        self.max_features_ = rules.max_features
+        self._trees = AdditiveTrees([backend.grow_forest(table, plan, 0, 1, callback).trees])
+        self._warn_if_constant()
+        return self
+
+    @property
+    def _tree(self) -> Tree:
+        check_is_fitted(self)
+        return self._trees.groups[0][0]
+
+    @property
+    def tree_(self) -> FittedTree:
+        """The tree as arrays of nodes."""
+        return FittedTree(self._tree, self.n_features_in_)
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share each column has in the impurity decrease of all splits; zeros for a tree without splits."""
+        return normalised(gains_by_column(self._tree, self.n_features_in_))
+
+    def get_depth(self) -> int:
+        """Return the depth of the deepest leaf; the root's is 0."""
+        return self._tree.max_depth
+
+    def get_n_leaves(self) -> int:
+        """Return the number of leaves."""
+        return self._tree.n_leaves
+
+    def apply(self, X: Any) -> Any:
+        """Find the leaf each row falls in.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of int32 of shape (n,)
+            Node numbers. For a Dask collection: not computed yet, of shape (n, 1).
+        """
+        leaves = self._find_leaves(X)
+        return leaves[:, 0] if isinstance(leaves, np.ndarray) else leaves
+
+    def decision_path(self, X: Any) -> Any:
+        """Find the nodes each row passes through.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, n_features_in_)
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix of int64 of shape (n, tree_.node_count)
+            1 where a row passes through a node.
+        """
+        return decision_path_matrix(self._tree, self._local_leaves(X)[:, 0])
+
+
+class SingleTreeRegressor(TreeRegressor, SingleTree):
+    """What the two regression trees share."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.TREE, **parameters.REGRESSION_CRITERION}
+
+    def _value_steps(self) -> tuple[Step, ...]:
+        return (first_column,)
+
+
+class SingleTreeClassifier(TreeClassifier, SingleTree):
+    """What the two classification trees share."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **parameters.TREE,
+        **parameters.CLASSIFICATION_CRITERION,
+        **parameters.class_weight_options("balanced"),
+    }
+
+    def _probability_steps(self) -> tuple[Step, ...]:
+        return ()
+
+
+@described
+class DecisionTreeRegressor(SingleTreeRegressor):
+    """A regression tree with exact splits.
+
+    Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
+
+    {input}
+
+    Parameters
+    ----------
+    {regression_criterion}
+    splitter : {"best", "random"}, default="best"
+        The best of all thresholds, or the best of one random threshold per column.
+    {growth}
+    {max_features_all: None}
+    {growth_end}
+    {random_state_tree}
+    {n_jobs}
+
+    Attributes
+    ----------
+    {fitted_tree}
+    {fitted}
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeRegressor
+    >>> X, y = [[1.0], [2.0], [3.0], [4.0]], [5.0, 5.0, 9.0, 9.0]
+    >>> DecisionTreeRegressor(random_state=0).fit(X, y).predict([[1.5], [9.0]])
+    array([5., 9.])
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str = "squared_error",
+        splitter: str = "best",
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: int | float | str | None = None,
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.criterion = criterion
+        self.splitter = splitter
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.min_weight_fraction_leaf = min_weight_fraction_leaf
+        self.max_features = max_features
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+
+@described
+class DecisionTreeClassifier(SingleTreeClassifier):
+    """A classification tree with exact splits.
+
+    Every threshold between two neighbouring distinct values of a column is considered; nothing is binned.
+
+    {input}
+
+    Parameters
+    ----------
+    {classification_criterion}
+    splitter : {"best", "random"}, default="best"
+        The best of all thresholds, or the best of one random threshold per column.
+    {growth}
+    {max_features_all: None}
+    {growth_end}
+    {random_state_tree}
+    {class_weight_tree}
+    {n_jobs}
+
+    Attributes
+    ----------
+    {fitted_tree}
+    {fitted_classes}
+    {fitted}
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier
+    >>> X, y = [[1.0], [2.0], [3.0], [4.0]], ["no", "no", "yes", "yes"]
+    >>> tree = DecisionTreeClassifier(random_state=0).fit(X, y)
+    >>> tree.predict([[1.0], [9.0]]).tolist(), tree.predict_proba([[9.0]]).tolist()
+    (['no', 'yes'], [[0.0, 1.0]])
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str = "gini",
+        splitter: str = "best",
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: int | float | str | None = None,
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        random_state: Any = None,
+        class_weight: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.criterion = criterion
+        self.splitter = splitter
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.min_weight_fraction_leaf = min_weight_fraction_leaf
+        self.max_features = max_features
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.random_state = random_state
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+
+
+@described
+class ExtraTreeRegressor(SingleTreeRegressor):
+    """A regression tree with random thresholds, as Extra-Trees consist of.
+
+    Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
+    node has of it, and the best of these splits is taken (Geurts, Ernst and Wehenkel, 2006).
+
+    {input}
+
+    Parameters
+    ----------
+    {regression_criterion}
+    splitter : {"best", "random"}, default="random"
+        The best of all thresholds, or the best of one random threshold per column.
+    {growth}
+    {max_features_all: 1.0}
+    {growth_end}
+    {random_state_tree}
+    {n_jobs}
+
+    Attributes
+    ----------
+    {fitted_tree}
+    {fitted}
+
+    Examples
+    --------
+    >>> from dtrees import ExtraTreeRegressor
+    >>> X, y = [[1.0], [2.0], [3.0], [4.0]], [5.0, 5.0, 9.0, 9.0]
+    >>> ExtraTreeRegressor(random_state=0).fit(X, y).predict([[1.5], [9.0]])
+    array([5., 9.])
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str = "squared_error",
+        splitter: str = "random",
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: int | float | str | None = 1.0,
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.criterion = criterion
+        self.splitter = splitter
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.min_weight_fraction_leaf = min_weight_fraction_leaf
+        self.max_features = max_features
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+
+@described
+class ExtraTreeClassifier(SingleTreeClassifier):
+    """A classification tree with random thresholds, as Extra-Trees consist of.
+
+    Each column that a node considers gets one threshold, drawn uniformly between the smallest and largest value that the
+    node has of it, and the best of these splits is taken (Geurts, Ernst and Wehenkel, 2006).
+
+    {input}
+
+    Parameters
+    ----------
+    {classification_criterion}
+    splitter : {"best", "random"}, default="random"
+        The best of all thresholds, or the best of one random threshold per column.
+    {growth}
+    {max_features_all: "sqrt"}
+    {growth_end}
+    {random_state_tree}
+    {class_weight_tree}
+    {n_jobs}
+
+    Attributes
+    ----------
+    {fitted_tree}
+    {fitted_classes}
+    {fitted}
+
+    Examples
+    --------
+    >>> from dtrees import ExtraTreeClassifier
+    >>> X, y = [[1.0], [2.0], [3.0], [4.0]], ["no", "no", "yes", "yes"]
+    >>> tree = ExtraTreeClassifier(random_state=0).fit(X, y)
+    >>> tree.predict([[1.0], [9.0]]).tolist(), tree.predict_proba([[9.0]]).tolist()
+    (['no', 'yes'], [[0.0, 1.0]])
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: str = "gini",
+        splitter: str = "random",
+        max_depth: int | None = None,
+        min_samples_split: int | float = 2,
+        min_samples_leaf: int | float = 1,
+        min_weight_fraction_leaf: float = 0.0,
+        max_features: int | float | str | None = "sqrt",
+        max_leaf_nodes: int | None = None,
+        min_impurity_decrease: float = 0.0,
+        random_state: Any = None,
+        class_weight: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.criterion = criterion
+        self.splitter = splitter
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.min_samples_leaf = min_samples_leaf
+        self.min_weight_fraction_leaf = min_weight_fraction_leaf
+        self.max_features = max_features
+        self.max_leaf_nodes = max_leaf_nodes
+        self.min_impurity_decrease = min_impurity_decrease
+        self.random_state = random_state
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs

@@ -1,0 +1,1 @@
+"""Evaluation sets, metrics and callbacks."""

@@ -1,0 +1,93 @@
+"""What users pass as ``callbacks``: functions, and the rule by which an evaluation set ends a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dtrees.engine.plan.early_stopping import Stopping
+from dtrees.engine.plan.plans import Callback
+from dtrees.ensemble.evaluation.metrics import greater_is_better, metric_name
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Stop boosting when an evaluation set no longer improves, and leave out the rounds after the best one.
+
+    Pass it among the ``callbacks`` of ``fit``, together with an ``eval_set``. It does what the parameter ``early_stopping_rounds`` does,
+    for any set and metric.
+
+    Parameters
+    ----------
+    rounds : int
+        How many rounds without an improvement end the fit.
+    eval_name : str or None, default=None
+        The set that decides; None is the last one.
+    metric : str or None, default=None
+        The metric that decides, by its name; None is the last one of ``eval_metric``.
+    tol : float, default=0.0
+        Less than this, or as much, is no improvement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import EarlyStopping, GradientBoostingRegressor
+    >>> random = np.random.default_rng(0)
+    >>> X = random.normal(size=(400, 3))
+    >>> y = X[:, 0] + random.normal(size=400)
+    >>> model = GradientBoostingRegressor(eval_metric=["mae", "rmse"])
+    >>> stop = EarlyStopping(10, metric="mae")
+    >>> model = model.fit(X[:200], y[:200], eval_set={"later": (X[200:], y[200:])}, callbacks=[stop])
+    >>> errors = model.evals_result_["later"]["mae"]
+    >>> int(errors.argmin()) == model.best_iteration_ == model.n_estimators_ - 1 == len(errors) - 11
+    True
+    """
+
+    rounds: int
+    eval_name: str | None = None
+    metric: str | None = None
+    tol: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 1:
+            raise ValueError(f"rounds is {self.rounds!r}; wants an integer of at least 1")
+        if not self.tol >= 0:
+            raise ValueError(f"tol is {self.tol!r}; wants a number of at least 0")
+
+    def rule(self, sets: Sequence[str], metrics: Sequence[str | Callable[..., Any]]) -> Stopping:
+        """Return the rule for a fit with these sets, by name, and metrics.
+
+        Raises
+        ------
+        ValueError
+            If there is no set, or none of that name, or no such metric.
+        """
+        if not sets:
+            raise ValueError("early stopping on an evaluation set wants one; pass eval_set to fit, or use n_iter_no_change")
+        names = [metric_name(metric) for metric in metrics]
+        for given, known, what in ((self.eval_name, sets, "eval_name"), (self.metric, names, "metric")):
+            if given is not None and given not in known:
+                raise ValueError(f"EarlyStopping has the {what} {given!r}; wants one of {', '.join(known)}")
+        metric = len(names) - 1 if self.metric is None else names.index(self.metric)
+        return Stopping(
+            rounds=self.rounds,
+            set=len(sets) - 1 if self.eval_name is None else list(sets).index(self.eval_name),
+            metric=metric,
+            tol=self.tol,
+            greater_is_better=greater_is_better(metrics[metric]),
+        )
+
+
+def split_callbacks(
+    callbacks: Sequence[Callback | EarlyStopping], early_stopping_rounds: int | None
+) -> tuple[EarlyStopping | None, list[Callback]]:
+    """Return the rule for early stopping, by parameter or among the callbacks, and the functions."""
+    if not isinstance(callbacks, Sequence):
+        raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
+    rules = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
+    if early_stopping_rounds is not None:
+        rules.append(EarlyStopping(int(early_stopping_rounds)))
+    if len(rules) > 1:
+        raise ValueError(f"early stopping is asked for {len(rules)} times, by early_stopping_rounds or in callbacks; wants one rule")
+    return rules[0] if rules else None, [callback for callback in callbacks if not isinstance(callback, EarlyStopping)]

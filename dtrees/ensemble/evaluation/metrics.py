@@ -1,0 +1,353 @@
+"""How good the predictions for evaluation rows are: what ``eval_metric`` can name, and functions of the user's own.
+
+Rows lie in blocks, here or on workers. A metric sees each block by itself (:meth:`Metric.partial`) and puts together what came of them
+(:meth:`Metric.value`). Two kinds:
+
+means
+    of something about each row, weighted. The sums are exact (:mod:`~dtrees.ensemble.objective.exact_sum`), so that the blocks leave no
+    trace, and are all that travels.
+of all predictions at once
+    ranks (``auc``) and users' functions. The predictions travel, 8 bytes a row (and class, for more than two), and are put together in the
+    order of the rows.
+
+Formulas are scikit-learn's, at any number of rows.
+
+>>> import numpy as np
+>>> from dtrees.ensemble.objective.log_loss import BinaryLogLoss
+>>> block = Block(X=np.empty((3, 0)), y=np.array([0, 1, 1]), weight=None, center=0.0)
+>>> raw = np.array([[-2.0, 1.0, -1.0]])  # log odds
+>>> metric = metric_for("error", BinaryLogLoss())
+>>> metric.value([metric.partial(block, raw)], None)
+0.3333333333333333
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.compat import SklearnMetric, sklearn_metric
+from dtrees.ensemble.objective.log_loss import BinaryLogLoss, MultinomialLogLoss
+from dtrees.ensemble.objective.loss import LinkedLoss
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of an evaluation set.
+
+    Attributes
+    ----------
+    X : ndarray of float32 or float64, shape (n, n_features)
+        As prediction takes it.
+    y : ndarray, shape (n,)
+        float64, or class numbers.
+    weight : ndarray of float64, shape (n,), or None
+    center : float
+        Weighted mean of ``y`` over all blocks of the set; for classes of no use.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    center: float
+
+
+class Metric(Protocol):
+    """A figure for the predictions of all rows of a set."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether :meth:`value` wants the targets and weights of all rows."""
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return what there is to know of one block, whose raw predictions have the shape (K, n)."""
+
+    def value(self, partials: Sequence[Any], rows: tuple[NDArray[Any], NDArray[np.float64] | None] | None) -> float:
+        """Return the metric from all blocks, in the order of the rows; ``rows`` are all targets and weights, where they are needed."""
+
+
+@dataclass(frozen=True)
+class MeanMetric:
+    """The weighted mean of a term, or its square root."""
+
+    name: str
+    link: LinkedLoss
+    needs_rows: bool = False
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return the sums of weighted terms and of weights."""
+        return _weighted_sums(_TERMS[self.name](self.link, block.y, raw), block.weight)
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Divide sums."""
+        from dtrees.ensemble.objective.exact_sum import ratio
+
+        mean = ratio(sum(total for total, _ in partials), sum(weight for _, weight in partials))
+        return math.sqrt(mean) if self.name == "rmse" else mean
+
+
+@dataclass(frozen=True)
+class R2:
+    """The coefficient of determination: 1 less the squared error over that of predicting the mean."""
+
+    link: LinkedLoss
+    name: str = "r2"
+    needs_rows: bool = False
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return the weighted sums of squared errors and of squared deviations from the mean."""
+        deviation = block.y - block.center
+        error, _ = _weighted_sums(_squared_error(self.link, block.y, raw), block.weight)
+        return error, _weighted_sums(deviation * deviation, block.weight)[0]
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Compare the sums; of a target that never varies, 1 for perfect predictions and otherwise 0."""
+        from dtrees.ensemble.objective.exact_sum import ratio
+
+        error, deviation = (sum(part[i] for part in partials) for i in (0, 1))
+        if deviation == 0:
+            return 1.0 if error == 0 else 0.0
+        return 1.0 - ratio(error, deviation)
+
+
+@dataclass(frozen=True)
+class Auc:
+    """Area under the ROC curve; of more than two classes, of each against the others, weighted by how frequent they are."""
+
+    link: LinkedLoss
+    name: str = "auc"
+    needs_rows: bool = True
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return what ranks the rows: log odds, or the probabilities of each class."""
+        return raw.T if raw.shape[0] == 1 else self.link.predictions(raw.T)
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Rank all rows; NaN where only one class is there."""
+        scores = np.concatenate(partials)
+        y, weight = rows
+        weight = np.ones(len(y)) if weight is None else weight
+        if scores.shape[1] == 1:
+            return area_under_curve(y == 1, scores[:, 0], weight)
+        areas = np.array([area_under_curve(y == k, scores[:, k], weight) for k in range(scores.shape[1])])
+        frequency = np.bincount(y, weights=weight, minlength=scores.shape[1])
+        present = frequency > 0
+        return float(np.average(areas[present], weights=frequency[present]))
+
+
+@dataclass(frozen=True)
+class CustomMetric:
+    """A callable: ``function(y_true, y_pred, weight) -> float``, a function like scikit-learn's with ``sample_weight``, or a scorer.
+
+    What scikit-learn says of the callable is passed as ``known``.
+    """
+
+    function: Callable[..., Any]
+    link: LinkedLoss
+    name: str
+    known: SklearnMetric | None = None
+    needs_rows: bool = True
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return the predictions."""
+        predicted = self.link.predictions(raw.T)
+        if self.known is not None and self.known.takes_labels and predicted.ndim == 2:
+            return predicted.argmax(axis=1)
+        return predicted[:, 1] if predicted.ndim == 2 and predicted.shape[1] == 2 else predicted
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Call the function."""
+        y, weight = rows
+        arguments, named = _arguments(self.function, y, np.concatenate(partials), weight)
+        function, sign = (self.function, 1) if self.known is None else (self.known.function, self.known.sign)
+        value = function(*arguments, **named)
+        try:
+            return sign * float(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"the eval_metric {self.name!r} returned {value!r}; wants a number") from error
+
+
+def _squared_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    error = y - link.predictions(raw.T)
+    with np.errstate(over="ignore"):
+        return error * error
+
+
+def _absolute_error(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.abs(y - link.predictions(raw.T))
+
+
+def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    # As in scikit-learn, probabilities are kept this far from 0.
+    smallest = np.finfo(np.float64).eps
+    if isinstance(link, BinaryLogLoss | MultinomialLogLoss):  # which is more precise than by way of probabilities
+        losses = np.empty(y.shape[0])
+        link.pointwise(y, raw, losses)
+        return np.minimum(losses, -math.log(smallest))
+    return -np.log(np.clip(link.predictions(raw.T)[np.arange(y.shape[0]), y], smallest, 1.0))
+
+
+def _is_right(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return (link.predictions(raw.T).argmax(axis=1) == y).astype(np.float64)
+
+
+def _is_wrong(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 1.0 - _is_right(link, y, raw)
+
+
+_TERMS: dict[str, Callable[[Any, NDArray[Any], NDArray[np.float64]], NDArray[np.float64]]] = {
+    "rmse": _squared_error,
+    "mse": _squared_error,
+    "mae": _absolute_error,
+    "logloss": _log_loss,
+    "error": _is_wrong,
+    "accuracy": _is_right,
+}
+
+#: What a regressor and a classifier can be evaluated by; the first of each is the default.
+REGRESSION = ("rmse", "mse", "mae", "r2")
+CLASSIFICATION = ("logloss", "error", "accuracy", "auc")
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return what a function takes, None where it does not tell: those not written in Python may not."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def _arguments(metric: Callable[..., Any], y: Any, predicted: Any, weight: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return how a metric is called: by position, but for the ``sample_weight`` of those that are like scikit-learn's."""
+    known = sklearn_metric(metric)
+    signature = _signature(metric if known is None else known.function)
+    if signature is not None and "sample_weight" in signature.parameters:
+        return (y, predicted), {"sample_weight": weight}
+    if known is not None:
+        if weight is not None:
+            raise TypeError(
+                f"the eval_metric {known.name!r} takes no sample_weight, but the evaluation set has weights; wants one that does"
+            )
+        return (y, predicted), {}
+    return (y, predicted, weight), {}
+
+
+def check_metrics(eval_metric: Any, *, classify: bool) -> list[str | Callable[..., Any]]:
+    """Return what an estimator's ``eval_metric`` asks for, as a list.
+
+    Parameters
+    ----------
+    eval_metric : str, callable, list of them, or None
+    classify : bool
+
+    Raises
+    ------
+    ValueError
+        If a name is none of those there are, or comes twice.
+    TypeError
+        If a function takes other arguments.
+    """
+    names = CLASSIFICATION if classify else REGRESSION
+    asked = [names[0]] if eval_metric is None else [*eval_metric] if isinstance(eval_metric, list | tuple) else [eval_metric]
+    for metric in asked:
+        if not callable(metric) and metric not in names:
+            kind = "classification" if classify else "regression"
+            raise ValueError(
+                f"eval_metric has {metric!r}; wants, for {kind}, some of {', '.join(names)}, or functions (y, prediction, weight)"
+            )
+        if not callable(metric):
+            continue
+        known = sklearn_metric(metric)
+        if (signature := _signature(metric if known is None else known.function)) is not None:
+            arguments, named = _arguments(metric, 0, 0, None)
+            try:
+                signature.bind(*arguments, **named)
+            except TypeError as error:
+                raise TypeError(
+                    f"eval_metric has {metric_name(metric)!r}, which cannot be called ({error}); wants functions "
+                    "(y_true, y_pred, weight), or (y_true, y_pred, *, sample_weight) as scikit-learn's"
+                ) from error
+    given = [metric_name(metric) for metric in asked]
+    if not given or len(set(given)) < len(given):
+        raise ValueError(f"eval_metric has the names {given}; wants at least one, each once (name functions by their __name__)")
+    return asked
+
+
+def metric_name(metric: str | Callable[..., Any]) -> str:
+    """Return what a metric is called."""
+    if not callable(metric):
+        return metric
+    known = sklearn_metric(metric)
+    return str(getattr(metric, "__name__", type(metric).__name__)) if known is None else known.name
+
+
+def greater_is_better(metric: str | Callable[..., Any]) -> bool:
+    """Tell which values of a metric are good.
+
+    A callable says it by an attribute of this name. Without one, scikit-learn's say it by its conventions: scores and scorers are
+    maximised, errors, losses and deviances minimised.
+
+    Raises
+    ------
+    ValueError
+        If a callable does not say it.
+    """
+    if not callable(metric):
+        return metric in ("r2", "accuracy", "auc")
+    said = getattr(metric, "greater_is_better", None)
+    if said is None and (known := sklearn_metric(metric)) is not None:
+        said = known.greater_is_better
+    if not isinstance(said, bool | np.bool_):
+        name = metric_name(metric)
+        raise ValueError(
+            f"eval_metric has {name!r}, which does not say whether more of it is better, so that it cannot decide when to stop; set its "
+            f"attribute greater_is_better to True or False ({name}.greater_is_better = False for an error), or let another metric decide"
+        )
+    return bool(said)
+
+
+def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
+    """Return a metric, by one of the names above or from a callable; ``link`` is the loss."""
+    if callable(metric):
+        return CustomMetric(metric, link, metric_name(metric), sklearn_metric(metric))
+    if metric == "r2":
+        return R2(link)
+    return Auc(link) if metric == "auc" else MeanMetric(metric, link)
+
+
+def area_under_curve(positive: NDArray[np.bool_], score: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """Return the area under the ROC curve of some rows, NaN unless some are positive and some are not.
+
+    That is the weight of the pairs of a positive and a negative row that are in the right order, those of equal score counting half.
+
+    Examples
+    --------
+    >>> area_under_curve(np.array([True, False, True]), np.array([0.9, 0.5, 0.5]), np.ones(3))
+    0.75
+    """
+    order = np.argsort(score, kind="stable")
+    score, gain, loss = score[order], np.where(positive, weight, 0.0)[order], np.where(positive, 0.0, weight)[order]
+    last = np.append(np.flatnonzero(np.diff(score) != 0), len(score) - 1)  # of rows of equal score
+    gains, losses = (np.diff(np.cumsum(x)[last], prepend=0.0) for x in (gain, loss))
+    below = np.cumsum(losses) - losses
+    total = gains.sum() * losses.sum()
+    return float((gains * (below + losses / 2)).sum() / total) if total > 0 else math.nan
+
+
+def _weighted_sums(terms: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[Any, Any]:
+    from dtrees.ensemble.objective.exact_sum import exact_sum
+
+    if weight is None:
+        return exact_sum(terms), len(terms)
+    with np.errstate(over="ignore"):
+        return exact_sum(terms * weight), exact_sum(weight)

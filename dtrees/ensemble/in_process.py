@@ -1,0 +1,167 @@
+"""The backend for tables in this process: NumPy arrays and frames.
+
+It loads by encoding columns (:mod:`dtrees.ensemble.input.schema`) and presorting them on a pool of threads, and hands them to the engine.
+The engine is imported when something is fitted, so that importing an estimator does not wait for the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.backends import registered_backend
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.engine.threads import effective_n_jobs
+from dtrees.ensemble.backend import Backend, LoadHints, Output, Placement, Table
+from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.tables import is_frame, numeric_array
+from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
+from dtrees.tree.tree import Tree
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
+    from dtrees.ensemble.evaluation.metrics import Metric
+    from dtrees.split.table.columns import Columns
+
+#: Presorting fewer cells than this takes less time than starting threads.
+_SERIAL_CELLS = 100_000
+_HERE = Placement("local", "the data is in the memory of one process")
+
+
+class _SingleUse:
+    """Columns for a single use: who takes them is the only one that holds them."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = [columns]
+
+    def __call__(self) -> Columns:
+        """Return the columns, which are no longer held here."""
+        return self._columns.pop()
+
+
+class LocalBackend:
+    """Fits and predicts in this process; see :class:`dtrees.ensemble.backend.Backend`."""
+
+    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> None:
+        """Return None: this is the place, and the estimator fits itself."""
+
+    def load(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        classify: bool,
+        estimator_name: str,
+        n_jobs: int | None,
+        purpose: LoadHints,
+    ) -> Table:
+        """Check, encode and presort a training set; here, that is the same for any kind of trees."""
+        from dtrees.engine.run.compiling import note_compilation
+        from dtrees.split.table.columns import presort
+
+        note_compilation()
+        y = check_target(y, classify=classify, name=estimator_name)
+        X = X if is_frame(X) else numeric_array(X)
+        n_rows = X.shape[0]
+        if n_rows == 0:
+            raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+        check_lengths(n_rows, y)
+        weight = check_weights(sample_weight, n_rows)
+        summary = TargetSummary.of(y, weight, classify=classify)
+        summary.check()
+        schema = Schema.infer(X)
+        encoded = schema.encode(X)
+        n_threads = min(effective_n_jobs(n_jobs), len(encoded))
+        if n_threads > 1 and n_rows * len(encoded) > _SERIAL_CELLS:
+            with ThreadPoolExecutor(n_threads) as pool:
+                columns = presort(encoded, map=pool.map)
+        else:
+            columns = presort(encoded)
+        target = encode_classes(y, summary.classes) if summary.classes is not None else y
+        handle = _SingleUse(columns) if purpose.single_use else columns
+        return Table.of(schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=n_jobs)
+
+    def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
+        """Check and encode evaluation sets."""
+        from dtrees.ensemble.evaluation.evaluation_sets import BlockSummary, LocalSets, make_block
+
+        blocks = []
+        for given in sets:
+            X = given.X if is_frame(given.X) else numeric_array(given.X)
+            block, summary = make_block(X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name)
+            blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))
+        names = tuple(given.name for given in sets)
+        return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
+
+    def fingerprint(self, table: Table) -> str:
+        """Return a digest of the whole training set."""
+        from dtrees.ensemble.persistence.checkpoint import array_digest, column_digests, table_digest
+
+        weight = None if table.weight is None else array_digest(table.weight)
+        return table_digest(table, column_digests(table.columns), array_digest(table.target), weight)
+
+    def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
+        """Grow the trees ``first`` to ``last - 1``."""
+        from dtrees.engine.run.forest_growth import grow_forest
+        from dtrees.engine.run.saving import grow_in_batches, without_checkpoint
+
+        n_threads = effective_n_jobs(table.n_jobs)
+        bare = without_checkpoint(plan)
+
+        def grow(first: int, last: int, callback: Callback | None) -> ForestResult:
+            return grow_forest(table.columns, table.target, table.weight, bare, first, last, n_threads, callback=callback)
+
+        return grow_in_batches(grow, plan, first, last, callback)
+
+    def boost(
+        self,
+        table: Table,
+        plan: BoostingPlan,
+        previous: Sequence[Sequence[Tree]],
+        initial: NDArray[np.float64] | None,
+        callback: Callback | None,
+    ) -> BoostingResult:
+        """Boost up to ``plan.n_rounds`` rounds."""
+        from dtrees.engine.run.boosting_rounds import boost
+        from dtrees.engine.run.local_executor import LocalExecutor
+        from dtrees.ensemble.evaluation.evaluation_sets import LocalEvaluation
+
+        n_threads = effective_n_jobs(table.n_jobs)
+        evaluation = None if table.evaluation is None else LocalEvaluation(table.evaluation, n_threads)
+        with LocalExecutor(table.columns, table.target, table.weight, n_threads) as executor:
+            return boost(executor, plan, previous=previous, initial=initial, callback=callback, evaluation=evaluation)
+
+    def target(self, table: Table) -> NDArray[Any]:
+        """Return the encoded target."""
+        return np.asarray(table.target)
+
+    def header(self, X: Any) -> Any:
+        """Return ``X``, as an array unless it is a frame."""
+        return X if is_frame(X) else numeric_array(X)
+
+    def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> NDArray[Any]:
+        """Apply ``function`` to ``X``, which must have rows."""
+        X = self.header(X)
+        if X.shape[0] == 0:
+            raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}); {output.name} wants at least one")
+        return function(X)
+
+    def gather(self, *collections: Any) -> list[Any]:
+        """Return what is local already."""
+        return list(collections)
+
+
+#: The only one that is needed: it keeps nothing.
+LOCAL = LocalBackend()
+
+
+def backend_for(X: Any) -> Backend:
+    """Return the backend for the collection ``X``: the first registered one that claims it, else the local one."""
+    backend: Backend | None = registered_backend(X)
+    return LOCAL if backend is None else backend

@@ -1,0 +1,1 @@
+"""What users pass: tables, targets, weights and parameters, checked and encoded."""

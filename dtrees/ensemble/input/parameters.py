@@ -1,0 +1,232 @@
+"""What parameters may be, and what they come to for a table: from an estimator's parameters to the engine's rules.
+
+The constraints are in scikit-learn's notation; scikit-learn turns a violation into an error that names parameter, value and wish.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+
+from dtrees.engine.plan.plans import Rules
+from dtrees.ensemble.compat import Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
+from dtrees.ensemble.input.warning import warn
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.backend import Table
+
+_POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
+
+#: Parameters of every estimator.
+COMMON = {
+    "max_depth": [_POSITIVE_INTEGER, None],
+    "min_samples_split": [Interval(Integral, 2, None, closed="left"), Interval(RealNotInt, 0.0, 1.0, closed="right")],
+    "min_samples_leaf": [_POSITIVE_INTEGER, Interval(RealNotInt, 0.0, 1.0, closed="neither")],
+    "max_features": [
+        _POSITIVE_INTEGER,
+        Interval(RealNotInt, 0.0, 1.0, closed="right"),
+        StrOptions({"sqrt", "log2"}),
+        None,
+    ],
+    "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
+    "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
+    "random_state": ["random_state"],
+    "n_jobs": [
+        Interval(Integral, None, -1, closed="right"),
+        _POSITIVE_INTEGER,
+        None,
+    ],
+}
+
+#: Parameters of trees and forests, whose leaves are bounded by a fraction of the weight.
+FRACTION = {"min_weight_fraction_leaf": [Interval(Real, 0.0, 0.5, closed="both")]}
+
+#: Parameters of ensembles.
+ENSEMBLE = {
+    "n_estimators": [_POSITIVE_INTEGER],
+    "colsample_bytree": [Interval(Real, 0.0, 1.0, closed="right")],
+    "verbose": ["verbose"],
+    "warm_start": ["boolean"],
+}
+
+FOREST = {
+    **COMMON,
+    **FRACTION,
+    **ENSEMBLE,
+    "bootstrap": ["boolean"],
+    "oob_score": ["boolean", callable],
+    "max_samples": [None, Interval(RealNotInt, 0.0, None, closed="neither"), _POSITIVE_INTEGER],
+}
+
+TREE = {**COMMON, **FRACTION, "splitter": [StrOptions({"best", "random"})]}
+
+BOOSTING = {
+    **COMMON,
+    **ENSEMBLE,
+    "learning_rate": [Interval(Real, 0.0, None, closed="left")],
+    "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
+    "reg_lambda": [Interval(Real, 0.0, None, closed="left")],
+    "min_child_weight": [Interval(Real, 0.0, None, closed="left")],
+    "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
+    "n_iter_no_change": [_POSITIVE_INTEGER, None],
+    "tol": [Interval(Real, 0.0, None, closed="left")],
+    "early_stopping_rounds": [_POSITIVE_INTEGER, None],
+    "eval_metric": [str, callable, list, tuple, None],
+}
+
+#: The defaults of boosting, which scikit-learn's are not. Chosen on California housing (mean R2 over ten random splits) and Adult (its test
+#: file) among some fifty settings of depth, shrinkage and regularization, by what does well on both and stays cheap; see the README.
+BOOSTING_DEFAULTS: dict[str, Any] = {
+    "n_estimators": 200,
+    "learning_rate": 0.15,
+    "max_depth": 6,
+    "min_samples_leaf": 1,
+    "min_child_weight": 1.0,
+    "reg_lambda": 5.0,
+    "subsample": 1.0,
+    "max_features": None,
+    "colsample_bytree": 1.0,
+}
+
+#: Other names of criteria.
+CRITERION_ALIASES = {"log_loss": "entropy"}
+#: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
+_LARGEST_PENALTY = 1e15
+
+
+def _criteria(task: str) -> set[str]:
+    """Return the names of the criteria that are registered for a task."""
+    from dtrees.split.criteria.criterion import criteria_for  # brings in the compiler
+
+    names = set(criteria_for(task))
+    return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
+
+
+REGRESSION_CRITERION = {"criterion": [NamesAtTheTime(partial(_criteria, "regression"))]}
+CLASSIFICATION_CRITERION = {"criterion": [NamesAtTheTime(partial(_criteria, "classification"))]}
+
+
+def class_weight_options(*presets: str) -> dict[str, list[Any]]:
+    """Return the constraint of ``class_weight`` for an estimator that knows these presets."""
+    return {"class_weight": [Options(str, set(presets)), dict, None]}
+
+
+def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, random_splits: bool = False) -> Rules:
+    """Return the splitting rules that an estimator's parameters come to for a table of this shape.
+
+    Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
+    """
+    columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * n_columns))
+    min_samples_leaf = _count(estimator.min_samples_leaf, n_rows)
+    return Rules(
+        criterion=CRITERION_ALIASES.get(criterion, criterion),
+        max_features=resolve_max_features(estimator.max_features, columns_per_tree),
+        columns_per_tree=columns_per_tree,
+        random_splits=random_splits,
+        max_depth=None if estimator.max_depth is None else int(estimator.max_depth),
+        min_samples_split=max(2, _count(estimator.min_samples_split, n_rows), 2 * min_samples_leaf),
+        min_samples_leaf=min_samples_leaf,
+        min_weight_fraction_leaf=float(getattr(estimator, "min_weight_fraction_leaf", 0.0)),
+        min_child_weight=float(getattr(estimator, "min_child_weight", 0.0)),
+        max_leaf_nodes=None if estimator.max_leaf_nodes is None else int(estimator.max_leaf_nodes),
+        min_impurity_decrease=float(estimator.min_impurity_decrease),
+        reg_lambda=float(getattr(estimator, "reg_lambda", 0.0)),
+    )
+
+
+def resolve_max_features(max_features: Any, n_columns: int) -> int:
+    """Return the number of columns to draw for each node.
+
+    Examples
+    --------
+    >>> [resolve_max_features(value, 10) for value in (None, "sqrt", "log2", 0.5, 4, 40)]
+    [10, 3, 3, 5, 4, 10]
+    """
+    if max_features is None:
+        return n_columns
+    if max_features == "sqrt":
+        return max(1, int(math.sqrt(n_columns)))
+    if max_features == "log2":
+        return max(1, int(math.log2(n_columns)))
+    if isinstance(max_features, Integral):
+        return min(int(max_features), n_columns)
+    return max(1, int(max_features * n_columns))
+
+
+def _count(value: Any, n_rows: int) -> int:
+    """Return a number of rows, given as such or as a fraction."""
+    return int(value) if isinstance(value, Integral) else math.ceil(value * n_rows)
+
+
+def draw_seed(random_state: Any) -> int:
+    """Return the seed of a fit: the same for the same integer, a new one for None or a ``RandomState`` (which moves on)."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[float, ...] | None:
+    """Return the factor for the weights of each class, or None for all ones.
+
+    Parameters
+    ----------
+    class_weight : dict, str or None
+        A dict maps labels to factors (1 for those it leaves out); a preset means n / (n_classes * count).
+    table : Table
+    by_rows : bool
+        Whether presets count rows (scikit-learn's trees do) or sample weights (its forests do).
+
+    Raises
+    ------
+    ValueError
+        If the dict has labels that are not in y, or negative factors.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, dict):
+        if any(not np.isfinite(factor) or factor < 0 for factor in class_weight.values()):
+            raise ValueError(f"class_weight is {class_weight}; wants finite factors of at least 0")
+        factors = tuple(float(factor) for factor in compute_class_weight(class_weight, classes=table.classes, y=table.classes))
+        if not np.any(np.asarray(table.class_weights) * factors):
+            raise ValueError(
+                f"class_weight is {class_weight}, which leaves no row with a weight above 0; wants a class above 0 that has one"
+            )
+        return factors
+    totals = np.asarray(table.class_counts if by_rows else table.class_weights, dtype=np.float64)
+    # A class without weight has nothing to balance; its factor does not matter.
+    return tuple(float(factor) for factor in totals.sum() / (len(totals) * np.where(totals > 0, totals, np.inf)))
+
+
+def check_penalty(reg_lambda: float, total_weight: float) -> None:
+    """Raise if an L2 penalty is so large that no leaf would move a prediction, and sums of hessians are lost beside it."""
+    if reg_lambda > _LARGEST_PENALTY * total_weight:
+        raise ValueError(
+            f"reg_lambda is {reg_lambda:g}, but all rows together weigh {total_weight:g}: no leaf would move a prediction; wants at most "
+            f"{_LARGEST_PENALTY:g} times the weight of all rows"
+        )
+
+
+def number_of_draws(max_samples: Any, table: Table, factors: tuple[float, ...] | None) -> int:
+    """Return how many rows are drawn for each tree of a forest.
+
+    A float is relative to the number of rows or, with weights, to the sum of sample weight times class weight.
+    """
+    if max_samples is None:
+        return table.n_rows
+    if isinstance(max_samples, Integral):
+        return int(max_samples)
+    if factors is not None and table.class_weights is not None:
+        total = math.fsum(table.class_weights * np.asarray(factors))
+    else:
+        total = table.total_weight
+    n_draws = max(1, int(max_samples * total))
+    if n_draws < max(10, table.n_rows ** (1 / 3)):
+        warn(
+            f"max_samples={max_samples} of a total weight of {total:g} draws only {n_draws} rows for each tree; "
+            "pass max_samples as an integer to set the number of rows",
+        )
+    return n_draws

@@ -1,0 +1,107 @@
+"""Reading JSON data that may be damaged, or made to do damage: each value is taken with its type checked.
+
+>>> take({"columns": 3}, "columns", int, "the model")
+3
+>>> take({"columns": "3"}, "columns", int, "the model")
+Traceback (most recent call last):
+...
+ValueError: the model has columns = '3'; wants int
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def take(data: Any, name: str, kinds: type | tuple[type, ...], owner: str) -> Any:
+    """Return an entry of a dict, which must be of one of some types; True and False are no integers.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or it is of another type. The message names the entry and its ``owner``.
+    """
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    if type(data) is not dict or name not in data:
+        raise ValueError(f"{owner} has no {name}")
+    value = data[name]
+    if type(value) not in kinds:
+        raise ValueError(f"{owner} has {name} = {shown(value)}; wants {' or '.join(kind.__name__ for kind in kinds)}")
+    return value
+
+
+def shown(value: Any) -> str:
+    """Return a short description of a value: lists and dicts, which may be nested deeply, by their type."""
+    return f"a {type(value).__name__}" if isinstance(value, list | dict | tuple) else f"{value!r:.40}"
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as JSON data; what has no such form becomes None."""
+    if isinstance(value, dict):
+        return {"dict": [[plain(key), plain(item)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return None if any(callable(item) for item in value) else [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else None
+
+
+def from_plain(value: Any) -> Any:
+    """Return the parameter that :func:`plain` described.
+
+    Raises
+    ------
+    ValueError
+        If it is none of scalars, lists of scalars and dicts of scalars.
+    """
+    if type(value) is list:
+        return [_scalar(item) for item in value]
+    if type(value) is not dict:
+        return _scalar(value)
+    pairs = take(value, "dict", list, "a parameter")
+    if not all(type(pair) is list and len(pair) == 2 for pair in pairs):
+        raise ValueError("a parameter is a dict of something else than pairs")
+    return {_scalar(key): _scalar(item) for key, item in pairs}
+
+
+def _scalar(value: Any) -> Any:
+    if value is not None and type(value) not in (bool, int, float, str):
+        raise ValueError(f"a parameter holds {shown(value)}; wants numbers, text, True, False or None")
+    return value
+
+
+def check_labels(values: Any, owner: str) -> None:
+    """Raise unless values are distinct labels in ascending order: text, booleans or numbers.
+
+    Raises
+    ------
+    ValueError
+        Otherwise; the message names their ``owner``.
+    """
+    kinds = {type(value) for value in values}
+    if not (kinds <= {str} or kinds <= {bool} or kinds <= {int, float}):
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(f"{owner} are of type {names}; wants text, booleans or numbers, in a model file only one of them")
+    for value in values:
+        if kinds == {str}:
+            check_text(value, owner)
+        elif value != value:
+            raise ValueError(f"{owner} contain NaN")
+    if not all(one < other for one, other in pairwise(values)):
+        raise ValueError(f"{owner} are not distinct and in ascending order")
+
+
+def check_text(value: str, owner: str) -> None:
+    """Raise if a text cannot be written to a file."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{owner} contain text that is no Unicode ({error})") from error

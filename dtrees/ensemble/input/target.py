@@ -1,0 +1,263 @@
+"""Targets and sample weights: checked, encoded and summarised, the same for a whole table and for one partition of it.
+
+Terms
+-----
+class code
+    position of a label among the sorted distinct labels (``classes``).
+summary
+    what a fit must know of all target values and weights together: counts, exact sums, classes (:class:`TargetSummary`).
+exact sum
+    sums of weights are kept as fractions, so that they are the same however the rows are split into partitions.
+
+Use
+---
+``y = check_target(y, classify=...)``, ``weight = check_weights(weight, n_rows)``, then ``TargetSummary.of(y, weight, ...)`` per
+partition, ``TargetSummary.merge`` over partitions, ``summary.check()`` once, and ``encode_classes(y, summary.classes)`` for the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from dtrees.ensemble.input.schema import is_missing
+from dtrees.ensemble.input.warning import warn
+
+#: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
+MAX_TARGET = 1e148
+#: Sums of weights up to this size can be multiplied by those of their count, or added up again, without overflow.
+MAX_WEIGHT = 1e300
+
+
+@dataclass(frozen=True)
+class TargetSummary:
+    """What a fit must know of all targets and weights together.
+
+    Attributes
+    ----------
+    n_rows : int
+    total_weight : Fraction
+        Exact sum of the sample weights; the number of rows without weights.
+    classes : ndarray or None
+        Sorted distinct labels; None for regression.
+    class_counts : ndarray of int64 or None
+        Rows of each class.
+    class_weights : tuple of Fraction or None
+        Exact sum of the sample weights of each class.
+    """
+
+    n_rows: int
+    total_weight: Fraction
+    classes: NDArray[Any] | None = None
+    class_counts: NDArray[np.int64] | None = None
+    class_weights: tuple[Fraction, ...] | None = None
+
+    @classmethod
+    def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool) -> TargetSummary:
+        """Return the summary of targets from :func:`check_target` and weights from :func:`check_weights`."""
+        total = Fraction(len(y)) if weight is None else _exact_sum(weight)
+        if not classify:
+            return cls(len(y), total)
+        classes, codes = np.unique(y, return_inverse=True)
+        counts = np.bincount(codes, minlength=len(classes)).astype(np.int64)
+        if weight is None:
+            class_weights = tuple(Fraction(int(count)) for count in counts)
+        else:
+            class_weights = tuple(_exact_sum(weight[codes == code]) for code in range(len(classes)))
+        return cls(len(y), total, classes, counts, class_weights)
+
+    @classmethod
+    def merge(cls, summaries: Iterable[TargetSummary]) -> TargetSummary:
+        """Return the summary of all partitions together; their order does not matter, and empty ones change nothing."""
+        summaries = list(summaries)
+        n_rows = sum(summary.n_rows for summary in summaries)
+        total = sum((summary.total_weight for summary in summaries), Fraction(0))
+        labels = [summary.classes for summary in summaries if summary.classes is not None and len(summary.classes)]
+        if not labels:
+            return cls(n_rows, total)
+        if len({isinstance(part[0], str) for part in labels}) > 1:
+            raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
+        classes = np.unique(np.concatenate(labels))
+        counts = np.zeros(len(classes), dtype=np.int64)
+        weights = [Fraction(0)] * len(classes)
+        for summary in summaries:
+            if summary.classes is None or summary.class_counts is None or summary.class_weights is None or not summary.n_rows:
+                continue
+            for code, count, weight in zip(
+                encode_classes(summary.classes, classes), summary.class_counts, summary.class_weights, strict=True
+            ):
+                counts[code] += count
+                weights[code] += weight
+        return cls(n_rows, total, classes, counts, tuple(weights))
+
+    def check(self) -> None:
+        """Raise if nothing can be learnt from these rows.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows, all weights are zero, or the labels are not discrete.
+        """
+        if self.n_rows == 0:
+            raise ValueError("X and y have no rows; at least one is needed to fit")
+        if self.total_weight == 0:
+            raise ValueError("sample_weight must contain at least one non-zero number; all weights are zero")
+        if self.total_weight > MAX_WEIGHT:
+            raise ValueError(f"sample_weight adds up to more than {MAX_WEIGHT:g}; wants smaller numbers, only their ratios matter much")
+        if self.classes is not None:
+            check_classification_targets(self.classes)
+
+
+def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
+    """Return the target as an array of shape (n,): float64 for regression, labels as they came for classification.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+    classify : bool
+    name : str
+        The estimator, for messages.
+
+    Raises
+    ------
+    ValueError
+        If y is None, not one-dimensional, holds missing or infinite values, or is of a type the estimator cannot learn.
+    """
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    shape = getattr(y, "shape", None)
+    if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
+        raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
+    if shape is not None and tuple(shape[1:]) == (1,):
+        warn_of_column()
+    y = column_or_1d(y, warn=shape is None, input_name="y")
+    if y.dtype.kind in "mM":
+        raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
+    if not classify:
+        return _real_target(y)
+    if y.dtype.kind == "f":
+        _check_finite(y)
+        if y.dtype.itemsize > 8:  # no model file could hold them
+            y = y.astype(np.float64)
+    elif y.dtype.kind == "O":
+        y = _labels(y)
+    check_classification_targets(y)
+    return y
+
+
+def _labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Return labels that came as objects; other than text, as the array that they make."""
+    if any(map(is_missing, y)):
+        raise ValueError("y contains missing values (None or NaN); drop those rows, every label must be known")
+    kinds = {type(label) for label in y}
+    if all(issubclass(kind, str) for kind in kinds):
+        return y
+    if all(issubclass(kind, bool | int | float | np.number | np.bool_) for kind in kinds):
+        plain = np.array(y.tolist())
+        if plain.dtype.kind in "biuf":  # integers may be too long
+            return plain
+    names = " and ".join(sorted(kind.__name__ for kind in kinds))
+    raise ValueError(
+        f"Unknown label type: y holds labels of type {names}; wants numbers of up to 64 bits, or text, not both (convert by astype(str))"
+    )
+
+
+def warn_of_column() -> None:
+    """Warn, as scikit-learn does, that y has the shape (n, 1)."""
+    warn(
+        "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples, ), for example using "
+        "y[:, 0] or y.iloc[:, 0].",
+        DataConversionWarning,
+    )
+
+
+def _real_target(y: NDArray[Any]) -> NDArray[np.float64]:
+    if y.dtype.kind not in "biuf":
+        try:
+            y = (
+                np.array([np.nan if is_missing(value) else value for value in y], np.float64)
+                if y.dtype.kind == "O"
+                else y.astype(np.float64)
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"y cannot be turned into numbers ({error}); a regressor wants numbers, not labels") from error
+    _check_finite(y)
+    extreme = max(float(y.max()), float(y.min()), key=abs) if y.size else 0.0
+    if abs(extreme) > MAX_TARGET:
+        raise ValueError(
+            f"y contains {extreme}; wants numbers within +-{MAX_TARGET:g}, whose squares can be summed. Scale it, or drop outliers"
+        )
+    return _owned(y)
+
+
+def _owned(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return contiguous, writeable float64: kernels would be compiled once more for read-only arrays, such as pandas gives."""
+    return np.require(values, np.float64, ["C", "W"])
+
+
+def _check_finite(y: NDArray[Any]) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = y.sum()
+    if not np.isfinite(total):
+        if np.isnan(y).any():
+            raise ValueError("y contains NaN; drop the rows without a target")
+        if np.isinf(y).any():
+            raise ValueError("y contains infinity; wants finite numbers")
+
+
+def check_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:
+    """Return the weights as float64 of shape (n,), or None where every row counts once.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n,), number or None
+    n_rows : int
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative, NaN or infinite, or there are not as many as rows.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight cannot be turned into numbers ({error}); wants one non-negative number per row") from error
+    if weight.ndim == 0:
+        weight = np.full(n_rows, float(weight))
+    if weight.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar; sample_weight has shape {weight.shape}")
+    if len(weight) != n_rows:
+        raise ValueError(f"sample_weight has {len(weight)} values but X has {n_rows} rows; wants one weight per row")
+    if not np.isfinite(weight).all():
+        raise ValueError("sample_weight contains NaN or infinity; wants finite numbers of at least 0")
+    if n_rows and weight.min() < 0:
+        raise ValueError(f"sample_weight contains the negative value {weight.min()}; wants numbers of at least 0")
+    return _owned(weight)
+
+
+def check_lengths(n_rows: int, y: NDArray[Any]) -> None:
+    """Raise if X and y cannot describe the same rows."""
+    if n_rows != len(y):
+        raise ValueError(f"X has {n_rows} rows but y has {len(y)}; both must describe the same rows")
+
+
+def encode_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the codes of labels, shape (n,); every label must be among the sorted ``classes``."""
+    return np.searchsorted(classes, y).astype(np.int32)
+
+
+def _exact_sum(weight: NDArray[np.float64]) -> Fraction:
+    """Return the exact sum of weights, which are finite."""
+    from dtrees.ensemble.objective.exact_sum import exact_sum  # brings in the compiler
+
+    return Fraction(exact_sum(weight))

@@ -1,0 +1,1 @@
+"""The losses that boosting descends, and their arithmetic."""

@@ -1,0 +1,1 @@
+"""Models and unfinished fits as plain data."""

@@ -1,0 +1,282 @@
+"""What a fitted estimator is, as plain data and arrays: the content of a model file.
+
+State holds all that prediction, inspection and a warm start need: parameters, schema, classes, trees, scores, and how the trees were
+grown. What belongs to the training set (the out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data:
+a ``RandomState`` or a function as ``eval_metric`` becomes None, a callable ``oob_score`` True. Restoring checks everything, since files may
+be damaged and kernels do not check bounds; the same is checked before saving, so that what is saved can be restored.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from dtrees.engine.plan.plans import ForestPlan, Rules
+from dtrees.ensemble.compat import check_parameters
+from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
+from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.prediction import AdditiveTrees
+from dtrees.tree.stacking import stacked, unstacked
+
+#: Fitted attributes that are numbers, with their types, where an estimator has them.
+_NUMBERS: dict[str, tuple[type, ...]] = {
+    "max_features_": (int,),
+    "n_estimators_": (int,),
+    "oob_score_": (int, float),
+    "best_iteration_": (int,),
+    "best_score_": (int, float),
+}
+#: Fitted attributes that are 1-D arrays of floats.
+_SERIES = ("train_score_", "validation_score_")
+#: Bytes that labels may take beyond what the longest of them needs: room for a dtype that is wider than its labels.
+_SPARE_BYTES = 2**24
+#: Integers in plans are below, and so is what they are added to.
+_LARGEST = 2**62
+
+
+class EstimatorState:
+    """Mixin: an estimator to metadata and arrays, and back."""
+
+    #: Whether trees come in one group per output (boosting) rather than in one group in all.
+    _GROUP_PER_OUTPUT: ClassVar[bool] = False
+
+    _schema: Schema
+    _trees: AdditiveTrees
+
+    def _to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata that JSON can hold, and named arrays.
+
+        Raises
+        ------
+        ValueError
+            If the estimator could not be restored from them, by a parameter that was set since the fit, say.
+        """
+        metadata: dict[str, Any] = {
+            "parameters": {name: plain(value) for name, value in self.get_params(deep=False).items()},  # type: ignore[attr-defined]
+            "schema": self._schema.to_json(),
+            "named": hasattr(self, "feature_names_in_"),
+            "attributes": {name: plain(getattr(self, name)) for name in _NUMBERS if hasattr(self, name)},
+        }
+        if hasattr(self, "_loss_name"):
+            metadata["parameters"]["loss"] = self._loss_name
+        if callable(getattr(self, "oob_score", None)):
+            metadata["parameters"]["oob_score"] = True
+            if type(metadata["attributes"].get("oob_score_")) not in (int, float):
+                metadata["attributes"].pop("oob_score_", None)
+        if hasattr(self, "_seed"):
+            metadata["seed"] = self._seed
+        if hasattr(self, "_batches"):
+            metadata["batches"] = [[_describe_plan(plan), first, last] for plan, first, last in self._batches]
+        evaluation = getattr(self, "evals_result_", {})
+        if evaluation:
+            metadata["evaluation"] = {name: list(metrics) for name, metrics in evaluation.items()}
+        if hasattr(self, "classes_"):
+            metadata["classes"] = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
+        arrays = stacked(self._trees.groups)
+        if self._trees.initial is not None:
+            arrays["initial"] = self._trees.initial
+        for name in _SERIES:
+            if hasattr(self, name):
+                arrays[name] = np.asarray(getattr(self, name), dtype=np.float64)
+        for i, metrics in enumerate(evaluation.values()):
+            arrays |= {f"evals_result_.{i}.{k}": values for k, values in enumerate(metrics.values())}
+        self._restore_facts(metadata, arrays)
+        if not np.isfinite(arrays["trees.value"]).all():
+            raise ValueError("trees have values that are no finite numbers, as boosting had that diverged; fit anew, with other parameters")
+        return metadata, arrays
+
+    @classmethod
+    def _from_state(cls, metadata: Any, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the estimator that :meth:`_to_state` described.
+
+        Raises
+        ------
+        ValueError
+            If metadata and arrays do not describe such an estimator.
+        """
+        try:
+            model = cls._restore_facts(metadata, arrays)
+            model._restore_trees(arrays)
+            if "batches" in metadata:
+                model._batches = _restore_batches(model, metadata["batches"])  # type: ignore[attr-defined]
+                model._votes = None  # type: ignore[attr-defined]
+        except (AttributeError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
+            raise ValueError(f"the model's state is damaged or of another kind: {type(error).__name__}: {error}") from error
+        return model
+
+    @classmethod
+    def _restore_facts(cls, metadata: Any, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return an estimator that has all but trees; raises ValueError for what cannot be."""
+        owner = "the model's state"
+        parameters = take(metadata, "parameters", dict, owner)
+        unknown = parameters.keys() - set(cls._get_param_names())  # type: ignore[attr-defined]
+        if unknown:
+            raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is none of {cls.__name__}")
+        model = cls(**{name: from_plain(value) for name, value in parameters.items()})
+        check_parameters(model)
+        if cls._GROUP_PER_OUTPUT:
+            model._loss_name = parameters.get("loss", model.loss)  # type: ignore[attr-defined]
+        model._schema = Schema.from_json(take(metadata, "schema", list, owner))
+        names = [column.name for column in model._schema.columns]
+        model.n_features_in_ = len(names)  # type: ignore[attr-defined]
+        if take(metadata, "named", bool, owner):
+            if None in names or len(set(names)) < len(names):
+                raise ValueError("the model's columns are said to have names, but not each has one of its own")
+            model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]
+        if is_classifier(model) != ("classes" in metadata):
+            raise ValueError(f"the model's state {'has' if 'classes' in metadata else 'lacks'} classes, but is to be a {cls.__name__}")
+        if "classes" in metadata:
+            model.classes_ = _restore_classes(metadata["classes"])  # type: ignore[attr-defined]
+            model.n_classes_ = len(model.classes_)  # type: ignore[attr-defined]
+            if cls._GROUP_PER_OUTPUT and len(model.classes_) < 2:  # type: ignore[attr-defined]
+                raise ValueError("the model's state has one class; boosting wants at least two")
+        attributes = take(metadata, "attributes", dict, owner)
+        for name in attributes:
+            if name not in _NUMBERS:
+                raise ValueError(f"the model's state has the attribute {name!r:.40}; wants some of {', '.join(_NUMBERS)}")
+            setattr(model, name, take(attributes, name, _NUMBERS[name], owner))
+        if not 1 <= attributes.get("max_features_", 1) <= len(names):
+            raise ValueError(f"the model's state has max_features_ = {attributes['max_features_']}, but {len(names)} columns")
+        for name in _SERIES:
+            if name in arrays:
+                setattr(model, name, _series(arrays, name))
+        if "evaluation" in metadata:
+            evaluation = take(metadata, "evaluation", dict, owner)
+            if not all(type(metric) is str for name in evaluation for metric in take(evaluation, name, list, "the evaluation")):
+                raise ValueError("the model's metrics have names that are no text")
+            model.evals_result_ = {  # type: ignore[attr-defined]
+                name: {metric: _series(arrays, f"evals_result_.{i}.{k}") for k, metric in enumerate(metrics)}
+                for i, (name, metrics) in enumerate(evaluation.items())
+            }
+        if "seed" in metadata:
+            model._seed = _bounded(take(metadata, "seed", int, owner), "seed")  # type: ignore[attr-defined]
+        return model
+
+    def _restore_trees(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Set the trees; raises ValueError or KeyError for what cannot be."""
+        n_classes = getattr(self, "n_classes_", 0)
+        n_groups, n_values = (self._fitted_loss.n_outputs, 1) if self._GROUP_PER_OUTPUT else (1, max(1, n_classes))  # type: ignore[attr-defined]
+        groups = unstacked(arrays, n_groups, n_values, len(self._schema))
+        initial = arrays.get("initial")
+        if (initial is not None) != self._GROUP_PER_OUTPUT:
+            raise ValueError(
+                f"the model's initial prediction is {'absent' if initial is None else 'there'}, but it is a {type(self).__name__}"
+            )
+        if initial is not None and (initial.dtype != np.float64 or initial.shape != (n_groups,) or not np.isfinite(initial).all()):
+            raise ValueError(f"the model's initial prediction is {shown(initial.tolist())}; wants {n_groups} finite float64")
+        self._trees = AdditiveTrees(groups, initial)
+        n_rounds = self._trees.n_rounds
+        if getattr(self, "n_estimators_", n_rounds) != n_rounds or not 0 <= getattr(self, "best_iteration_", 0) < n_rounds:
+            raise ValueError(f"the model's n_estimators_ or best_iteration_ do not go with its {n_rounds} rounds")
+
+
+def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
+    if name not in arrays or arrays[name].dtype != np.float64 or arrays[name].ndim != 1:
+        raise ValueError(f"the model's array {name!r} is absent, or not float64 in one dimension")
+    return arrays[name]
+
+
+def _bounded(number: int, name: str) -> int:
+    if not 0 <= number < _LARGEST:
+        raise ValueError(f"the model's {name} is {number!r:.40}; wants an integer from 0 to 2**62")
+    return number
+
+
+def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
+    """Return a plan (without checkpoint) and its rules as plain data."""
+    return {name: plain(value) for name, value in (vars(plan.rules) | vars(plan)).items() if name not in ("rules", "checkpoint")}
+
+
+def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]:
+    """Return batches of a forest from descriptions of their plans and their tree numbers.
+
+    Raises
+    ------
+    ValueError
+        If they are not those of such a forest.
+    """
+    if type(data) is not list or not all(type(batch) is list and len(batch) == 3 for batch in data):
+        raise ValueError("the model's batches are no list of plans and bounds")
+    n_trees = model._trees.n_rounds
+    batches = [
+        (_restore_plan(described, model.n_features_in_, getattr(model, "n_classes_", 0)), first, last) for described, first, last in data
+    ]
+    bounds = [0, *(last for _, _, last in batches)]
+    if any(type(bound) is not int for bound in bounds) or [first for _, first, _ in batches] != bounds[:-1] or bounds[-1] != n_trees:
+        raise ValueError(f"the model's batches do not add up to its {n_trees} trees")
+    return batches
+
+
+#: What files of the first version call criteria.
+_NUMBERED_CRITERIA = ("squared_error", "gini", "entropy", "newton", "absolute_error")
+
+
+def _criterion_name(described: Any) -> str:
+    """Return the name of a registered criterion from what a file says, a name or a number; raise ValueError if there is none."""
+    if isinstance(described, int) and 0 <= described < len(_NUMBERED_CRITERIA):
+        return _NUMBERED_CRITERIA[described]
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
+    return criterion_named(str(described)).name
+
+
+#: The types that JSON has for the annotations of a plan.
+_PLAN_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (int, str),
+    "tuple[float, ...] | None": (list, type(None)),
+}
+
+
+def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
+    owner = "the model's plan"
+    found: dict[str, Any] = {}
+    for field in (*fields(Rules), *fields(ForestPlan)):
+        if field.name not in ("rules", "checkpoint"):
+            value = take(data, field.name, _PLAN_TYPES[str(field.type)], owner)
+            if field.name == "criterion":
+                found[field.name] = _criterion_name(value)
+                continue
+            for number in value if type(value) is list else [value]:
+                if type(number) not in (bool, int, float, type(None)) or (number is not None and not 0 <= number < math.inf):
+                    raise ValueError(f"{owner} has {field.name} = {shown(value)}; wants finite numbers of at least 0")
+            found[field.name] = _bounded(value, field.name) if type(value) is int else value
+    rules = Rules(**{field.name: found.pop(field.name) for field in fields(Rules)})
+    if found["class_weight"] is not None:
+        found["class_weight"] = tuple(map(float, found["class_weight"]))
+    plan = ForestPlan(rules, **found)
+    fits = plan.n_classes == n_classes and (plan.class_weight is None or len(plan.class_weight) == n_classes)
+    if not fits or not 1 <= rules.max_features <= n_features or not 1 <= rules.columns_per_tree <= n_features:
+        raise ValueError(f"the model's trees were grown by a plan that is not for {n_features} columns and {n_classes} classes")
+    return plan
+
+
+def _restore_classes(data: Any) -> NDArray[Any]:
+    """Return the classes that a dtype and a list of labels describe, not larger than they need be."""
+    owner = "the model's classes"
+    name, values = take(data, "dtype", str, owner), take(data, "values", list, owner)
+    check_labels(values, owner)
+    if not values:
+        raise ValueError(f"{owner} are none; wants at least one label")
+    dtype = np.dtype(name)
+    kinds = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
+    if type(values[0]) is not kinds.get(dtype.kind) or (dtype.itemsize > 8 and dtype.kind != "U"):
+        raise ValueError(f"{owner} are of dtype {name!r:.40}; wants one of their kind, numbers or text")
+    if dtype.kind == "U":
+        longest = 4 * max(map(len, values))
+        if longest > dtype.itemsize:
+            raise ValueError(f"{owner} are longer than their dtype {name!r:.40}")
+        if (dtype.itemsize - longest) * len(values) > _SPARE_BYTES:
+            dtype = np.dtype(f"U{longest // 4}")
+    classes = np.array(values, dtype=dtype)
+    if classes.tolist() != values:
+        raise ValueError(f"{owner} are not what their dtype {name!r:.40} can hold")
+    return classes

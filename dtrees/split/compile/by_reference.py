@@ -1,0 +1,104 @@
+"""Named tuples that kernels get by reference.
+
+Numba passes a tuple by value: every array in it as seven numbers, through every call. What a subtree is grown by has a hundred arrays, so
+each
+function of its kernels took nine hundred arguments, which had to be compiled, and handed over, again and again. A named tuple of a class
+marked
+here is written to memory once, where a kernel is called from Python, and functions pass its address; what they read of it, they know not to
+change. Kernels cannot make such a tuple.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from llvmlite import ir
+from numba import typeof
+from numba.core import cgutils, types
+from numba.core.imputils import impl_ret_borrowed
+from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.typeof import typeof_impl
+from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, unbox
+
+C = TypeVar("C", bound=type)
+
+
+class Reference(types.Type):
+    """The type of a named tuple that is passed by reference.
+
+    Parameters
+    ----------
+    content : numba.types.BaseNamedTuple
+    """
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+        self.instance_class = content.instance_class
+        super().__init__(name=f"reference({content.instance_class.__module__}.{content.name})")
+
+
+def by_reference(cls: C) -> C:
+    """Have kernels get named tuples of a class by reference."""
+    typeof_impl.register(cls)(_type_of)
+    return cls
+
+
+def _type_of(value: Any, context: Any) -> Reference:
+    return Reference(types.BaseTuple.from_types([typeof(field) for field in value], type(value)))  # type: ignore[attr-defined]
+
+
+@register_model(Reference)
+class _ReferenceModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, reference: Reference) -> None:
+        super().__init__(manager, reference, manager.lookup(reference.content).get_value_type().as_pointer())
+
+
+@infer_getattr
+class _ReferenceAttributes(AttributeTemplate):
+    key = Reference
+
+    def generic_resolve(self, reference: Reference, name: str) -> Any:
+        fields = reference.content.fields
+        return reference.content.types[fields.index(name)] if name in fields else None
+
+
+@lower_getattr_generic(Reference)
+def _read_field(context: Any, builder: Any, reference: Reference, pointer: ir.Value, name: str) -> Any:
+    place = reference.content.fields.index(name)
+    value = _read(builder, builder.gep(pointer, [ir.IntType(32)(0), ir.IntType(32)(place)], inbounds=True))
+    return impl_ret_borrowed(context, builder, reference.content.types[place], value)
+
+
+def _read(builder: Any, pointer: ir.Value) -> ir.Value:
+    """Read a value that never changes, number by number, so that only those are read that are used."""
+    kind = pointer.type.pointee
+    if isinstance(kind, ir.Aggregate):
+        value = ir.Constant(kind, ir.Undefined)
+        for i in range(len(kind)):
+            part = _read(builder, builder.gep(pointer, [ir.IntType(32)(0), ir.IntType(32)(i)], inbounds=True))
+            value = builder.insert_value(value, part, i)
+        return value
+    value = builder.load(pointer)
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
+
+
+@unbox(Reference)
+def _from_python(reference: Reference, value: Any, context: Any) -> Any:
+    """Write a named tuple to memory and return its address.
+
+    What is read from there is said never to change, so LLVM must not see that it was written: the address goes through an instruction that
+    does nothing, which it does not look into.
+    """
+    builder = context.builder
+    native = context.unbox(reference.content, value)
+    pointer = cgutils.alloca_once_value(builder, native.value)
+    hidden = ir.InlineAsm(ir.FunctionType(pointer.type, [pointer.type]), "", "=r,0,~{memory}", side_effect=True)
+
+    def release() -> None:
+        if native.cleanup is not None:
+            native.cleanup()
+        if context.context.enable_nrt:
+            context.context.nrt.decref(builder, reference.content, native.value)
+
+    return NativeValue(builder.call(hidden, [pointer]), is_error=native.is_error, cleanup=release)

@@ -1,0 +1,202 @@
+"""How kernels are compiled.
+
+Without the interpreter lock, so that threads run side by side; cached on disk; never ``parallel=True`` (its threads abort under Dask's) and
+never ``fastmath`` (it reorders what decides a split). Divisions by zero give infinities and NaN, as in NumPy, rather than checks at
+every division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numba import njit, typeof, types, version_info
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.sigutils import normalize_signature
+
+from dtrees.split.compile.cache import KernelCache, cache_folder, compiled_kernels, fetch_kernel
+
+#: The Numba whose inner workings :mod:`dtrees.split.compile.numba_pipeline` relies on. With any other, kernels are compiled as usual.
+_KNOWN_NUMBA = (0, 68)
+
+#: Seconds after which a process does not wait any longer for another one that compiles the same kernel, which may stand still.
+_PATIENCE = 600
+
+
+def _pipeline(name: str) -> dict[str, Any]:
+    """Return the option for one of the compilers of :mod:`dtrees.split.compile.numba_pipeline`, with a Numba that is known."""
+    if version_info.short != _KNOWN_NUMBA:
+        return {}
+    from dtrees.split.compile import numba_pipeline
+
+    return {"pipeline_class": getattr(numba_pipeline, name)}
+
+
+#: What all kernels and their parts have.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+#: The options of the versions of :func:`~dtrees.split.compile.specialised.specialised`: they become part of their callers.
+PART_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "forceinline": True, "_nrt": False, **_pipeline("PartCompiler")}
+_numba_compiler = partial(njit, **_OPTIONS)
+
+
+#: All kernels of imported modules by name.
+_kernels: dict[str, Any] = {}
+
+
+def _compiler(pipeline: str = "KernelCompiler", **options: Any) -> Callable[..., Any]:
+    """Return a decorator for kernels, with Numba's options beside those that all have."""
+
+    def decorate(function):
+        dispatcher = _numba_compiler(**_pipeline(pipeline), **options)(function)
+        dispatcher._cache = KernelCache(function)
+        dispatcher.compile = partial(_compile_in_turn, dispatcher, dispatcher.compile)
+        _kernels[dispatcher._cache.name] = dispatcher
+        return dispatcher
+
+    return decorate
+
+
+def _part_compiler(**options: Any) -> Callable[..., Any]:
+    """Return a decorator for parts of kernels, which are never called from Python. They are cached within their callers, if possible."""
+    if not _pipeline("PartCompiler"):
+        return _compiler(no_cpython_wrapper=True, **options)
+    return _numba_compiler(no_cpython_wrapper=True, **_pipeline("PartCompiler"), **options)
+
+
+def _compile_in_turn(dispatcher, compile_now, signature):
+    """Compile a kernel, or load it from disk, while no other process compiles it for the same types.
+
+    The workers of a cluster need the same kernels at the same time: one compiles them and the others load the result.
+
+    The lock is held while the kernels that this one calls are compiled, with locks of their own; as no two call each other, nobody waits
+    for ever. Numba's own lock, for the threads of a process, is taken first.
+    """
+    with global_compiler_lock, ExitStack() as held:
+        arguments, _ = normalize_signature(signature)
+        if not is_compiled(dispatcher, arguments):
+            name = dispatcher._cache.file_name(arguments)
+            held.enter_context(_lock(name))
+            fetch_kernel(name)
+            held.enter_context(_quickly())
+        entry = compile_now(signature)
+        _note_separate(dispatcher, arguments)
+        return entry
+
+
+def is_compiled(kernel: Any, argument_types: tuple[Any, ...]) -> bool:
+    """Tell whether a kernel is in memory, or on disk, for arguments of these types."""
+    return argument_types in kernel.overloads or kernel._cache.find(argument_types) is not None
+
+
+def _note_separate(dispatcher, arguments):
+    """Have whatever calls a kernel that is compiled apart load it first."""
+    if _pipeline("SeparateCompiler").get("pipeline_class") is dispatcher._compiler.pipeline_class is not None:
+        from dtrees.split.compile.numba_pipeline import Load
+
+        load = Load(dispatcher.__module__, dispatcher.__qualname__, arguments)
+        dispatcher.overloads[arguments].library._reload_init.add(load)
+
+
+def _quickly():
+    if not _pipeline("KernelCompiler"):
+        return nullcontext()
+    from dtrees.split.compile.numba_pipeline import quickly
+
+    return quickly()
+
+
+@contextmanager
+def _lock(name):
+    lock = FileLock(cache_folder() / f"{name}.lock")
+    with ExitStack() as locked:
+        with suppress(OSError, NotImplementedError, Timeout):  # not every file system knows locks
+            locked.enter_context(lock.acquire(timeout=_PATIENCE))
+        yield
+
+
+#: Compile a part of kernels that is never called from Python, with its callers.
+inner_kernel = _part_compiler(_nrt=True)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a kernel. Within other kernels it is a part of them."""
+    dispatcher = _compiler(_nrt=True)(function)
+    if _pipeline("PartCompiler"):
+        part = inner_kernel(function)
+        dispatcher.get_call_template, dispatcher.get_overload = part.get_call_template, part.get_overload
+    return dispatcher
+
+
+@kernel
+def ZERO():
+    """Return 0. Numba compiles a kernel anew for each literal it is called with; this is none."""
+    return np.int64(0)
+
+
+@kernel
+def NONE():
+    """Return -1, likewise."""
+    return np.int64(-1)
+
+
+#: Compile a part of kernels that runs for each small node: it does not count references to arrays, which costs time, most of all where
+#: threads share arrays. Such a part must not allocate an array nor return one. (A part called by it would do without counting as well, but
+#: for the explicit ``_nrt=True`` above.)
+lean_kernel = _part_compiler(_nrt=False)
+
+#: The same, made part of its caller: for what takes so many arrays that to pass them costs as much as the work on a node of few rows.
+inlined_kernel = _part_compiler(_nrt=False, forceinline=True)
+
+#: A long part of kernels that is compiled apart from its callers, and not once more with each: for what takes long to compile, is called
+#: seldom enough that nothing is gained by having it within its callers, and is no closure.
+separate_kernel = _compiler("SeparateCompiler", _nrt=False, no_cpython_wrapper=True)
+
+#: The same as a lean kernel for what is called from Python.
+lean_entry = _compiler(_nrt=False)
+
+
+def load_compiled() -> None:
+    """Load all kernels that have been compiled, of modules that are imported; it compiles none."""
+    for name, arguments in compiled_kernels(_kernels):
+        _kernels[name].compile(arguments)
+
+
+_bound: dict[Any, Callable[..., Any]] = {}
+
+
+def bind(kernel: Any, *arguments: Any, any_layout: Any = None) -> Callable[..., Any]:
+    """Return a kernel's code for arguments of these types, to be called with such only.
+
+    To look up the types of a hundred arrays takes longer than many a call does, so where calls are many, it is done once. An array given as
+    ``any_layout`` may be contiguous or not, and read only or not, where the kernel is called: one code serves all.
+    """
+    key = _key(kernel, arguments, any_layout)
+    if key not in _bound:
+        _bound[key] = kernel.compile(tuple(_any_layout(value) if value is any_layout is not None else typeof(value) for value in arguments))
+    return _bound[key]
+
+
+def is_bound(kernel: Any, *arguments: Any) -> bool:
+    """Tell whether :func:`bind` has been called for arguments of these types."""
+    return _key(kernel, arguments, None) in _bound
+
+
+def _key(kernel: Any, arguments: tuple[Any, ...], any_layout: Any) -> Any:
+    return kernel, tuple(_any_layout(value) if value is any_layout is not None else _kind(value) for value in arguments)
+
+
+def _any_layout(array: Any) -> Any:
+    return types.Array(typeof(array).dtype, array.ndim, "A", readonly=True, aligned=array.flags.aligned)
+
+
+def _kind(value: Any) -> Any:
+    """Return what decides the compiled type of an argument."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_kind, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.c_contiguous, value.flags.f_contiguous, value.flags.writeable, value.flags.aligned
+    return type(value)

@@ -1,0 +1,61 @@
+"""Asking the processor for memory that will soon be read, or written.
+
+The rows of a node are scattered over the table: each visit to one is a cache miss, and loops with much to do for each row do not look far
+enough ahead by themselves. Where tables are larger than the cache, asking for rows some way ahead takes such loops from three
+nanoseconds an element to less than one. They are brought into the second cache only: sums fill the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from dtrees.split.compile.kernels import inner_kernel
+
+
+def _prefetching(writes: int, locality: int) -> Any:
+    """Return a function that prefetches the cache line of an element, given an array and a tuple of indices."""
+
+    @intrinsic
+    def prefetch_element(typing_context: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            places = cgutils.unpack_tuple(builder, arguments[1])
+            pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, places)
+            pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+            i32 = ir.IntType(32)
+            function_type = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
+            builder.call(function, [pointer, i32(writes), i32(locality), i32(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, index), generate
+
+    return prefetch_element
+
+
+_prefetch = _prefetching(0, 2)
+_prefetch_to_write = _prefetching(1, 3)
+
+
+@inner_kernel
+def prefetch(array, i):
+    """Ask for ``array[i]`` of a one-dimensional array."""
+    _prefetch(array, (i,))
+
+
+@inner_kernel
+def prefetch_row(array, i):
+    """Ask for ``array[i]`` of a two-dimensional one of two bytes each, of up to 64 columns; longer rows are read in sequence anyway."""
+    last = array.shape[1] - 1
+    _prefetch(array, (i, 0))
+    _prefetch(array, (i, min(last, 32)))
+
+
+@inner_kernel
+def prefetch_to_write(array, i):
+    """Ask for ``array[i]`` of a one-dimensional array that this thread is to write."""
+    _prefetch_to_write(array, (i,))

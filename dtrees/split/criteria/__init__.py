@@ -1,0 +1,21 @@
+"""What a split is worth: scores, gains and leaf values, one file for each criterion.
+
+``criterion``
+    what a criterion is, and the registry.
+``statistics``
+    what is summed of rows.
+``parts``
+    what kernels compute by a criterion.
+``squares``
+    the formula that squared error, Newton's gain and Gini impurity share.
+"""
+
+from dtrees.split.criteria.absolute_error import AbsoluteError
+from dtrees.split.criteria.criterion import register
+from dtrees.split.criteria.entropy import Entropy
+from dtrees.split.criteria.gini import Gini
+from dtrees.split.criteria.newton import Newton
+from dtrees.split.criteria.squared_error import SquaredError
+
+for _criterion in (SquaredError(), AbsoluteError(), Newton(), Gini(), Entropy()):
+    register(_criterion)

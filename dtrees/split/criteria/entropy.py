@@ -1,0 +1,143 @@
+"""Entropy: the weighted mean information, in bits, that the class of a row is worth (Quinlan 1986).
+
+The score is what is left of the entropy, with a constant of the node added that keeps it from being negative: for each side
+``weight * (2 - entropy)`` of two classes, and ``weight * (log2(n_classes) - entropy)`` of more.
+
+The bound over a zone holds as the terms x log(x / a) are jointly convex: within a zone, class 1 comes first, last, or in between, so the
+corners are both ends and these two extremes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.criteria.criterion import Criterion
+from dtrees.split.criteria.parts import (
+    class_term,
+    classes_of,
+    flag_zones_by_bound,
+    gain,
+    has_bound,
+    moments_of,
+    node_statistic,
+    score,
+    score_of_terms,
+)
+from dtrees.split.criteria.statistics import G0, G1, H0, H1
+
+#: Far more than the relative error of a few roundings of float64.
+_ROUNDING = 2.0**-44
+
+
+class Entropy(Criterion):
+    """Entropy of classes; values are the fractions of classes, computed from the sums."""
+
+    name = "entropy"
+    task = "classification"
+    row_statistic = "class"
+    measured = ""
+
+    def for_kernels(self, n_classes: int, penalty: float) -> Any:
+        """Return the kernel value."""
+        return EntropyOfClasses() if n_classes > 2 else EntropyOfTwo()
+
+    def gain_exponent(self, exponents: tuple[int, int]) -> int:
+        """Return that of the weights."""
+        return exponents[1]
+
+    def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return minus the sum of fractions times their logarithms."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            result: NDArray[np.float64] = -np.where(fractions > 0, fractions * np.log2(fractions), 0.0).sum(axis=1)
+        return result
+
+
+class EntropyOfTwo(NamedTuple):
+    """The kernel value for two classes: ``g`` is the weight of the second one."""
+
+
+class EntropyOfClasses(NamedTuple):
+    """The kernel value for three classes and more."""
+
+
+@inner_kernel
+def _xlog2(x, total):
+    """Return ``x * log2(x / total)``, 0 where x is."""
+    return x * math.log2(x / total) if x > 0.0 else 0.0
+
+
+@inner_kernel
+def _negative_entropy(one, total):
+    """Return ``total * (2 - entropy)`` of two classes: what is left to gain, kept positive."""
+    return (_xlog2(total - one, total) + _xlog2(one, total)) + 2.0 * total
+
+
+node_statistic.of(EntropyOfTwo)(moments_of)
+node_statistic.of(EntropyOfClasses)(classes_of)
+
+
+@score.of(EntropyOfTwo)
+def _(criterion, g, h, other_g, other_h):
+    if h <= 0.0 or other_h <= 0.0:
+        return -1.0
+    return _negative_entropy(g, h) + _negative_entropy(other_g, other_h)
+
+
+@gain.of(EntropyOfTwo)
+def _(criterion, score, node):
+    return score - _negative_entropy(float(node.g), float(node.h))
+
+
+@class_term.of(EntropyOfClasses)
+def _(criterion, left, right, h, other_h):
+    return _xlog2(float(left), h) + _xlog2(float(right), other_h)
+
+
+@score_of_terms.of(EntropyOfClasses)
+def _(criterion, terms, h, other_h, h_all, n_classes):
+    return terms + h_all * math.log2(n_classes)
+
+
+@gain.of(EntropyOfClasses)
+def _(criterion, score, node):
+    weight = float(node.h)
+    own = 0.0
+    for k in range(node.weights.shape[0]):
+        own += _xlog2(float(node.weights[k]), weight)
+    return score - (own + weight * math.log2(node.weights.shape[0]))
+
+
+@has_bound.of(EntropyOfTwo)
+def _(criterion):
+    return True
+
+
+@flag_zones_by_bound.of(EntropyOfTwo)
+def _(criterion, sums, add, node, bar, slope, slack, flags):
+    _flag_by_corners(criterion, sums, add, node, bar, flags)
+
+
+@inner_kernel
+def _flag_by_corners(criterion, sums, add, node, bar, flags):
+    """Flag the zones one of whose four corners passes."""
+    g0, h0, g1, h1 = sums[G0], sums[H0], sums[G1], sums[H1]
+    (g_add, h_add, _), (g_all, h_all, _) = add, node
+    for z in range(flags.shape[0]):
+        start, light = float(g0[z]) + g_add, float(h0[z]) + h_add
+        end, heavy = float(g1[z]) + g_add, float(h1[z]) + h_add
+        for corner in range(4):
+            if corner == 0:
+                s, h = start, light
+            elif corner == 1:
+                s, h = end, light + (end - start)
+            elif corner == 2:
+                s, h = end, heavy
+            else:
+                s, h = start, heavy - (end - start)
+            if 0.0 < h < h_all and score(criterion, s, h, g_all - s, h_all - h) + _ROUNDING * h_all > bar:
+                flags[z] = 1

@@ -1,0 +1,66 @@
+"""Gini impurity: the weighted probability that two rows of a node are of different classes (Breiman et al. 1984).
+
+Of two classes the gain is twice that of squared error with the class as the target, so two classes have the moments' statistic. Of more,
+the score is that of squared error added over classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.criteria.criterion import Criterion
+from dtrees.split.criteria.parts import class_term, classes_of, gain, is_arithmetic, node_statistic, score_of_terms
+from dtrees.split.criteria.squares import Squares
+
+
+class Gini(Criterion):
+    """Gini impurity; values are the fractions of classes, computed from the sums."""
+
+    name = "gini"
+    task = "classification"
+    row_statistic = "class"
+    measured = ""
+
+    def for_kernels(self, n_classes: int, penalty: float) -> Any:
+        """Return the kernel value."""
+        return GiniOfClasses() if n_classes > 2 else Squares(penalty=0.0, factor=2.0, only_gains=False, centred=False)
+
+    def gain_exponent(self, exponents: tuple[int, int]) -> int:
+        """Return that of the weights."""
+        return exponents[1]
+
+    def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return one minus the sum of squared fractions."""
+        result: NDArray[np.float64] = 1.0 - (fractions * fractions).sum(axis=1)
+        return result
+
+
+class GiniOfClasses(NamedTuple):
+    """The kernel value for three classes and more."""
+
+
+node_statistic.of(GiniOfClasses)(classes_of)
+
+
+@class_term.of(GiniOfClasses)
+def _(criterion, left, right, h, other_h):
+    d = left * other_h - right * h
+    return d * d
+
+
+@score_of_terms.of(GiniOfClasses)
+def _(criterion, terms, h, other_h, h_all, n_classes):
+    return terms / (h * other_h)
+
+
+@gain.of(GiniOfClasses)
+def _(criterion, score, node):
+    return score / node.h
+
+
+@is_arithmetic.of(GiniOfClasses)
+def _(criterion):
+    return True

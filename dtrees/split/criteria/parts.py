@@ -1,0 +1,154 @@
+"""The parts of a criterion that kernels call, each specialised by the criterion's kernel type.
+
+A criterion gives kernels a *kernel value*: a named tuple of its parameters, whose type selects the code. The parts that every criterion
+has to have are declared here without a version for all; a kernel type that lacks one does not compile. Optional parts say what holds
+where a criterion has none.
+
+The statistic of a node is one of :mod:`dtrees.split.criteria.statistics`. Sums are in fixed point, so scores and gains are, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.statistics import Classes, Moments
+
+
+@specialised
+def node_statistic(criterion: Any, sums: Any, n: Any) -> Any:
+    """Return the statistic of a node of ``n`` rows from its sums, an array: :func:`moments_of` or :func:`classes_of`."""
+
+
+def moments_of(criterion, sums, n):
+    """Return the moments of a node: the version of :func:`node_statistic` of criteria made of moments."""
+    return Moments(sums[0], sums[1], n)
+
+
+def classes_of(criterion, sums, n):
+    """Return the weights of classes in a node: the version of :func:`node_statistic` of criteria made of classes."""
+    return Classes(sums, sums.sum(), n)
+
+
+def n_class_sums(criterion: Any, n_sums: int) -> int:
+    """Return the number of classes whose weights a criterion sums, of nodes with so many sums; 0 if it sums moments."""
+    return n_sums if node_statistic.versions[type(criterion)] is classes_of else 0
+
+
+@specialised
+def score(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any) -> Any:
+    """Return the part of the gain by which the splits of one node are ordered, -1.0 where it is not defined (criteria of moments).
+
+    ``g``, ``h`` and ``other_g``, ``other_h`` are the moments of both sides, floats. The result must be the same with the sides swapped, to
+    the last bit, and is never negative where it is defined.
+    """
+
+
+@specialised
+def class_term(criterion: Any, left: Any, right: Any, h: Any, other_h: Any) -> Any:
+    """Return what one class adds to the score of a split (criteria of classes).
+
+    ``left`` and ``right`` are its weights on both sides, ``h`` and ``other_h`` the weights of all classes there, positive floats.
+    """
+
+
+@specialised
+def score_of_terms(criterion: Any, terms: Any, h: Any, other_h: Any, h_all: Any, n_classes: Any) -> Any:
+    """Return the score of a split from the sum of the classes' terms, as :func:`score` does; ``h_all`` is the node's weight."""
+
+
+@specialised
+def may_exceed(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any, bar: Any) -> Any:
+    """Tell, faster than by the score, whether a score may exceed the bar; false only if it does not. Optional."""
+
+
+@may_exceed.otherwise
+def _(criterion, g, h, other_g, other_h, bar):
+    return True
+
+
+@specialised
+def gain(criterion: Any, score: Any, node: Any) -> Any:
+    """Return the gain of a split from its score and its node's statistic: the decrease of the weighted impurity, or of the loss."""
+
+
+@specialised
+def is_worthwhile(criterion: Any, gain: Any) -> Any:
+    """Tell whether a split of this gain is one at all, whatever the least gain. Optional: it is."""
+
+
+@is_worthwhile.otherwise
+def _(criterion, gain):
+    return True
+
+
+@specialised
+def is_arithmetic(criterion: Any) -> Any:
+    """Tell whether a score is only additions, multiplications and divisions. Optional: it is not.
+
+    Then scores are computed for several rows or columns at a time, also where they are not needed.
+    """
+
+
+@is_arithmetic.otherwise
+def _(criterion):
+    return False
+
+
+@specialised
+def has_bound(criterion: Any) -> Any:
+    """Tell whether :func:`flag_zones_by_bound` has a version. Optional: it has not, and columns are scanned whole."""
+
+
+@has_bound.otherwise
+def _(criterion):
+    return False
+
+
+@specialised
+def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slope: Any, slack: Any, flags: Any) -> Any:
+    """Set the flag of each zone in which a split may score above the bar (criteria of moments that have a bound).
+
+    Parameters
+    ----------
+    criterion : named tuple
+    sums : ndarray of int64
+        Rows G0 to SIZE of :mod:`dtrees.split.criteria.statistics`, a column a zone.
+    add, node : Moments
+        What to add to the left side (missing rows, or nothing), and the whole node; floats.
+    bar : float
+    slope : float
+        The largest ``abs(g) / h`` of a row.
+    slack : float
+        The rounding error of what is squared, beyond that of these sums.
+    flags : ndarray of uint8
+        Zones that may not are left as they are.
+    """
+
+
+@flag_zones_by_bound.otherwise
+def _(criterion, sums, add, node, bar, slope, slack, flags):
+    flags[:] = 1
+
+
+@specialised
+def flag_zones_roughly(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slack: Any, flags: Any) -> Any:
+    """Flag zones by a wider bound that takes less time; parameters are those of :func:`flag_zones_by_bound`. Optional."""
+
+
+@flag_zones_roughly.otherwise
+def _(criterion, sums, add, node, bar, slack, flags):
+    flags[:] = 1
+
+
+@specialised
+def is_centred(criterion: Any) -> Any:
+    """Tell whether scores stay the same when every ``a`` is moved by a constant times its row's weight. Optional: they do not.
+
+    Bounds are then sharper about a node's mean.
+    """
+
+
+@is_centred.otherwise
+def _(criterion):
+    return False

@@ -1,0 +1,197 @@
+"""Criteria whose gain is a sum of G^2/H: squared error, Newton's gain, and Gini impurity of two classes.
+
+With L2 penalty r, left sums (x, a) and right sums (y, b), where a and b include r, the well-known gain
+x^2/a + y^2/b - (x+y)^2/(a+b-r) (Chen and Guestrin 2016, eq. 7, without the factor 1/2) equals
+
+    (x b - y a)^2 / (a b (a + b))  +  G^2/(H + 2r) - G^2/(H + r)
+
+The first term alone decides between the splits of a node, and is free of the cancellation of the usual form; the rest is a constant
+of the node, zero where r is. The score leaves out the factor 1/(a + b) as well, which is a constant, too. It is symmetric in left and
+right to the last bit, so mirrored splits tie exactly.
+
+The bound over a zone
+---------------------
+The score is jointly convex in the sums (S, a) of the left side, as a square over a linear term, so its maximum over a convex region is at a
+corner. Let a zone begin with left sums (S0, H0), end with (S1, H1), and have A = sum abs(g). Inside, S lies between
+S0 - (A - (S1 - S0)) / 2 and S0 + (A + (S1 - S0)) / 2; and since no row has abs(g) > slope * h, S is at most slope * (H - H0) away from S0
+and at most slope * (H1 - H) from S1. The region has six corners: both ends, and where the lines of that slope meet the extremes of S.
+Bounds are raised by more than rounding can add to a score, so no tie is lost.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.criteria.parts import (
+    flag_zones_by_bound,
+    flag_zones_roughly,
+    gain,
+    has_bound,
+    is_arithmetic,
+    is_centred,
+    is_worthwhile,
+    may_exceed,
+    moments_of,
+    node_statistic,
+    score,
+)
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE
+
+#: Below one by far more than the relative error of a score.
+_CAUTION = 1.0 - 2.0**-40
+#: Above one by as much.
+_UPWARD = 1.0 + 2.0**-40
+#: Far more than the relative error of a few roundings of float64.
+_ROUNDING = 2.0**-44
+#: Far more than the errors of a few roundings of weights, relative to that of the node; so far below the above that it hides what they do.
+_ROUNDING_OF_WEIGHTS = 2.0**-49
+
+
+class Squares(NamedTuple):
+    """The kernel value.
+
+    Attributes
+    ----------
+    penalty : float
+        L2 penalty, in units of H.
+    factor : float
+        Multiplies the gain.
+    only_gains : bool
+        Whether a split that gains nothing is none.
+    centred : bool
+        Whether all targets may be moved by a constant.
+    """
+
+    penalty: float
+    factor: float
+    only_gains: bool
+    centred: bool
+
+
+node_statistic.of(Squares)(moments_of)
+
+
+@score.of(Squares)
+def _(criterion, g, h, other_g, other_h):
+    a = h + criterion.penalty
+    b = other_h + criterion.penalty
+    d = g * b - other_g * a
+    found = d * d / (a * b)
+    return found if (a > 0.0) & (b > 0.0) else -1.0
+
+
+@may_exceed.of(Squares)
+def _(criterion, g, h, other_g, other_h, bar):
+    a = h + criterion.penalty
+    b = other_h + criterion.penalty
+    d = g * b - other_g * a
+    return d * d >= bar * _CAUTION * (a * b)
+
+
+@gain.of(Squares)
+def _(criterion, score, node):
+    g, h, penalty = float(node.g), float(node.h), criterion.penalty
+    found = criterion.factor * (score / (h + 2.0 * penalty))
+    if penalty > 0.0:
+        found += g * g / (h + 2.0 * penalty) - g * g / (h + penalty)
+    return found
+
+
+@is_worthwhile.of(Squares)
+def _(criterion, gain):
+    return gain > 0.0 or not criterion.only_gains
+
+
+@is_arithmetic.of(Squares)
+def _(criterion):
+    return True
+
+
+@has_bound.of(Squares)
+def _(criterion):
+    return True
+
+
+@is_centred.of(Squares)
+def _(criterion):
+    return criterion.centred
+
+
+@flag_zones_by_bound.of(Squares)
+def _(criterion, sums, add, node, bar, slope, slack, flags):
+    _flag_by_corners(criterion, sums, add, node, bar, slope, slack, flags)
+
+
+@flag_zones_roughly.of(Squares)
+def _(criterion, sums, add, node, bar, slack, flags):
+    _flag_by_box(criterion, sums, add, node, bar, slack, flags)
+
+
+@inner_kernel
+def _may_pass(s, h, g_all, most, lift, error, bar, inside):
+    """Tell whether the score of real-valued left sums, with ``error`` added to what is squared, may exceed the bar."""
+    a = h + lift
+    b = most - h
+    exact = abs(s * b - (g_all - s) * a)
+    d = exact + error
+    # Without weight on a side, the score is out of all bounds, unless nothing is there.
+    return (d * d * _UPWARD > bar * (a * b)) & ((a * b > 0.0) | inside | (exact > error))
+
+
+@inner_kernel
+def _flag_by_corners(criterion, sums, add, node, bar, slope, slack, flags):
+    """Flag the zones one of whose six corners passes.
+
+    Large sums are rounded when they become floats, and their differences, such as what lies to the right, have errors that are small in
+    terms of the node's sums but perhaps not of their own. So errors are bounded in terms of the node's, and weights taken less by as much.
+    """
+    g0, h0, n0, g1, h1, n1, sizes = sums[G0], sums[H0], sums[N0], sums[G1], sums[H1], sums[N1], sums[SIZE]
+    (g_add, h_add, n_add), (g_all, h_all, n_all) = add, node
+    total, lift, most = _total_weights(criterion, h_all)
+    # Rounded down, so that the corners are never too far in.
+    run = (1.0 - _ROUNDING) / slope if slope > 0.0 else 0.0
+    for z in range(flags.shape[0]):
+        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
+        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
+        inside = (n0[z] + n_add > 0) & (n1[z] + n_add < n_all)
+        low = start - 0.5 * (size - (end - start))
+        high = start + 0.5 * (size + (end - start))
+        error = _ROUNDING * (max(abs(low), abs(high)) + abs(g_all)) * total + slack
+        passes = _may_pass(start, light, g_all, most, lift, error, bar, inside)
+        passes |= _may_pass(end, heavy, g_all, most, lift, error, bar, inside)
+        passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, most, lift, error, bar, inside)
+        passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, most, lift, error, bar, inside)
+        passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, most, lift, error, bar, inside)
+        passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, most, lift, error, bar, inside)
+        flags[z] |= passes
+
+
+@inner_kernel
+def _total_weights(criterion, h_all):
+    """Return the weight of both sides, the penalty of each included, what to add to that of the left one, and from what to take it."""
+    total = h_all + 2.0 * criterion.penalty
+    lift = criterion.penalty - _ROUNDING_OF_WEIGHTS * total
+    return total, lift, h_all + lift
+
+
+@inner_kernel
+def _flag_by_box(criterion, sums, add, node, bar, slack, flags):
+    """Flag zones by a bound that is wider, and takes a quarter of the time.
+
+    What is squared is linear in the left sums, so it is largest at a corner of the box that these are in, and what it is divided by is
+    smallest at an end.
+    """
+    g0, h0, g1, h1, sizes = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE]
+    (g_add, h_add, _), (g_all, h_all, _) = add, node
+    total, lift, most = _total_weights(criterion, h_all)
+    penalty = criterion.penalty
+    for z in range(flags.shape[0]):
+        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
+        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
+        low = start - 0.5 * (size - (end - start))
+        high = start + 0.5 * (size + (end - start))
+        one, other = g_all * (light + penalty), g_all * (heavy + penalty)
+        exact = max(abs(high * total - min(one, other)), abs(low * total - max(one, other)))
+        d = exact + _ROUNDING * (max(abs(low), abs(high)) + abs(g_all)) * total + slack
+        flags[z] |= d * d * _UPWARD > bar * min((light + lift) * (most - light), (heavy + lift) * (most - heavy))

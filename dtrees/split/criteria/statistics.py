@@ -1,0 +1,122 @@
+"""What is summed of rows: the statistic of a set of rows, of one kind or the other.
+
+Every row carries two integers, ``a`` and its weight ``b``. What a set of rows adds up to is a *statistic*:
+
+moments (:class:`Moments`)
+    ``g`` is the sum of ``a``, ``h`` that of the weights. For squared error ``a`` is the weight times the centred target, for Newton
+    boosting the gradient (and ``b`` the hessian), for two classes the weight of a row of class 1 and otherwise 0.
+classes (:class:`Classes`)
+    ``a`` is the class of a row; the weight of each class is summed.
+
+A search is written once, in terms of the functions below. Numba compiles it for each kind.
+
+A node's statistic is stored as an array of int64: (g, h), or the weight of each class.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import ZERO, inlined_kernel
+from dtrees.split.compile.specialised import specialised
+
+#: Rows of an array of the sums of zones: g, h and number of rows before each zone, the same at its end, and its sum of abs(g).
+G0, H0, N0, G1, H1, N1, SIZE = 0, 1, 2, 3, 4, 5, 6
+
+
+class Moments(NamedTuple):
+    """Sums of a set of rows, its weight ``h``, and its number of rows."""
+
+    g: Any
+    h: Any
+    n: Any
+
+
+class Classes(NamedTuple):
+    """The weight of each class in a set of rows, the weight of all, and its number of rows."""
+
+    weights: NDArray[np.int64]
+    h: Any
+    n: Any
+
+
+@specialised
+def plus_row(statistic: Any, a: Any, weight: Any) -> Any:
+    """Return a statistic with one more row. The weights of classes are changed in place."""
+
+
+@plus_row.of(Moments)
+def _(statistic, a, weight):
+    return Moments(statistic.g + a, statistic.h + weight, statistic.n + 1)
+
+
+@plus_row.of(Classes)
+def _(statistic, a, weight):
+    statistic.weights[a] += weight
+    return Classes(statistic.weights, statistic.h + weight, statistic.n + 1)
+
+
+@specialised
+def plus(one: Any, other: Any, room: Any) -> Any:
+    """Return the statistic of two sets of rows together. The weights of classes are written to ``room``."""
+
+
+@plus.of(Moments)
+def _(one, other, room):
+    return Moments(one.g + other.g, one.h + other.h, one.n + other.n)
+
+
+@plus.of(Classes)
+def _(one, other, room):
+    for k in range(room.shape[0]):
+        room[k] = one.weights[k] + other.weights[k]
+    return Classes(room, one.h + other.h, one.n + other.n)
+
+
+@specialised
+def minus(one: Any, other: Any, room: Any) -> Any:
+    """Return the statistic of a set of rows without some of them. The weights of classes are written to ``room``."""
+
+
+@minus.of(Moments)
+def _(one, other, room):
+    return Moments(one.g - other.g, one.h - other.h, one.n - other.n)
+
+
+@minus.of(Classes)
+def _(one, other, room):
+    for k in range(room.shape[0]):
+        room[k] = one.weights[k] - other.weights[k]
+    return Classes(room, one.h - other.h, one.n - other.n)
+
+
+@specialised
+def write_sums(statistic: Any, out: Any) -> None:
+    """Write a statistic to an array of int64: (g, h), or the weight of each class."""
+
+
+@write_sums.of(Moments)
+def _(statistic, out):
+    out[0] = statistic.g
+    out[1] = statistic.h
+
+
+@write_sums.of(Classes)
+def _(statistic, out):
+    for k in range(out.shape[0]):
+        out[k] = statistic.weights[k]
+
+
+@inlined_kernel
+def no_moments():
+    """Return the moments of no rows."""
+    return Moments(ZERO(), ZERO(), ZERO())
+
+
+@inlined_kernel
+def weight_at(b, place):
+    """Return the weight of the row with a place; it is 1 where ``b`` is empty."""
+    return b[place] if b.shape[0] > 0 else np.int64(1)

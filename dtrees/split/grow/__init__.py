@@ -1,0 +1,1 @@
+"""Subtrees grown to their ends, by one thread or by several."""

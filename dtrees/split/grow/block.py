@@ -1,0 +1,307 @@
+"""A small node grown to its end in a compact copy of its rows.
+
+The node's rows are copied into a *block* that fits the cache, once with their values row by row, once sorted by each column. A split then
+divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so no node below is ever sorted again::
+
+    cells[place]          the values of a row in the tree's columns, NaN where missing
+    keys[j, first:last]   keys (code and place), ascending, of a node's in-sample rows by column j (nodes of more than TINY_ROWS rows)
+    places[first:last]    the same rows in ascending order of their place (row number)
+
+``place`` counts the block's in-sample rows; ``a`` and ``b`` are read by place and never move. Rows out of sample are only routed.
+
+Where the node has all rows of the table, these are the same for every tree: their cells stay, and their keys are sorted once.
+
+Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.search.tiny_node`), and for
+random thresholds (:mod:`dtrees.split.search.random_threshold`), for which nothing is sorted, from the cells.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
+from dtrees.split.numbers.hashing import mix_each
+from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS, TINY_ROWS, VECTOR
+from dtrees.split.table.columns import Columns, highest_code_below
+from dtrees.split.table.keys import code_in, place_in
+from dtrees.split.table.sorting import sort_places
+
+
+@by_reference
+class Block(NamedTuple):
+    """Room for one block; reused.
+
+    Attributes
+    ----------
+    keys, places, cells
+        The copy of the node's rows, as drawn above.
+    rows : ndarray of uint32
+        Row numbers by place.
+    outside : ndarray of uint32
+        Row numbers of the rows out of sample, node by node.
+    g, h : ndarray of int64
+        Sums of each row by place; ``b`` is empty where every weight is 1.
+    target : ndarray of float64
+        By place, where pure nodes are known by it.
+    goes_left, spare
+        Scratch space of a split.
+    place_of : ndarray of int32
+        The number within the tree's columns of each column of the table; ``column_at`` is the reverse.
+    has_missing : ndarray of int64, shape (1,)
+        1 if any cell is missing.
+    whole : ndarray of int64, shape (1,)
+        1 if the cells are those of all rows of the table.
+    sorted : ndarray of uint64, shape (n_columns, n_rows) or (n_columns, 0)
+        The keys of these, if they are, and if keys are wanted.
+    identity : ndarray of uint64
+        A hash of each of the tree's columns.
+    counters, swaps : ndarray of uint64
+        For drawing columns, see :func:`~dtrees.split.numbers.hashing.draw_first_columns`.
+    reals, counts
+        Scratch space of a search of all columns: a row for each quantity, a column for each of the tree's.
+    tile, some_places, chosen, to_sweep
+        Scratch space for nodes of few rows: their cells, their places, the columns drawn, and those left to the sweep.
+    """
+
+    keys: NDArray[np.uint64]
+    places: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
+    outside: NDArray[np.uint32]
+    g: NDArray[np.int64]
+    h: NDArray[np.int64]
+    target: NDArray[np.float64]
+    goes_left: NDArray[np.uint8]
+    spare: NDArray[np.uint32]
+    place_of: NDArray[np.int32]
+    cells: NDArray[Any]
+    has_missing: NDArray[np.int64]
+    whole: NDArray[np.int64]
+    sorted: NDArray[np.uint64]
+    identity: NDArray[np.uint64]
+    counters: NDArray[np.uint64]
+    swaps: NDArray[np.uint64]
+    reals: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    tile: NDArray[np.float64]
+    some_places: NDArray[np.uint64]
+    chosen: NDArray[np.uint64]
+    column_at: NDArray[np.int32]
+    to_sweep: NDArray[np.int64]
+
+
+def block_rows(random: bool, max_features: int, n_columns: int) -> int:
+    """Return up to how many rows a node is grown in a block.
+
+    Random thresholds are searched in all columns together, which is a waste where very few are drawn; in exchange their blocks, which are
+    never sorted, may be larger than the cache.
+    """
+    most = max(BLOCK_ROWS, BLOCK_CELLS // n_columns)
+    if not random:
+        return min(most, MOST_BLOCK_ROWS)
+    return 0 if 16 * max_features < n_columns else most
+
+
+def make_block(
+    n_rows: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], columns: Columns, random: bool, n_classes: int
+) -> Block:
+    """Return room for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
+
+    ``n_classes`` is 0 for the moment layout.
+    """
+    width = pool.shape[0]
+    lanes = width if random else -(-width // VECTOR) * VECTOR
+    n_counts = 4 + 2 * max(n_classes, 1)
+    may_be_whole = not random and n_rows >= columns.n_rows
+    place_of = np.full(columns.n_columns, -1, np.int32)
+    place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
+    return Block(
+        np.empty((width, 0 if random else n_rows), np.uint64),
+        np.empty(n_rows, np.uint32),
+        np.empty(n_rows, np.uint32),
+        np.empty(n_outside, np.uint32),
+        np.empty(n_rows, np.int64),
+        np.empty(n_rows if weighted else 0, np.int64),
+        np.empty(n_rows),
+        np.empty(n_rows, np.uint8),
+        np.empty(max(n_rows, n_outside), np.uint32),
+        place_of,
+        np.empty((n_rows, width), columns.values.dtype),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.empty((width, columns.n_rows if may_be_whole else 0), np.uint64),
+        mix_each(pool),
+        mix_each(np.arange(width, dtype=np.int32)),
+        np.empty(width, np.uint64),
+        np.empty((7, lanes)),
+        np.empty((n_counts, lanes), np.int64),
+        np.empty((TINY_ROWS, lanes)),
+        np.empty(TINY_ROWS, np.uint64),
+        np.empty(width, np.uint64),
+        pool.copy(),
+        np.empty(width + 1, np.int64),
+    )
+
+
+@lean_kernel
+def fill_block(columns, pool, partition, target, start, in_stop, stop, block, random, scratch):
+    """Copy a node's rows into the block and, but for random thresholds, sort them by every column of the tree."""
+    m = in_stop - start
+    rows, a, b = partition.rows, partition.g, partition.h
+    for i in range(m):
+        block.rows[i] = rows[start + i]
+        block.places[i] = i
+        block.g[i] = a[start + i]
+    if b.shape[0] > 0:
+        for i in range(m):
+            block.h[i] = b[start + i]
+    if target.shape[0] > 0:
+        for i in range(m):
+            block.target[i] = target[rows[start + i]]
+    for i in range(stop - in_stop):
+        block.outside[i] = rows[in_stop + i]
+    whole = m == columns.codes.shape[1]
+    if whole and block.whole[0] == 1:
+        for j in range(block.sorted.shape[0]):
+            for i in range(block.sorted.shape[1]):
+                block.keys[j, i] = block.sorted[j, i]
+        return
+    block.whole[0] = whole
+    if random:
+        _fill_cells(columns, pool, block, m)
+        return
+    block.has_missing[0] = 0
+    for column in pool:
+        j = block.place_of[column]
+        keys = block.keys[j]
+        sort_places(columns.codes[column], rows, start, in_stop, keys, scratch.spare, scratch.counts)
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        missing = np.uint64(values.shape[0])
+        if code_in(keys[m - 1]) == missing:
+            block.has_missing[0] = 1
+        for i in range(m):  # in ascending order, values are read from neighbouring places
+            code, place = code_in(keys[i]), place_in(keys[i])
+            block.cells[place, j] = np.nan if code == missing else values[code]
+            if whole:
+                block.sorted[j, i] = keys[i]
+
+
+@lean_kernel
+def _fill_cells(columns, pool, block, m):
+    block.has_missing[0] = 0
+    for first in range(0, m, 128):  # so few rows at a time that their cells stay in the cache
+        for column in pool:
+            j = block.place_of[column]
+            codes = columns.codes[column]
+            values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+            for i in range(first, min(first + 128, m)):
+                code = codes[block.rows[i]]
+                if code == values.shape[0]:
+                    block.cells[i, j] = np.nan
+                    block.has_missing[0] = 1
+                else:
+                    block.cells[i, j] = values[code]
+
+
+@inlined_kernel
+def write_back(partition, block, start, first, last, out_first, out_last):
+    """Write the rows of a leaf back to the partition, from place ``start`` on; arguments as of a node in :func:`divide_block`."""
+    rows, b = partition.rows, partition.h
+    for k in range(last - first):
+        i = block.places[first + k]
+        rows[start + k] = block.rows[i]
+        if b.shape[0] > 0:
+            b[start + k] = block.h[i]
+    in_stop = start + last - first
+    for k in range(out_last - out_first):
+        rows[in_stop + k] = block.outside[out_first + k]
+
+
+@inlined_kernel
+def is_pure_block(target, block, first, last):
+    """Tell whether all in-sample rows of a node of the block have the same target (False where ``target`` is empty)."""
+    if target.shape[0] == 0:
+        return False
+    value = block.target[block.places[first]]
+    for i in range(first + 1, last):  # noqa: SIM110
+        if block.target[block.places[i]] != value:
+            return False
+    return True
+
+
+@lean_kernel
+def _divide_keys(keys, goes_left, spare):
+    one = np.uint64(1)
+    left = right = np.uint64(0)  # unsigned: Numba looks at the sign of an index each time
+    for i in range(keys.shape[0]):
+        key = keys[i]
+        side = np.uint64(goes_left[place_in(key)])
+        keys[left] = key
+        spare[right] = key
+        left += side
+        right += one - side
+    for i in range(right):
+        keys[left + i] = spare[i]
+
+
+@lean_kernel
+def _divide_places(places, goes_left, spare):
+    """Move the places that go left to the front, in their order; return how many there are."""
+    one = np.uint64(1)
+    left = right = np.uint64(0)
+    for i in range(places.shape[0]):
+        place = places[i]
+        side = np.uint64(goes_left[place])
+        places[left] = place
+        spare[right] = place
+        left += side
+        right += one - side
+    for i in range(right):
+        places[left + i] = spare[i]
+    return left
+
+
+@inlined_kernel
+def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
+    """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
+
+    With ``keep_sorted`` false, no child will need sorted lists, and they are left as they are.
+    """
+    first, last, out_first, out_last = node
+    column = split.column
+    cut = split.cut
+    missing_left = split.missing_left
+    missing = columns.offsets[column + 1] - columns.offsets[column]
+    goes_left = block.goes_left
+    codes = columns.codes[column]
+    j = block.place_of[column]
+    places, spare = block.places[first:last], block.spare
+    for place in places:
+        value = block.cells[place, j]
+        goes_left[place] = missing_left if value != value else value <= split.threshold
+    if keep_sorted:
+        for k in range(pool.shape[0]):
+            if k != j or block.has_missing[0]:  # by the column itself, rows are divided already
+                _divide_keys(block.keys[k, first:last], goes_left, spare_keys)
+    middle = first + np.int64(_divide_places(places, goes_left, spare))
+    outside = block.outside
+    if out_last > out_first:  # these may have values between those in sample
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        cut = highest_code_below(values, cut, missing - 1, split.threshold)
+    out_middle = out_first
+    n_spare = 0
+    for i in range(out_first, out_last):
+        row = outside[i]
+        code = codes[row]
+        if missing_left if code == missing else code <= cut:
+            outside[out_middle] = row
+            out_middle += 1
+        else:
+            spare[n_spare] = row
+            n_spare += 1
+    for i in range(n_spare):
+        outside[out_middle + i] = spare[i]
+    return middle, out_middle

@@ -1,0 +1,394 @@
+"""Subtrees grown by several threads inside one kernel, which share out large nodes among themselves.
+
+To start threads from Python for every step on a level takes longer than many of these steps. So each thread comes once, and works until
+there is nothing left to do. Two kinds of work wait: *pieces* of a step on a large node, and nodes small enough to be grown to their end by
+one thread (:mod:`dtrees.split.grow.subtree`). Pieces go first, as more work follows from them; then the largest node. Nothing waits for a
+thread that has not come: whoever finishes the last piece of a step makes the pieces of the next::
+
+    OPEN -> SUM, SETTLE (of the root) -> LEAD -> SCAN -> MARK -> SPREAD -> SUM, SETTLE (of the smaller child) -> OPEN both children
+
+A large node's rows are divided from the one partition into the other, the spare one, and those of its children back again. Where a node is
+not divided any more, or left to one thread, they are copied to the first.
+
+Which thread does what makes no difference to the tree. Large nodes are searched by zone sums (:mod:`dtrees.split.zones.sum_slots`), which
+are made and looked at by several threads as well (:mod:`dtrees.split.grow.parallel_sums`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.prefetch import prefetch_to_write
+from dtrees.split.compile.work_queue import acquire, release
+from dtrees.split.grow.best_first import is_hopeless, may_be_chosen
+from dtrees.split.grow.parallel_sums import (
+    finish_settling,
+    is_settled,
+    lead_piece,
+    place_of,
+    settle_piece,
+    start_leading,
+    start_settling,
+    start_sum,
+    start_taking,
+    sum_piece,
+)
+from dtrees.split.grow.subtree import grow_subtree, is_large
+from dtrees.split.grow.work_pool import (
+    COUNT,
+    DEPTH,
+    DONE,
+    FIRST_COLUMN,
+    FIRST_PART,
+    GROW,
+    IN_STOP,
+    LEAD,
+    LEFT_CHILD,
+    LOCK,
+    MARK,
+    N_NODES,
+    NODES_LEFT,
+    OPEN,
+    PIECES_LEFT,
+    SCAN,
+    SETTLE,
+    SIDE,
+    SLOT,
+    SPREAD,
+    START,
+    STOP,
+    SUM,
+    SUMMED,
+    WAITING_NODES,
+    add_pieces,
+    bounds_of,
+    claim_work,
+    is_last,
+    n_pieces,
+    partition_of,
+    rows_of,
+)
+from dtrees.split.node.limits import may_be_split, most_nodes, node_weight
+from dtrees.split.node.partition import is_pure, mark_places
+from dtrees.split.node.records import Nodes, make_leaf, note_split
+from dtrees.split.node.status import NO_SPLIT, SPLIT
+from dtrees.split.numbers.hashing import LEFT, RIGHT, child_path
+from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
+from dtrees.split.table.columns import highest_code_below
+from dtrees.split.zones.sum_slots import first_to_search, give_back, search_columns
+from dtrees.split.zones.sums import are_few
+
+
+@lean_entry
+def grow_together(columns, work_pool, task):
+    """Grow the subtrees of a work pool; called by each of its threads, with a task of its own (:class:`~dtrees.split.grow.subtree.Task`).
+
+    A thread returns when there is no work left to begin; :func:`wait_for_work_pool` waits for what others are at.
+    """
+    while True:
+        kind, i, piece = claim_work(work_pool)
+        if kind == DONE:
+            return
+        if kind == GROW:
+            _bring_back(work_pool, task, i)
+            start, in_stop, stop, depth, slot = work_pool.places[i, : SLOT + 1]
+            first = work_pool.places[i, FIRST_PART]
+            last = first + most_nodes(task.stops, task.limits, in_stop - start, depth)
+            _begin(task.sum_slots, slot)
+            task.budget.waiting[0] = work_pool.priorities[i]
+            nodes = Nodes(work_pool.parts.records[first:last], work_pool.parts.sums[first:last])
+            work_pool.places[i, COUNT] = grow_subtree(
+                columns, task, start, in_stop, stop, depth, work_pool.paths[i], work_pool.sums[i], nodes
+            )
+        else:
+            do_piece(task.sum_slots, columns, work_pool, task, kind, i, piece)
+        acquire(work_pool.control, LOCK)
+        work_pool.control[NODES_LEFT if kind == GROW else PIECES_LEFT] -= 1
+        release(work_pool.control, LOCK)
+
+
+@lean_kernel
+def _bring_back(work_pool, task, i):
+    """Copy a node's rows to the first partition, if they are not there."""
+    if work_pool.places[i, SIDE] != 0:
+        partition, spare = task.partition, task.spare
+        start, stop = work_pool.places[i, START], work_pool.places[i, STOP]
+        for place in range(start, stop):
+            partition.rows[place] = spare.rows[place]
+        for place in range(start, stop):
+            partition.g[place] = spare.g[place]
+        if partition.h.shape[0] > 0:
+            for place in range(start, stop):
+                partition.h[place] = spare.h[place]
+
+
+@lean_kernel
+def _begin(sum_slots, slot):
+    if sum_slots is not None:
+        sum_slots.slot_of[0] = slot
+
+
+@lean_kernel
+def _leave_to_one(work_pool, task, i):
+    """Have a node grown to its end by one thread."""
+    control = work_pool.control
+    acquire(control, LOCK)
+    work_pool.waiting[control[WAITING_NODES]] = i
+    control[WAITING_NODES] += 1
+    control[NODES_LEFT] += 1
+    release(control, LOCK)
+
+
+@separate_kernel
+def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
+    """Do a piece and, if it was the last of its step, what comes between that step and the next."""
+    if sum_slots is None:  # decided by type: what follows is compiled only where nodes are shared out
+        _leave_to_one(work_pool, task, i)
+    elif kind == OPEN:
+        _open(sum_slots, work_pool, task, i)
+    elif kind == SUM:
+        sum_piece(sum_slots, work_pool, task, i, piece)
+        if is_last(work_pool, i):
+            if is_settled(work_pool, i):
+                _assign(sum_slots, work_pool, task, i, finish_settling(sum_slots, work_pool, i))
+            else:
+                start_settling(sum_slots, work_pool, i)
+    elif kind == SETTLE:
+        settle_piece(sum_slots, work_pool, i, piece)
+        if is_last(work_pool, i):
+            _assign(sum_slots, work_pool, task, i, finish_settling(sum_slots, work_pool, i))
+    elif kind == LEAD:
+        lead_piece(sum_slots, work_pool, task, i, piece)
+        if is_last(work_pool, i):
+            _start_scans(sum_slots, work_pool, task, i)
+    elif kind == SCAN:
+        _scan(sum_slots, columns, work_pool, task, i, piece)
+        if is_last(work_pool, i):
+            _decide(sum_slots, work_pool, task, i)
+    elif kind == MARK:
+        _mark(columns, work_pool, task, i, piece)
+        if is_last(work_pool, i):
+            _place_children(work_pool, task, i)
+            add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i, STOP] - work_pool.places[i, START]))
+    else:
+        _spread(sum_slots, work_pool, task, i, piece)
+        if is_last(work_pool, i):
+            _hand_down(sum_slots, work_pool, task, i)
+
+
+@lean_kernel
+def _open(sum_slots, work_pool, task, i):
+    """Share a node out, if it is large and its sums have a slot or can have one; otherwise leave it to one thread."""
+    control, places = work_pool.control, work_pool.places[i]
+    start, in_stop, depth = places[START], places[IN_STOP], places[DEPTH]
+    inner = may_be_split(task.stops, in_stop - start, depth, node_weight(task.limits, work_pool.sums[i]))
+    inner = inner and not is_hopeless(task.budget, work_pool.priorities[i])
+    shared = (
+        in_stop - start > work_pool.share_rows and inner and not is_pure(task.target, partition_of(work_pool, task, i).rows, start, in_stop)
+    )
+    if shared:
+        acquire(control, LOCK)
+        shared = control[N_NODES] + 2 <= work_pool.places.shape[0]
+        if shared:
+            places[LEFT_CHILD] = control[N_NODES]
+            control[N_NODES] += 2
+        release(control, LOCK)
+    if shared:
+        places[COUNT] = -1
+        make_leaf(work_pool.parts.records[places[FIRST_PART]], start, in_stop, places[STOP])
+        if places[SLOT] >= 0:
+            start_leading(sum_slots, work_pool, task, i)
+        else:
+            shared = start_sum(sum_slots, work_pool, i, i)
+    if not shared:
+        _leave_to_one(work_pool, task, i)
+
+
+@lean_kernel
+def _assign(sum_slots, work_pool, task, i, summed):
+    """Say whose a sum is that was made in a step of node ``i``, and go on."""
+    places = work_pool.places
+    node = places[i, SUMMED]
+    if node == i:
+        places[i, SLOT] = summed
+        start_leading(sum_slots, work_pool, task, i)
+        return
+    left = places[i, LEFT_CHILD]
+    other = left + 1 if node == left else left
+    places[other, SLOT] = places[i, SLOT]
+    if _wants_slot(work_pool, task, node):
+        places[node, SLOT] = summed
+    else:
+        give_back(sum_slots, summed)
+    _open_children(work_pool, i)
+
+
+@lean_kernel
+def _open_children(work_pool, i):
+    left = work_pool.places[i, LEFT_CHILD]
+    add_pieces(work_pool, OPEN, left, ZERO() + 1)
+    add_pieces(work_pool, OPEN, left + 1, ZERO() + 1)
+
+
+@lean_kernel
+def _wants_slot(work_pool, task, i):
+    places = work_pool.places[i]
+    return is_large(task, places[IN_STOP] - places[START], places[DEPTH], work_pool.sums[i])
+
+
+@lean_kernel
+def _n_scans(sum_slots):
+    """Return into how many pieces the search of all columns but the first is cut."""
+    return min(PIECES - 1, sum_slots.zone_map.which.shape[0])
+
+
+@lean_kernel
+def _start_scans(sum_slots, work_pool, task, i):
+    """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
+    lead = work_pool.places[i, FIRST_COLUMN]
+    work_pool.places[i, FIRST_COLUMN] = first_to_search(
+        sum_slots, lead, place_of(work_pool, i), work_pool.sums[i], task.limits, work_pool.bars[i], task.scratch
+    )
+    work_pool.found.records[i].status = NO_SPLIT
+    add_pieces(work_pool, SCAN, i, _n_scans(sum_slots) + 1)
+
+
+@lean_kernel
+def _scan(sum_slots, columns, work_pool, task, i, piece):
+    """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
+    place = place_of(work_pool, i)
+    first, last, but = work_pool.places[i, FIRST_COLUMN], work_pool.places[i, FIRST_COLUMN] + 1, NONE()
+    if piece < _n_scans(sum_slots):
+        first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, _n_scans(sum_slots))
+        but = work_pool.places[i, FIRST_COLUMN]
+    best = task.best
+    best.records[0].status = NO_SPLIT
+    partition = partition_of(work_pool, task, i)
+    search_columns(
+        sum_slots, first, last, but, columns, task.limits, partition, place, work_pool.sums[i], work_pool.bars, i, task.scratch, best
+    )
+    _offer(work_pool, task, i)
+
+
+@lean_kernel
+def _offer(work_pool, task, i):
+    """Make what a thread found the best split of a node, if it is."""
+    mine, best = task.best.records[0], work_pool.found.records[i]
+    if mine.status == SPLIT:
+        acquire(work_pool.control, LOCK)
+        if best.status != SPLIT or mine.score > best.score or (mine.score == best.score and mine.column < best.column):
+            work_pool.found.records[i] = mine
+            work_pool.found.left[i, 0], work_pool.found.left[i, 1] = task.best.left[0, 0], task.best.left[0, 1]
+        release(work_pool.control, LOCK)
+
+
+@lean_kernel
+def _decide(sum_slots, work_pool, task, i):
+    """Split a node, if a split was found."""
+    places = work_pool.places[i]
+    split = work_pool.found.records[i]
+    if split.status == SPLIT and may_be_chosen(task.budget, min(work_pool.priorities[i], split.gain)):
+        note_split(work_pool.parts.records[work_pool.places[i, FIRST_PART]], work_pool.found.records[i])
+        add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
+    else:
+        give_back(sum_slots, places[SLOT])
+        _bring_back(work_pool, task, i)
+
+
+@lean_kernel
+def _mark(columns, work_pool, task, i, piece):
+    """Tell, and count, the rows going left."""
+    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
+    split = work_pool.found.records[i]
+    values = columns.values[columns.offsets[split.column] : columns.offsets[split.column + 1]]
+    missing = np.int64(values.shape[0])
+    cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
+    codes, rows, missing_left = columns.codes[split.column], partition_of(work_pool, task, i).rows, split.missing_left
+    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
+    middle = min(max(first, in_stop), last)
+    goes_left, counts = work_pool.goes_left, work_pool.counts[i, piece]
+    counts[0] = mark_places(codes, cut, missing, missing_left, rows[first:middle], goes_left[first:middle])
+    counts[1] = mark_places(codes, cut, missing, missing_left, rows[middle:last], goes_left[middle:last])
+
+
+@lean_kernel
+def _place_children(work_pool, task, i):
+    """Say where the children lie, and where each piece's rows going left do."""
+    start, in_stop, stop, depth, _, left = work_pool.places[i, : LEFT_CHILD + 1]
+    inside = outside = ZERO()
+    for piece in range(n_pieces(work_pool, stop - start)):
+        counts = work_pool.counts[i, piece]
+        counts[0], counts[1], inside, outside = inside, outside, inside + counts[0], outside + counts[1]
+    middle = start + inside + outside
+    one, other = work_pool.places[left], work_pool.places[left + 1]
+    one[START], one[IN_STOP], one[STOP], one[DEPTH] = start, start + inside, middle, depth + 1
+    other[START], other[IN_STOP], other[STOP], other[DEPTH] = middle, middle + in_stop - start - inside, stop, depth + 1
+    one[SIDE] = other[SIDE] = 1 - work_pool.places[i, SIDE]
+    one[FIRST_PART] = work_pool.places[i, FIRST_PART] + 1
+    other[FIRST_PART] = one[FIRST_PART] + most_nodes(task.stops, task.limits, inside, depth + 1)
+    work_pool.paths[left], work_pool.paths[left + 1] = child_path(work_pool.paths[i], LEFT), child_path(work_pool.paths[i], RIGHT)
+    work_pool.priorities[left] = work_pool.priorities[left + 1] = min(work_pool.priorities[i], work_pool.found.records[i].gain)
+    sums = work_pool.sums
+    for k in range(sums.shape[1]):
+        sums[left, k] = work_pool.found.left[i, k]
+        sums[left + 1, k] = sums[i, k] - sums[left, k]
+
+
+@lean_kernel
+def _spread(sum_slots, work_pool, task, i, piece):
+    """Copy the rows of a piece to where they belong, in the other partition."""
+    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
+    one, other = work_pool.places[work_pool.places[i, LEFT_CHILD]], work_pool.places[work_pool.places[i, LEFT_CHILD] + 1]
+    inside, outside = work_pool.counts[i, piece]
+    goes_left = work_pool.goes_left
+    partition, spare = partition_of(work_pool, task, i), partition_of(work_pool, task, work_pool.places[i, LEFT_CHILD])
+    rows, a, b = partition.rows, partition.g, partition.h
+    spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
+    inner, noted = work_pool.places[i, DEPTH] + 1 < task.stops.max_depth, sum_slots.sums.place_of
+    # Nobody looks for rows of leaves, nor wants their sums, unless the tree's values are made of them.
+    has_places, has_sums = inner and noted.shape[0] > 0, inner or task.stops.keeps_rows
+    has_b = has_sums and b.shape[0] > 0
+    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
+    middle = min(max(first, in_stop), last)
+    left, right = np.uint64(start + inside), np.uint64(other[START] + min(first, in_stop) - start - inside)
+    for k in range(np.uint64(first), np.uint64(middle)):  # unsigned: no test for negative indices
+        side = np.uint64(goes_left[k])
+        place = left if side else right
+        spare_rows[place] = rows[k]
+        if has_places:
+            prefetch_to_write(noted, rows[min(k + np.uint64(AHEAD_TO_WRITE), np.uint64(middle) - np.uint64(1))])
+            noted[rows[k]] = place
+        if has_sums:
+            spare_a[place] = a[k]
+        if has_b:
+            spare_b[place] = b[k]
+        left += side
+        right += np.uint64(1) - side
+    left, right = np.uint64(one[IN_STOP] + outside), np.uint64(other[IN_STOP] + middle - in_stop - outside)
+    for k in range(np.uint64(middle), np.uint64(last)):
+        side = np.uint64(goes_left[k])
+        place = left if side else right
+        spare_rows[place] = rows[k]
+        if has_places:
+            noted[rows[k]] = place
+        left += side
+        right += np.uint64(1) - side
+
+
+@lean_kernel
+def _hand_down(sum_slots, work_pool, task, i):
+    """Open the children of a node; if the larger one is to have its sums, sum the smaller one first."""
+    places = work_pool.places
+    left = places[i, LEFT_CHILD]
+    record = work_pool.parts.records[work_pool.places[i, FIRST_PART]]
+    record.left, record.right = left, left + 1
+    smaller, larger = (left, left + 1) if rows_of(work_pool, left) <= rows_of(work_pool, left + 1) else (left + 1, left)
+    if _wants_slot(work_pool, task, larger):
+        if are_few(sum_slots.zone_map, sum_slots.sums, places[i, SLOT], rows_of(work_pool, smaller)):
+            start_taking(sum_slots, work_pool, i, smaller)
+            return
+        if start_sum(sum_slots, work_pool, i, smaller):
+            return
+    give_back(sum_slots, places[i, SLOT])
+    _open_children(work_pool, i)

@@ -1,0 +1,58 @@
+"""The nodes of a subtree that wait to be looked at, while it is grown depth first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import ZERO, inlined_kernel
+from dtrees.split.numbers.hashing import LEFT, RIGHT, child_path
+from dtrees.split.table.mmap_arrays import mapped
+
+
+@by_reference
+class Stack(NamedTuple):
+    """The waiting nodes.
+
+    Attributes
+    ----------
+    todo : ndarray of int64, shape (n, 7)
+        Start, in_stop, stop, depth, parent, side (0 is left) and, in a block, the first row out of sample.
+    path : ndarray of uint64, shape (n,)
+        Their identities.
+    sums : ndarray of int64, shape (n, n_sums)
+    """
+
+    todo: NDArray[np.int64]
+    path: NDArray[np.uint64]
+    sums: NDArray[np.int64]
+
+
+def make_stack(n_levels: int, n_rows: int, n_sums: int) -> Stack:
+    """Return room for a subtree of so many levels and rows: at each level, at most one sibling waits."""
+    capacity = min(n_levels, n_rows) + 2
+    # Few trees are as deep as they may be: little of this is used.
+    todo, sums = (mapped(capacity * width, np.int64, large_pages=False).reshape(capacity, width) for width in (7, n_sums))
+    return Stack(todo, mapped(capacity, np.uint64, large_pages=False), sums)
+
+
+@inlined_kernel
+def put(stack, n, start, in_stop, stop, depth, parent, side, path):
+    """Write the n-th node."""
+    todo = stack.todo[n]
+    todo[0], todo[1], todo[2], todo[3], todo[4], todo[5] = start, in_stop, stop, depth, parent, side
+    stack.path[n] = path
+
+
+@inlined_kernel
+def put_children(stack, n, node, start, in_stop, stop, depth, path, middle, left_in_stop, sums, left_sums):
+    """Put both children of a node on the stack, the left one on top; ``sums`` may be those of the stack's n-th node."""
+    right_in_stop = middle + (in_stop - start) - (left_in_stop - start)
+    put(stack, n, middle, right_in_stop, stop, depth + 1, node, ZERO() + 1, child_path(path, RIGHT))
+    put(stack, n + 1, start, left_in_stop, middle, depth + 1, node, ZERO(), child_path(path, LEFT))
+    for k in range(sums.shape[0]):
+        stack.sums[n, k] = sums[k] - left_sums[k]
+        stack.sums[n + 1, k] = left_sums[k]

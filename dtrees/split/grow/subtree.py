@@ -1,0 +1,372 @@
+"""A node grown to its end, depth first, in one kernel.
+
+Small nodes are not worth a visit of the engine each. All of a subtree's splits are found here, by the same search, under the same rules
+and with the same draws as in the engine, so it makes no difference to the tree where a node was grown. A forest grows whole trees this
+way, one a thread. Nodes small enough are finished in a block that stays in the cache (:mod:`dtrees.split.grow.block`).
+
+Nodes come out in preorder: a parent, its left subtree, its right subtree. Only where the number of leaves is limited do they come in
+another order, so that few nodes too many are grown (:mod:`dtrees.split.grow.best_first`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
+from dtrees.split.grow.block import Block, divide_block, fill_block, is_pure_block, write_back
+from dtrees.split.grow.stack import Stack, put, put_children
+from dtrees.split.node.candidate import Candidates, bar_for, complete
+from dtrees.split.node.limits import BestThreshold, NodeLimits, RandomThreshold, SplitLimits, is_random, may_be_split, node_weight
+from dtrees.split.node.partition import RowPartition, divide_within, is_pure, mark_left
+from dtrees.split.node.records import link, make_leaf, note_split
+from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.policy import TINY_ROWS
+from dtrees.split.search.column import search_column, search_sorted
+from dtrees.split.search.random_threshold import search_random_block
+from dtrees.split.search.scratch import Scratch
+from dtrees.split.search.tiny_node import search_tiny_node
+from dtrees.split.table.columns import highest_code_below
+from dtrees.split.zones.sum_slots import SumSlots, begin_search, give_back_of, inherit, search_columns, slot_for
+from dtrees.split.zones.sums import note_places
+
+
+@by_reference
+class Task(NamedTuple):
+    """What one subtree is grown by: everything but its node.
+
+    Attributes
+    ----------
+    partition, spare : RowPartition
+        The node's stretch is rearranged; ``spare`` has room for it.
+    target : ndarray, shape (n_rows,) or (0,)
+        By which pure nodes are known.
+    limits : SplitLimits
+    stops : NodeLimits
+    keys : tuple of uint64
+        Of the tree's streams of node columns and random thresholds.
+    pool : ndarray of int32
+        The tree's columns.
+    scratch : Scratch
+    best : Candidates
+        Room for one.
+    bits : ndarray of uint8
+        Room for a bit a row.
+    block : Block
+    block_rows : int
+        Nodes of up to this many in-sample rows are finished in the block.
+    stack : Stack
+    sum_slots : SumSlots or None
+        Given, larger nodes are searched by zone sums that they inherit.
+    budget : LeafBudget
+    """
+
+    partition: RowPartition
+    spare: RowPartition
+    target: NDArray[Any]
+    limits: SplitLimits
+    stops: NodeLimits
+    keys: tuple[np.uint64, np.uint64]
+    pool: NDArray[np.int32]
+    scratch: Scratch
+    best: Candidates
+    bits: NDArray[np.uint8]
+    block: Block
+    block_rows: int
+    stack: Stack
+    sum_slots: SumSlots | None
+    budget: LeafBudget
+
+
+class InTable(NamedTuple):
+    """A node's rows are places of the row partition."""
+
+
+class InBlock(NamedTuple):
+    """A node's rows are in the sorted lists of the block."""
+
+
+@specialised
+def _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar):
+    """Find the best split of a node in one column; result as of :func:`~dtrees.split.search.column.search_column`."""
+
+
+@_search_column_from.of(InTable)
+def _(source, columns, column, task, first, last, sums, path, limits, bar):
+    bits = draw(np.uint64(task.keys[1]) ^ path, column)
+    codes, values = columns.codes[column], columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+    return search_column(limits.criterion, codes, values, task.partition, first, last, sums, limits, bits, bar, task.scratch)
+
+
+@_search_column_from.of(InBlock)
+def _(source, columns, column, task, first, last, sums, path, limits, bar):
+    n_distinct, block = columns.offsets[column + 1] - columns.offsets[column], task.block
+    keys = block.keys[block.place_of[column]]
+    return search_sorted(keys, first, last, n_distinct, block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
+
+
+@lean_kernel
+def search_node(source, columns, task, first, last, sums, path):
+    """Find the best split of one node over the columns drawn for it; return as :func:`~dtrees.split.search.tiny_node.search_tiny_node`.
+
+    As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
+    in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
+    """
+    limits, stops, pool, node_key = task.limits, task.stops, task.pool, task.keys[0]
+    n_columns = pool.shape[0]
+    everything = stops.max_features >= n_columns
+    status = CONSTANT
+    score = -1.0
+    winner = -1
+    has_missing = False
+    drawn = 0
+    while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
+        if not everything:
+            draw_columns(node_key, path, pool, drawn, drawn + 1)
+        column = pool[drawn]
+        drawn += 1
+        bar = bar_for(column, winner, score)
+        found = _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar)
+        status = max(status, found[0])
+        if found[0] == SPLIT:
+            _, score, has_missing = found
+            winner = column
+    if not everything:
+        undraw_columns(node_key, path, pool, drawn)
+    return status, score, has_missing, winner
+
+
+@inlined_kernel
+def _conclude(columns, task, n, sums, status, score, has_missing, column):
+    """Write what the search of a node of ``n`` rows found to ``task.best``."""
+    task.best.records[0].status = status
+    if status == SPLIT:
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        complete(values, column, n, sums, task.limits, score, has_missing, task.scratch.found, task.best, ZERO())
+
+
+@inlined_kernel
+def _open_node(stack, n, nodes, node):
+    """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
+    start, in_stop, stop, _, parent, side, _ = stack.todo[n]
+    for k in range(nodes.sums.shape[1]):
+        nodes.sums[node, k] = stack.sums[n, k]
+    make_leaf(nodes.records[node], start, in_stop, stop)
+    link(nodes.records, parent, side, node)
+
+
+@specialised
+def _search_large(sum_slots, columns, task, n, first, last, sums, path):
+    """Find the best split of the n-th node of the stack, which is not in a block."""
+
+
+@_search_large.otherwise
+def _(sum_slots, columns, task, n, first, last, sums, path):
+    status, score, has_missing, column = search_node(InTable(), columns, task, first, last, sums, path)
+    _conclude(columns, task, last - first, sums, status, score, has_missing, column)
+
+
+@_search_large.of(SumSlots)
+def _(sum_slots, columns, task, n, first, last, sums, path):
+    _search_by_zones(sum_slots, columns, task, n, first, last, sums, path)
+
+
+@lean_kernel
+def _search_by_zones(sum_slots, columns, task, n, first, last, sums, path):
+    """Find the best split of the n-th node of the stack by zone sums."""
+    place = (first, last, slot_for(sum_slots, n, task.partition, first, last))
+    limits, partition, scratch, best, bar = task.limits, task.partition, task.scratch, task.best, sum_slots.bar
+    lead = begin_search(sum_slots, partition, place, sums, limits, bar, ZERO(), scratch, best)
+    n_columns = sum_slots.zone_map.which.shape[0]
+    for turn in range(2):
+        start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)
+        search_columns(sum_slots, start, stop, but, columns, limits, partition, place, sums, bar, ZERO(), scratch, best)
+
+
+@lean_kernel
+def _give_back(sum_slots, n):
+    if sum_slots is not None:
+        give_back_of(sum_slots, n)
+
+
+@lean_kernel
+def is_large(task, n_rows, depth, sums):
+    """Tell whether a node is to be searched, and not in a block."""
+    return n_rows > task.block_rows and may_be_split(task.stops, n_rows, depth, node_weight(task.limits, sums))
+
+
+@lean_kernel
+def _inherit(sum_slots, task, n):
+    if sum_slots is not None:
+        todo, sums = task.stack.todo, task.stack.sums
+        left = is_large(task, todo[n + 1, 1] - todo[n + 1, 0], todo[n + 1, 3], sums[n + 1])
+        right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
+        if left or right:
+            note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
+        inherit(sum_slots, n, task.partition, todo, left, right, task.budget.largest.shape[0] == 0)
+
+
+@separate_kernel
+def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
+    """Grow the subtree of the node at places start..in_stop..stop.
+
+    Parameters
+    ----------
+    columns : Columns
+        All columns of the table.
+    task : Task
+    depth : int
+    path : uint64
+    sums : ndarray of int64, shape (n_sums,)
+    nodes : Nodes
+        Written; room for every node there can be (:func:`most_nodes`).
+
+    Returns
+    -------
+    int
+        The number of nodes.
+    """
+    partition, limits, stops, best = task.partition, task.limits, task.stops, task.best
+    stack = task.stack
+    put(stack, ZERO(), start, in_stop, stop, depth, NONE(), ZERO(), path)
+    for k in range(sums.shape[0]):
+        stack.sums[0, k] = sums[k]
+    n_todo = 1
+    n_nodes = ZERO()
+    while n_todo > 0:
+        bring_up_best(task.sum_slots, task.budget, stack, ZERO(), n_todo)
+        n_todo -= 1
+        start, in_stop, stop, depth, _, _, _ = stack.todo[n_todo]
+        path = stack.path[n_todo]
+        if in_stop - start <= task.block_rows:
+            n_nodes = _grow_small(limits.criterion, columns, task, n_todo, nodes, n_nodes)
+            continue
+        node = n_nodes
+        n_nodes += 1
+        _open_node(stack, n_todo, nodes, node)
+        node_sums = stack.sums[n_todo]
+        if waits_in_vain(task.budget, n_todo) or not may_be_split(stops, in_stop - start, depth, node_weight(limits, node_sums)):
+            _give_back(task.sum_slots, n_todo)
+            continue
+        best.records[0].status = CONSTANT
+        if not is_pure(task.target, partition.rows, start, in_stop):
+            _search_large(task.sum_slots, columns, task, n_todo, start, in_stop, node_sums, path)
+        split = best.records[0]
+        if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
+            _give_back(task.sum_slots, n_todo)
+            continue
+        note_split(nodes.records[node], split)
+        column = split.column
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        missing_code = values.shape[0]
+        cut = split.cut
+        if stop > in_stop:  # rows out of sample may have values between those in sample
+            cut = highest_code_below(values, cut, missing_code - 1, split.threshold)
+        used = task.bits[: (stop - start + 7) // 8]
+        mark_left(columns.codes[column], cut, missing_code, split.missing_left, partition.rows, start, stop, used)
+        if depth + 1 < stops.max_depth or stops.keeps_rows:
+            inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
+        else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
+            inside = split.n_left
+            outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
+        middle = start + inside + outside
+        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, middle, start + inside, node_sums, best.left[0])
+        _inherit(task.sum_slots, task, n_todo)
+        n_todo += 2
+        put_in_order(task.sum_slots, task.budget, stack, ZERO(), n_todo)
+    return n_nodes
+
+
+@specialised
+def _search_small(thresholds, columns, task, first, last, sums, path):
+    """Find the best split of a node of a block; result as of :func:`search_node`."""
+
+
+@_search_small.of(RandomThreshold)
+def _(thresholds, columns, task, first, last, sums, path):
+    limits, max_features = task.limits, task.stops.max_features
+    return search_random_block(limits, max_features, task.keys, task.pool, task.block, first, last, sums, path, task.scratch)
+
+
+@_search_small.of(BestThreshold)
+def _(thresholds, columns, task, first, last, sums, path):
+    if last - first > TINY_ROWS:
+        return search_node(InBlock(), columns, task, first, last, sums, path)
+    limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
+    return search_tiny_node(columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch)
+
+
+@specialised
+def _grow_small(criterion, columns, task, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node; see :func:`grow_block`."""
+
+
+@_grow_small.otherwise
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return grow_block(columns, task, bottom, nodes, n_nodes)
+
+
+@_grow_small.of(Deviations)
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return n_nodes  # blocks are for criteria that follow from sums
+
+
+@separate_kernel
+def grow_block(columns, task, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
+
+    Here a node's in-sample rows are ``first:last`` of the block's lists and its rows out of sample ``out_first:out_last``; places in
+    the partition follow from both. Returns the number of nodes then.
+    """
+    limits, stops, best, block, stack = task.limits, task.stops, task.best, task.block, task.stack
+    base, in_stop, stop, depth, _, _, _ = stack.todo[bottom]
+    weight = node_weight(limits, stack.sums[bottom])
+    may_not = waits_in_vain(task.budget, bottom) or not may_be_split(stops, in_stop - base, depth, weight)
+    if may_not or is_pure(task.target, task.partition.rows, base, in_stop):
+        _open_node(stack, bottom, nodes, n_nodes)
+        return n_nodes + 1
+    fill_block(columns, task.pool, task.partition, task.target, base, in_stop, stop, block, is_random(limits.thresholds), task.scratch)
+    stack.todo[bottom, 6] = 0
+    n_todo = bottom + 1
+    while n_todo > bottom:
+        bring_up_best(task.sum_slots, task.budget, stack, bottom, n_todo)
+        n_todo -= 1
+        start, in_stop, stop, depth, _, _, out_first = stack.todo[n_todo]
+        path = stack.path[n_todo]
+        node = n_nodes
+        n_nodes += 1
+        _open_node(stack, n_todo, nodes, node)
+        node_sums = stack.sums[n_todo]
+        n_rows = in_stop - start
+        out_last = out_first + stop - in_stop
+        first = start - base - out_first
+        last = first + n_rows
+        best.records[0].status = CONSTANT
+        may_be = may_be_split(stops, n_rows, depth, node_weight(limits, node_sums)) and not waits_in_vain(task.budget, n_todo)
+        if may_be and not is_pure_block(task.target, block, first, last):
+            status, score, has_missing, column = _search_small(limits.thresholds, columns, task, first, last, node_sums, path)
+            _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
+        split = best.records[0]
+        if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
+            write_back(task.partition, block, start, first, last, out_first, out_last)
+            continue
+        note_split(nodes.records[node], split)
+        larger = max(split.n_left, n_rows - split.n_left)
+        keep_sorted = not is_random(limits.thresholds) and larger >= max(stops.min_samples, TINY_ROWS + 1) and depth + 1 < stops.max_depth
+        places = (first, last, out_first, out_last)
+        middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, places, keep_sorted)
+        left_in_stop = start + middle - first
+        left_stop = left_in_stop + out_middle - out_first
+        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, left_stop, left_in_stop, node_sums, best.left[0])
+        stack.todo[n_todo, 6] = out_middle
+        stack.todo[n_todo + 1, 6] = out_first
+        n_todo += 2
+        put_in_order(task.sum_slots, task.budget, stack, bottom, n_todo)
+    return n_nodes

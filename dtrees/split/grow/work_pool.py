@@ -1,0 +1,345 @@
+"""What threads share that grow subtrees together (:mod:`dtrees.split.grow.parallel_subtree`): the work that waits, and the nodes so far.
+
+Two kinds of work wait: *pieces* of a step on a large node, and nodes small enough to be grown to their end by one thread. A lock guards
+both lists, the counters and the numbering of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.compile.work_queue import acquire, load, release, rest
+from dtrees.split.node.candidate import Candidates, empty_candidates
+from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.policy import PIECE_ROWS, PIECES, SHARED_NODES
+
+#: Most nodes of a tree: numbers of children have 32 bits, one of which is for the sign.
+MOST_NODES = 2**31 - 1
+
+#: Kinds of work.
+DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for kind in range(-1, 8))
+#: What is in ``control``: the lock, pieces and nodes that wait, those not finished, nodes there are, and 1 if a thread has failed.
+LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
+#: What is in ``places``: see there.
+START, IN_STOP, STOP, DEPTH, SLOT, LEFT_CHILD, ALL, UNDONE, FIRST_PART, COUNT, SUMMED, N_SLOTS, IDLE_SLOTS, FIRST_COLUMN, SIDE = range(15)
+#: What is as many as there are subtrees at the beginning.
+_COUNTS = np.array([WAITING_PIECES, PIECES_LEFT, N_NODES])
+
+
+class Roots(NamedTuple):
+    """Nodes to be grown to their ends.
+
+    Attributes
+    ----------
+    places : list of (start, in_stop, stop, depth)
+    paths : ndarray of uint64, shape (n,)
+    sums : ndarray of int64, shape (n, n_sums)
+    priorities : ndarray of float64, shape (n,)
+        Those of their parents (:mod:`dtrees.split.grow.best_first`).
+    """
+
+    places: list[tuple[int, int, int, int]]
+    paths: NDArray[np.uint64]
+    sums: NDArray[np.int64]
+    priorities: NDArray[np.float64]
+
+
+@by_reference
+class WorkPool(NamedTuple):
+    """What the threads share.
+
+    Attributes
+    ----------
+    control : ndarray of int64
+    pieces : ndarray of int64, shape (n, 3)
+        Pieces that wait: kind, node, number.
+    waiting : ndarray of int64
+        Nodes that wait for one thread.
+    places : ndarray of int64, shape (n_nodes, 15)
+        Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the pieces of its step,
+        and
+        those not finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which node
+        is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
+        in the spare partition.
+    paths : ndarray of uint64, shape (n_nodes,)
+    priorities : ndarray of float64, shape (n_nodes,)
+        Those of their parents (:mod:`dtrees.split.grow.best_first`).
+    bars : ndarray of float64, shape (n_nodes,)
+        The best score known of each node.
+    found : Candidates
+        The best split of each node.
+    counts : ndarray of int64, shape (n_nodes, PIECES, 2)
+        Of each piece of a division the rows going left, in and out of sample; of a sum its slots, and whether they hold something.
+    goes_left : ndarray of uint8, shape (n_rows,)
+        By place.
+    sums : ndarray of int64, shape (n_nodes, n_sums)
+        Of each node.
+    parts : Nodes
+        Room for the nodes of subtrees in preorder, with gaps: a child's room is as large as its subtree may become.
+    share_rows : int
+        Nodes of more rows are shared out.
+    n_threads : int
+    """
+
+    control: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+    waiting: NDArray[np.int64]
+    places: NDArray[np.int64]
+    paths: NDArray[np.uint64]
+    priorities: NDArray[np.float64]
+    bars: NDArray[np.float64]
+    found: Candidates
+    counts: NDArray[np.int64]
+    goes_left: NDArray[np.uint8]
+    sums: NDArray[np.int64]
+    parts: Nodes
+    share_rows: int
+    n_threads: int
+
+
+def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int, n_kept: int) -> WorkPool:
+    """Return room for what is shared by threads that are to grow subtrees.
+
+    Parameters
+    ----------
+    n : int
+        Subtrees.
+    most_shared : int
+        Most nodes that can be shared out at the same time; 0 where none will be.
+    n_rows : int
+        Rows of the partition, up to the last of a node that is shared out.
+    room : int
+        Most nodes of all subtrees.
+    n_sums : int
+    n_kept : int
+        Sums of each node that are kept.
+    """
+    n_shared = SHARED_NODES if most_shared else 0
+    capacity = n + n_shared
+    return WorkPool(
+        np.zeros(64, np.int64),
+        np.empty((2 * capacity + (most_shared + 1) * PIECES, 3), np.int64),
+        np.empty(capacity, np.int64),
+        np.empty((capacity, SIDE + 1), np.int64),
+        np.empty(capacity, np.uint64),
+        np.empty(capacity),
+        np.empty(capacity),
+        empty_candidates(capacity, n_sums),
+        np.empty((capacity if n_shared else 0, PIECES, 2), np.int64),
+        np.empty(n_rows, np.uint8),
+        np.empty((capacity, n_sums), np.int64),
+        empty_nodes(room, n_kept),
+        0,
+        1,
+    )
+
+
+class Opening(NamedTuple):
+    """What a work_pool begins with: ``control``, ``places`` and ``pieces`` as of :class:`WorkPool`, the latter of the roots only."""
+
+    control: NDArray[np.int64]
+    places: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+
+
+def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], most_nodes: Sequence[int]) -> Opening:
+    """Return what a work_pool begins with that is to grow subtrees.
+
+    Of each, where the root starts, its in_stop, its stop and its depth, and how many nodes it may get.
+    """
+    n = len(roots)
+    places = np.zeros(work_pool.places.shape, np.int64)
+    places[:, SLOT] = -1
+    places[:n, :4] = roots
+    places[1:n, FIRST_PART] = np.cumsum(most_nodes)[:-1]
+    pieces = np.zeros((n, 3), np.int64)
+    pieces[:, 0], pieces[:, 1] = OPEN, np.arange(n)[::-1]
+    control = np.zeros(64, np.int64)
+    control[_COUNTS] = n
+    return Opening(control, places, pieces)
+
+
+def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, n_threads: int) -> WorkPool:
+    """Return the work_pool with subtrees to be grown; what was grown before is overwritten.
+
+    A thread that comes late to earlier work still finds that done, as ``control`` is a new array.
+
+    Parameters
+    ----------
+    work_pool : WorkPool
+    opening : Opening
+    roots : Roots
+    share_rows : int
+        Nodes of more rows are shared out.
+    n_threads : int
+    """
+    n = roots.paths.shape[0]
+    work_pool.places[:] = opening.places
+    work_pool.pieces[:n] = opening.pieces
+    work_pool.paths[:n] = roots.paths
+    work_pool.priorities[:n] = roots.priorities
+    work_pool.sums[:n] = roots.sums
+    return WorkPool(opening.control.copy(), *work_pool[1:-2], share_rows, n_threads)
+
+
+@kernel
+def wait_for_work_pool(control):
+    """Wait until all subtrees of a work_pool with this ``control`` are grown."""
+    spins = ZERO()
+    while load(control, NODES_LEFT) + load(control, PIECES_LEFT) > 0 and load(control, FAILED) == 0:
+        spins = rest(spins)
+
+
+def give_up(control: NDArray[np.int64]) -> None:
+    """Have nobody begin other work of a work_pool, nor wait for any: a thread has failed."""
+    control[FAILED] = 1  # nobody else writes this number: it needs no lock
+
+
+@lean_kernel
+def claim_work(work_pool):
+    """Return work that no other thread has: its kind, node and piece."""
+    control = work_pool.control
+    spins = ZERO()
+    while True:
+        if load(control, FAILED) != 0:
+            return NONE(), NONE(), NONE()
+        acquire(control, LOCK)
+        n_pieces, n_nodes, unfinished = control[WAITING_PIECES], control[WAITING_NODES], control[PIECES_LEFT]
+        kind, node, piece = NONE(), NONE(), NONE()
+        if n_pieces > 0:
+            kind, node, piece = work_pool.pieces[n_pieces - 1]
+            control[WAITING_PIECES] = n_pieces - 1
+        elif n_nodes > 0:
+            kind = ZERO()
+            first = ZERO()
+            for k in range(n_nodes):
+                if _goes_first(work_pool, work_pool.waiting[k], work_pool.waiting[first]):
+                    first = k
+            node = work_pool.waiting[first]
+            work_pool.waiting[first] = work_pool.waiting[n_nodes - 1]
+            control[WAITING_NODES] = n_nodes - 1
+        release(control, LOCK)
+        if kind >= 0 or unfinished <= 0:
+            return kind, node, piece
+        while load(control, WAITING_PIECES) + load(control, WAITING_NODES) == 0 and load(control, PIECES_LEFT) > 0:
+            if load(control, FAILED) != 0:
+                break
+            spins = rest(spins)
+
+
+@lean_kernel
+def _goes_first(work_pool, i, j):
+    """Tell whether node ``i`` is to be grown before node ``j``: that of the larger priority, then that of more rows."""
+    mine, other = work_pool.priorities[i], work_pool.priorities[j]
+    return mine > other or (mine == other and rows_of(work_pool, i) > rows_of(work_pool, j))
+
+
+@lean_kernel
+def partition_of(work_pool, task, i):
+    """Return the partition that a node's rows lie in."""
+    return task.partition if work_pool.places[i, SIDE] == 0 else task.spare
+
+
+@lean_kernel
+def rows_of(work_pool, i):
+    """Return how many in-sample rows a node has."""
+    return work_pool.places[i, IN_STOP] - work_pool.places[i, START]
+
+
+@lean_kernel
+def add_pieces(work_pool, kind, i, n):
+    """Make the pieces of a step on a node."""
+    control = work_pool.control
+    acquire(control, LOCK)
+    work_pool.places[i, ALL] = work_pool.places[i, UNDONE] = n
+    waiting = control[WAITING_PIECES]
+    for piece in range(n):
+        work_pool.pieces[waiting + piece] = kind, i, piece
+    control[WAITING_PIECES] = waiting + n
+    control[PIECES_LEFT] += n
+    release(control, LOCK)
+
+
+@lean_kernel
+def is_last(work_pool, i):
+    """Note that a piece of a step on a node is finished; tell whether it was the last."""
+    acquire(work_pool.control, LOCK)
+    work_pool.places[i, UNDONE] -= 1
+    undone = work_pool.places[i, UNDONE]
+    release(work_pool.control, LOCK)
+    return undone == 0
+
+
+@lean_kernel
+def n_pieces(work_pool, n_rows):
+    """Return into how many pieces a step on so many rows is cut."""
+    return max(1, min(PIECES, min(2 * work_pool.n_threads, n_rows // PIECE_ROWS)))
+
+
+@lean_kernel
+def bounds_of(first, last, piece, n):
+    """Return where one of ``n`` pieces of a stretch begins and ends."""
+    size = last - first
+    return first + size * piece // n, first + size * (piece + 1) // n
+
+
+@kernel
+def join(work_pool, root):
+    """Close the gaps between the nodes of a subtree, when all work is done; return how many nodes there are.
+
+    Parts only move to lower places, in their order, so none is overwritten before it is moved.
+    """
+    first_of_all = work_pool.places[root, FIRST_PART]
+    records, sums = work_pool.parts.records[first_of_all:], work_pool.parts.sums[first_of_all:]
+    todo = np.empty((work_pool.places.shape[0] + 1, 3), np.int64)
+    todo[0] = root, -1, 0
+    n_todo = 1
+    n = ZERO()
+    while n_todo > 0:
+        n_todo -= 1
+        node, parent, side = todo[n_todo]
+        if parent >= 0:
+            if side == 0:
+                records[parent].left = n
+            else:
+                records[parent].right = n
+        first, count = work_pool.places[node, FIRST_PART] - first_of_all, work_pool.places[node, COUNT]
+        if count < 0:
+            records[n] = records[first]
+            for k in range(sums.shape[1]):
+                sums[n, k] = work_pool.sums[node, k]
+            if records[n].column >= 0:
+                left = work_pool.places[node, LEFT_CHILD]
+                todo[n_todo, 0], todo[n_todo, 1], todo[n_todo, 2] = left + 1, n, 1
+                todo[n_todo + 1, 0], todo[n_todo + 1, 1], todo[n_todo + 1, 2] = left, n, 0
+                n_todo += 2
+            n += 1
+            continue
+        for k in range(count):
+            record = records[n + k]
+            records[n + k] = records[first + k]
+            if record.column >= 0:
+                record.left += n
+                record.right += n
+        for k in range(count):
+            for j in range(sums.shape[1]):
+                sums[n + k, j] = sums[first + k, j]
+        n += count
+    return n
+
+
+def grown(work_pool: WorkPool, root: int, copy: bool) -> Nodes:
+    """Return the nodes of a subtree in preorder, when all work is done; unless copied, they lie in the room of the work pool."""
+    first, count = work_pool.places[root, FIRST_PART : COUNT + 1].tolist()
+    if count < 0:
+        count = join(work_pool, root)
+    if count > MOST_NODES:
+        raise OverflowError(f"a tree of {count} nodes is too large: their numbers have 32 bits; set max_depth or min_samples_leaf")
+    part = Nodes(work_pool.parts.records[first : first + count], work_pool.parts.sums[first : first + count])
+    return Nodes(part.records.copy(), part.sums.copy()) if copy else part

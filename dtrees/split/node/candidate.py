@@ -1,0 +1,121 @@
+"""Candidates: the best splits of nodes, each with its threshold, gain and left sums.
+
+The splits of a node are ordered by larger score, then lower column; within a column the sweep sees to the rest of the order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import inlined_kernel, kernel
+from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic
+from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
+from dtrees.split.node.status import NO_SPLIT, SPLIT
+
+#: One candidate, all but its sums.
+CANDIDATE = np.dtype(
+    [
+        ("status", np.int8),
+        ("missing_left", np.bool_),
+        ("column", np.int32),
+        ("score", np.float64),
+        ("gain", np.float64),
+        ("threshold", np.float64),
+        ("cut", np.int64),
+        ("n_left", np.int64),
+    ],
+    align=True,
+)
+
+
+@by_reference
+class Candidates(NamedTuple):
+    """Best splits, one for each pair of a node and a column.
+
+    Attributes
+    ----------
+    records : ndarray of CANDIDATE, shape (n,)
+        ``status`` is CONSTANT, NO_SPLIT or SPLIT; but for ``column``, what follows is defined for SPLIT only. ``score`` orders the splits
+        of one node (:func:`~dtrees.split.criteria.parts.score`), ``gain`` those of a tree, both in fixed-point units. Rows with values up
+        to ``threshold`` go left; ``cut`` is the highest code of such a value in the node, ``n_left`` the number of in-sample rows going
+        left.
+    left : ndarray of int64, shape (n, n_sums)
+        Sums of the rows going left.
+    """
+
+    records: NDArray[Any]
+    left: NDArray[np.int64]
+
+    def take(self, which: NDArray[Any] | slice) -> Candidates:
+        """Return some of the candidates."""
+        return Candidates(self.records[which], self.left[which])
+
+
+def empty_candidates(n: int, n_sums: int) -> Candidates:
+    """Return room for ``n`` candidates, all CONSTANT, of column -1."""
+    records = np.zeros(n, CANDIDATE)
+    records["column"] = -1
+    return Candidates(records, np.zeros((n, n_sums), np.int64))
+
+
+@kernel
+def midpoint(low, high):
+    """Return a threshold t with low <= t < high, halfway if floating point allows."""
+    t = low / 2.0 + high / 2.0
+    return t if low <= t < high else low
+
+
+@kernel
+def bar_for(column, best_column, best_score):
+    """Return what the score of a split of ``column`` must exceed to come before the best split so far."""
+    if best_score >= 0.0 and column < best_column:
+        return np.nextafter(best_score, -np.inf)  # the lower column wins a tie
+    return best_score
+
+
+@inlined_kernel
+def complete(values, column, n_all, sums, limits, score, has_missing, found, out, t):
+    """Write the split found in a node of ``n_all`` rows as a candidate to place ``t`` of ``out``."""
+    split = found.record[0]
+    record = out.records[t]
+    record.column = column
+    record.score = score
+    record.cut = split.code
+    if split.next_code == HAS_THRESHOLD:
+        record.threshold = split.threshold
+    elif split.next_code == NONE_HIGHER:
+        record.threshold = np.inf
+        record.cut = values.shape[0] - 1
+    else:
+        record.threshold = midpoint(np.float64(values[split.code]), np.float64(values[split.next_code]))
+    record.n_left = split.n_left
+    # Where no value was missing, rows that miss it go with the majority.
+    record.missing_left = split.missing_left if has_missing else 2 * split.n_left > n_all
+    for k in range(sums.shape[0]):
+        out.left[t, k] = found.left[k]
+    record.gain = gain(limits.criterion, score, node_statistic(limits.criterion, sums, n_all))
+    enough = record.gain >= limits.min_gain and is_worthwhile(limits.criterion, record.gain)
+    record.status = SPLIT if enough else NO_SPLIT
+
+
+@kernel
+def best_by_node(candidates, nodes, best):
+    """Reduce candidates to the best of each node: candidate i belongs to node ``nodes[i]``, an index into ``best``.
+
+    ``best`` starts with :func:`empty_candidates` or an earlier result.
+    """
+    for i in range(nodes.shape[0]):
+        mine, theirs = best.records[nodes[i]], candidates.records[i]
+        if mine.column < 0:
+            better = True
+        elif mine.status == SPLIT and theirs.status == SPLIT:
+            better = theirs.column < mine.column if theirs.score == mine.score else theirs.score > mine.score
+        else:
+            better = theirs.status > mine.status
+        if better:
+            best.records[nodes[i]] = theirs
+            best.left[nodes[i]] = candidates.left[i]

@@ -1,0 +1,120 @@
+"""What splits and nodes must respect, in the units of a tree's sums. Here alone is decided whether a split may be taken."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_entry
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.parts import node_statistic
+
+
+class BestThreshold(NamedTuple):
+    """Of each column the best of all thresholds counts."""
+
+
+class RandomThreshold(NamedTuple):
+    """Of each column one threshold drawn at random counts (Extra-Trees)."""
+
+
+@specialised
+def is_random(thresholds: Any) -> Any:
+    """Tell whether thresholds are drawn at random."""
+
+
+@is_random.of(BestThreshold)
+def _(thresholds):
+    return False
+
+
+@is_random.of(RandomThreshold)
+def _(thresholds):
+    return True
+
+
+@by_reference
+class SplitLimits(NamedTuple):
+    """What a split must respect.
+
+    Attributes
+    ----------
+    criterion : named tuple
+        The criterion's kernel value; its type decides what is compiled (:mod:`dtrees.split.criteria.parts`).
+    thresholds : BestThreshold or RandomThreshold
+        Which thresholds of a column count; its type decides what is compiled, too.
+    slope : float
+        The largest abs(a) / b of a row.
+    min_samples : int
+        Fewest in-sample rows of a child.
+    min_weight : int
+        Smallest weight of a child.
+    min_gain : float
+        Smallest gain, in units of gains.
+    """
+
+    criterion: Any
+    thresholds: BestThreshold | RandomThreshold
+    slope: float
+    min_samples: int
+    min_weight: int
+    min_gain: float
+
+
+@by_reference
+class NodeLimits(NamedTuple):
+    """When a node is not searched at all, and what is wanted of its rows.
+
+    Attributes
+    ----------
+    max_depth : int
+    min_samples : int
+        Fewest in-sample rows of a node to be split.
+    min_weight : int
+        Smallest weight of a node to be split.
+    max_features : int
+        Columns drawn for each node.
+    keeps_rows : bool
+        Whether what rows carry is wanted when the tree is grown, in the order of its leaves.
+    keeps_sums : bool
+        Whether the sums of nodes are wanted then; where they are not, and every weight is 1, the number of rows is enough.
+    """
+
+    max_depth: int
+    min_samples: int
+    min_weight: int
+    max_features: int
+    keeps_rows: bool
+    keeps_sums: bool
+
+
+@inlined_kernel
+def is_allowed(limits, n_left, n_right, h_left, h_right):
+    """Tell whether a split may be taken, from the numbers of in-sample rows and the weights of both sides.
+
+    There is no branch in it: loops over many splits take several at a time.
+    """
+    enough = (n_left >= limits.min_samples) & (n_right >= limits.min_samples)
+    return enough & (h_left >= limits.min_weight) & (h_right >= limits.min_weight)
+
+
+@kernel
+def may_be_split(stops, n_rows, depth, weight):
+    """Tell whether a node is to be searched, from its size alone."""
+    return depth < stops.max_depth and n_rows >= stops.min_samples and weight >= stops.min_weight
+
+
+@lean_entry
+def node_weight(limits, sums):
+    """Return the weight of a node from its sums."""
+    return node_statistic(limits.criterion, sums, ZERO()).h
+
+
+@kernel
+def most_nodes(stops, limits, n_rows, depth):
+    """Return how many nodes a subtree of so many in-sample rows can have."""
+    leaves = max(1, n_rows // max(1, limits.min_samples))
+    levels = stops.max_depth - depth
+    if levels < 40:
+        leaves = min(leaves, 1 << max(levels, 0))
+    return 2 * leaves - 1

@@ -1,0 +1,396 @@
+"""The rows of a tree under way, node by node.
+
+``rows`` is a permutation of all row numbers in which every node owns a stretch; in it come first the rows the tree learns from (in
+sample), then those it only routes (out of sample: not drawn, held out, or of weight zero), both ascending. What is summed over rows
+is kept in the same order, so scans read it in sequence::
+
+    rows   [ left: in | left: out | right: in | right: out ]
+           start                   start + n_left           stop
+    a, b   sums of row rows[i] at place i (b is empty where every weight is 1)
+
+A split is applied stably: both children keep their rows ascending, whatever the number of threads or workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.work_queue import claim, finish, wait_for
+from dtrees.split.policy import AHEAD
+from dtrees.split.table.columns import highest_code_below
+
+#: Kinds of tasks of :func:`divide_many`.
+DIVIDE = 0
+SPREAD = 1
+COPY = 2
+
+
+class RowPartition(NamedTuple):
+    """The rows of a tree under way, node by node, and what each of them carries.
+
+    Attributes
+    ----------
+    rows : ndarray of uint32, shape (n_rows,)
+    g : ndarray of int64, shape (n_rows,)
+        What a row adds to the sums: its g, or its class (:mod:`dtrees.split.criteria.statistics`).
+    h : ndarray of int64, shape (n_rows,) or (0,)
+        The weight of each row (its hessian, in boosting); empty where every weight is 1.
+    """
+
+    rows: NDArray[np.uint32]
+    g: NDArray[np.int64]
+    h: NDArray[np.int64]
+
+    def part(self, start: int, stop: int) -> RowPartition:
+        """Return a view of some places."""
+        return RowPartition(self.rows[start:stop], self.g[start:stop], self.h[start:stop])
+
+    def spare(self, size: int) -> RowPartition:
+        """Return scratch space for ``size`` rows of the same kind."""
+        spare_b: NDArray[Any] = np.empty(size if self.h.shape[0] else 0, np.int64)
+        return RowPartition(np.empty(size, np.uint32), np.empty(size, np.int64), spare_b)
+
+
+def no_rows() -> RowPartition:
+    """Return a partition of no rows."""
+    return RowPartition(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@kernel
+def number(rows):
+    """Write 0, 1, 2 and so on."""
+    for i in range(rows.shape[0]):
+        rows[i] = i
+
+
+@kernel
+def gather(partition, first, last, target_a, target_b):
+    """Write the sums of the rows at some places in the order of ``rows``, from arrays by row number.
+
+    Returns their totals: of a, of b, of abs(a), and an upper bound of abs(a) / b, which is infinite if some b is zero but not its a.
+    """
+    rows, a, b = partition.rows, partition.g, partition.h
+    total_a = total_b = size = ZERO()
+    top = 0.0
+    if b.shape[0] > 0:
+        for i in range(first, last):
+            row = rows[i]
+            g, h = target_a[row], target_b[row]
+            a[i], b[i] = g, h
+            total_a += g
+            total_b += h
+            size += abs(g)
+            if h > 0:
+                top = max(top, abs(float(g)) / h)
+            elif g != 0:
+                top = np.inf
+    else:
+        for i in range(first, last):
+            g = target_a[rows[i]]
+            a[i] = g
+            total_a += g
+            size += abs(g)
+            top = max(top, abs(float(g)))
+        total_b += last - first
+    return total_a, total_b, size, top * (1.0 + 2.0**-44)
+
+
+@kernel
+def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
+    """Set bit ``i - start`` of ``bits`` (little endian) where the row at place i goes left.
+
+    ``bits`` is uint8 of shape (ceil((stop - start) / 8),). Bytes that are full are made without a branch for each row.
+    """
+    n_full = (stop - start) >> 3
+    for byte in range(n_full):
+        first = np.uint64(start + 8 * byte)
+        if byte + 3 <= n_full:
+            for k in range(8):
+                prefetch(codes, np.int64(rows[first + np.uint64(AHEAD + k)]))
+        value = np.uint64(0)
+        for k in range(8):
+            value |= _goes_left(np.int64(codes[np.uint64(rows[first + np.uint64(k)])]), cut, missing_code, missing_left) << np.uint64(k)
+        bits[byte] = value
+    if n_full < bits.shape[0]:
+        first, value = start + 8 * n_full, np.uint64(0)
+        for i in range(first, stop):
+            value |= _goes_left(np.int64(codes[rows[i]]), cut, missing_code, missing_left) << np.uint64(i - first)
+        bits[n_full] = value
+
+
+@lean_kernel
+def _goes_left(code, cut, missing_code, missing_left):
+    return np.uint64((code <= cut) | (missing_left & (code == missing_code)))
+
+
+@lean_kernel
+def mark_places(codes, cut, missing_code, missing_left, rows, goes_left):
+    """Write 1 to ``goes_left`` for each of some rows that goes left, 0 for others; return how many do."""
+    n, total = np.uint64(rows.shape[0]), ZERO()
+    for i in range(n):
+        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+        code = np.int64(codes[rows[i]])
+        left = missing_left if code == missing_code else code <= cut
+        goes_left[i] = left
+        total += left
+    return total
+
+
+@kernel
+def divide(bits, partition, start, in_stop, stop, spare):
+    """Apply a split to the node at places start..stop, of which start..in_stop are in sample.
+
+    ``spare`` has room for the node's rows. Returns the number of rows going left, in sample and out of sample.
+    """
+    rows, a, b = partition.rows, partition.g, partition.h
+    spare_rows, spare_a, spare_b = spare.rows, spare.g, spare.h
+    has_b = b.shape[0] > 0
+    place, n_spare, one = np.uint64(start), np.uint64(0), np.uint64(1)
+    # Indices are unsigned: Numba looks at the sign of others each time.
+    # Each row is written to both sides, one of which is overwritten by the next: no branch that the processor would guess wrong.
+    for i in range(np.uint64(start), np.uint64(in_stop)):
+        k = i - np.uint64(start)
+        goes_left = (np.uint64(bits[k >> np.uint64(3)]) >> (k & np.uint64(7))) & one
+        row, g = rows[i], a[i]
+        rows[place], spare_rows[n_spare] = row, row
+        a[place], spare_a[n_spare] = g, g
+        if has_b:
+            h = b[i]
+            b[place], spare_b[n_spare] = h, h
+        place += goes_left
+        n_spare += one - goes_left
+    n_left_in = np.int64(place) - start
+    n_right_in = n_spare
+    for i in range(np.uint64(in_stop), np.uint64(stop)):
+        k = i - np.uint64(start)
+        goes_left = (np.uint64(bits[k >> np.uint64(3)]) >> (k & np.uint64(7))) & one
+        row = rows[i]
+        rows[place], spare_rows[n_spare] = row, row
+        place += goes_left
+        n_spare += one - goes_left
+    for i in range(n_spare):
+        rows[place + i] = spare_rows[i]
+    for i in range(n_right_in):
+        a[place + i] = spare_a[i]
+        if has_b:
+            b[place + i] = spare_b[i]
+    return n_left_in, np.int64(place) - start - n_left_in
+
+
+@kernel
+def mark_many(queue, pieces, columns, places, thresholds, missing_left, rows, starts, stops, bits, offsets):
+    """Mark the rows that many splits send left, as :func:`mark_left` does for one; several threads may.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    pieces : ndarray of int64, shape (n_pieces, 3)
+        A split, and the first and last byte of its bits to be set.
+    columns : Columns
+    places : ndarray of int64, shape (n,)
+        The column of each split.
+    thresholds, missing_left, starts, stops : ndarray, shape (n,)
+    rows : ndarray of uint32
+    bits : ndarray of uint8
+        Of split i from ``offsets[i]`` on.
+    offsets : ndarray of int64, shape (n + 1,)
+    """
+    while True:
+        k = claim(queue)
+        if k >= pieces.shape[0]:
+            return
+        i, first, last = pieces[k]
+        j = places[i]
+        values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
+        missing = np.int64(values.shape[0])
+        cut = highest_code_below(values, NONE(), missing - 1, thresholds[i])
+        start, stop = starts[i] + 8 * first, min(starts[i] + 8 * last, stops[i])
+        used = bits[offsets[i] + first : offsets[i] + last]
+        mark_left(columns.codes[j], cut, missing, missing_left[i], rows, start, stop, used)
+        finish(queue)
+
+
+@kernel
+def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops, spare):
+    """Apply splits to many nodes, as :func:`divide` does to one; several threads may.
+
+    Large nodes are divided in pieces, by way of ``spare``.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    tasks : ndarray of int64, shape (n_tasks, 6)
+        Kind, node, first and last place, and two places more. DIVIDE a node at once; SPREAD a piece of a node to ``spare``, what goes left
+        and right from these two places on; COPY a piece of a node back, when all others are done: these come last.
+    bits, offsets : ndarray
+        As of :func:`mark_many`.
+    partition, spare : RowPartition
+    starts, in_stops, stops : ndarray of int64, shape (n,)
+    """
+    n_before = ZERO()
+    for k in range(tasks.shape[0]):
+        n_before += tasks[k, 0] != COPY
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        kind, i, first, last, left, right = tasks[k]
+        used = bits[offsets[i] : offsets[i + 1]]
+        if kind == DIVIDE:
+            divide_within(used, partition, starts[i], in_stops[i], stops[i], spare)
+        elif kind == SPREAD:
+            _spread(used, partition, starts[i], in_stops[i], first, last, left, right, spare)
+        else:
+            wait_for(queue, n_before)
+            partition.rows[first:last] = spare.rows[first:last]
+            partition.g[first:last] = spare.g[first:last]
+            if partition.h.shape[0] > 0:
+                partition.h[first:last] = spare.h[first:last]
+        finish(queue)
+
+
+@inner_kernel
+def divide_within(bits, partition, start, in_stop, stop, spare):
+    """Apply a split as :func:`divide` does, with ``spare`` as large as the partition; only the node's stretch of it is used."""
+    part = RowPartition(spare.rows[start:stop], spare.g[start:stop], spare.h[start : stop if spare.h.shape[0] > 0 else start])
+    return divide(bits, partition, start, in_stop, stop, part)
+
+
+@inner_kernel
+def _spread(bits, partition, start, in_stop, first, last, left, right, spare):
+    """Copy the rows of a piece to where they belong in ``spare``."""
+    rows, a, b = partition.rows, partition.g, partition.h
+    has_b = b.shape[0] > 0
+    for i in range(first, last):
+        k = i - start
+        goes_left = (bits[k >> 3] >> np.uint8(k & 7)) & np.uint8(1)
+        place = left if goes_left else right
+        spare.rows[place] = rows[i]
+        if i < in_stop:
+            spare.g[place] = a[i]
+            if has_b:
+                spare.h[place] = b[i]
+        left += goes_left
+        right += 1 - goes_left
+
+
+@kernel
+def count_left(bits, offsets, starts, in_stops, stops):
+    """Count the rows going left, in sample and in all, by the bits of :func:`mark_many`; int64 of shape (n, 2)."""
+    counts = np.zeros((starts.shape[0], 2), np.int64)
+    for i in range(starts.shape[0]):
+        mine = bits[offsets[i] : offsets[i + 1]]
+        whole, rest = (in_stops[i] - starts[i]) >> 3, (in_stops[i] - starts[i]) & 7
+        inside = _count_ones(mine[:whole])
+        counts[i, 1] = inside + _count_ones(mine[whole:])
+        if rest > 0:
+            inside += _ones(mine[whole] & np.uint8((1 << rest) - 1))
+        counts[i, 0] = inside
+    return counts
+
+
+@inner_kernel
+def _count_ones(bytes):
+    n = ZERO()
+    for i in range(bytes.shape[0]):
+        n += _ones(bytes[i])
+    return n
+
+
+@inner_kernel
+def _ones(byte):
+    """Count the ones of a byte."""
+    x = np.uint32(byte)
+    x -= (x >> np.uint32(1)) & np.uint32(0x55)
+    x = (x & np.uint32(0x33)) + ((x >> np.uint32(2)) & np.uint32(0x33))
+    return np.int64((x + (x >> np.uint32(4))) & np.uint32(0x0F))
+
+
+@kernel
+def add_by_leaf(queue, n_pieces, total, rows, starts, values, leaf_of):
+    """Add to ``total``, by row, the value of its leaf; several threads may (:mod:`dtrees.split.compile.work_queue`).
+
+    Rows of a leaf are scattered over the table. Where that is large, small numbers are written there, and then the table is gone through
+    once: half the time.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+    n_pieces : int
+        Tasks to make of all rows, and as many again if ``leaf_of`` is not empty.
+    total : ndarray of float64, shape (n_rows,)
+    rows : ndarray of uint32, shape (n_rows,)
+        Leaf i has the places from ``starts[i]`` to the start of the next.
+    starts : ndarray of int64, shape (n_leaves,)
+        Ascending.
+    values : ndarray of float64, shape (n_leaves,)
+    leaf_of : ndarray of an unsigned type, shape (n_rows,) or (0,)
+        Scratch space: the number of each row's leaf.
+    """
+    n, in_order = rows.shape[0], leaf_of.shape[0] > 0
+    while True:
+        k = claim(queue)
+        if k >= (2 if in_order else 1) * n_pieces:
+            return
+        if k < n_pieces:
+            first, last = n * k // n_pieces, n * (k + 1) // n_pieces
+            leaf = np.searchsorted(starts, first, side="right") - 1
+            while first < last:
+                end = min(starts[leaf + 1], last) if leaf + 1 < starts.shape[0] else last
+                if in_order:
+                    for i in range(first, end):
+                        leaf_of[np.uint64(rows[i])] = leaf
+                else:
+                    for i in range(first, end):
+                        if i + AHEAD < last:
+                            prefetch(total, np.int64(rows[i + AHEAD]))
+                        total[np.uint64(rows[i])] += values[leaf]
+                first = end
+                leaf += 1
+        else:
+            wait_for(queue, n_pieces)
+            for row in range(n * (k - n_pieces) // n_pieces, n * (k + 1 - n_pieces) // n_pieces):
+                total[row] += values[np.uint64(leaf_of[row])]
+        finish(queue)
+
+
+@kernel
+def is_pure(target, rows, start, in_stop):
+    """Tell whether all in-sample rows of a node have the same target (False where ``target`` is empty)."""
+    if target.shape[0] == 0:
+        return False
+    first = target[rows[start]]
+    for i in range(start + 1, in_stop):  # noqa: SIM110
+        if target[rows[i]] != first:
+            return False
+    return True
+
+
+@kernel
+def checksum(partition):
+    """Return a hash of a row partition and its sums, equal on every replica that has not drifted (FNV-1a, a number at a time)."""
+    h = np.uint64(14695981039346656037)
+    return _hash(partition.h, _hash(partition.g, _hash(partition.rows, h)))
+
+
+@inner_kernel
+def _hash(array, h):
+    """Go on with a hash: four of every fourth number, which need not wait for each other, and then their hash."""
+    one, other, third, fourth = h, h + np.uint64(1), h + np.uint64(2), h + np.uint64(3)
+    n = array.shape[0] - array.shape[0] % 4
+    for i in range(0, n, 4):
+        one, other = _mix(one, array[i]), _mix(other, array[i + 1])
+        third, fourth = _mix(third, array[i + 2]), _mix(fourth, array[i + 3])
+    for i in range(n, array.shape[0]):
+        one = _mix(one, array[i])
+    return _mix(_mix(_mix(one, other), third), fourth)
+
+
+@inner_kernel
+def _mix(h, number):
+    return (h ^ np.uint64(number)) * np.uint64(1099511628211)

@@ -1,0 +1,1 @@
+"""Integers whose sums are exact, and random draws that depend on identity only."""

@@ -1,0 +1,134 @@
+"""Gradients, hessians, targets and weights as 64-bit integers.
+
+What decides a split is a sum over rows. Sums of floats depend on the order of the additions; sums of integers do not. Each quantity is
+therefore multiplied by a power of two and rounded once per tree, after which parent minus child is exact, and any thread or worker may
+sum any part. The power of two is the largest for which the sum of all absolute values stays below 2**61.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import ZERO, kernel
+from dtrees.split.policy import SLOPES_AT_ONCE
+
+_LIMIT = 61
+#: A slope, which is rounded, times this is above what it is.
+_ABOVE = 1.0 + 2.0**-44
+
+
+@kernel
+def absolute_sum(x):
+    """Return sum(abs(x)): four sums, of every fourth element, which need not wait for each other, and then their sum."""
+    one = other = third = fourth = 0.0
+    n = x.shape[0] - x.shape[0] % 4
+    for i in range(0, n, 4):
+        one += abs(x[i])
+        other += abs(x[i + 1])
+        third += abs(x[i + 2])
+        fourth += abs(x[i + 3])
+    for i in range(n, x.shape[0]):
+        one += abs(x[i])
+    return (one + other) + (third + fourth)
+
+
+@kernel
+def scale_into(x, exponent, out):
+    """Write ``x * 2**exponent``, rounded to integers (half to even), into ``out``."""
+    half = exponent // 2  # 2**exponent may be beyond the range of float64
+    one, other = math.ldexp(1.0, half), math.ldexp(1.0, exponent - half)
+    for i in range(x.shape[0]):
+        out[i] = np.int64(np.rint(x[i] * one * other))
+
+
+@kernel
+def _exponent_of(x):
+    total = absolute_sum(x)
+    if total == 0.0:
+        return ZERO()
+    if math.isfinite(total):
+        # frexp: total < 2**e. Scaled values are rounded, each by at most a half, hence the spare bits below 2**63.
+        return np.int64(_LIMIT - math.frexp(total)[1])
+    largest = 0.0  # the sum overflows, the values do not
+    for i in range(x.shape[0]):
+        largest = max(largest, abs(x[i]))
+    exponent = np.int64(_LIMIT - math.frexp(largest)[1])
+    n = x.shape[0]
+    while n > 0:
+        exponent -= 1
+        n >>= 1
+    return exponent
+
+
+@kernel
+def fix_into(x, most, out):
+    """Write ``x`` in fixed point to ``out``; return the power of two that it is multiplied by, which is not above ``most``."""
+    exponent = min(_exponent_of(x), most)
+    scale_into(x, exponent, out)
+    return exponent
+
+
+@kernel
+def add_up(a, b):
+    """Return the totals of rows' sums: of a, of b, of abs(a), and an upper bound of abs(a) / b.
+
+    See :func:`~dtrees.split.node.partition.gather`.
+
+    ``b`` is empty where every weight is 1.
+    """
+    total_a = total_b = size = highest = ZERO()
+    n = a.shape[0]
+    if b.shape[0] == 0:
+        for i in range(n):
+            total_a += a[i]
+            size += abs(a[i])
+            highest = max(highest, abs(a[i]))
+        return total_a, ZERO() + n, size, float(highest) * _ABOVE
+    # Floats that are not negative are in the order of their bits, and of integers the compiler takes the largest of several at once.
+    slopes = np.empty(SLOPES_AT_ONCE)
+    bits = slopes.view(np.int64)
+    for first in range(0, n, SLOPES_AT_ONCE):
+        some_a, some_b = a[first : first + SLOPES_AT_ONCE], b[first : first + SLOPES_AT_ONCE]
+        for i in range(some_a.shape[0]):
+            g, h = abs(some_a[i]), some_b[i]
+            slope = float(g) / h
+            slopes[i] = slope if h > 0 else (np.inf if g > 0 else 0.0)
+            total_a += some_a[i]
+            total_b += h
+            size += g
+        for i in range(some_a.shape[0]):
+            highest = max(highest, bits[i])
+    bits[0] = highest
+    return total_a, total_b, size, slopes[0] * _ABOVE
+
+
+@kernel
+def fix_and_add_up(a, b, most_a, most_b, out_a, out_b):
+    """Write a and b in fixed point (:func:`fix_into`), add both up (:func:`add_up`), and return the exponents and the totals."""
+    exponents = fix_into(a, most_a, out_a), fix_into(b, most_b, out_b)
+    return exponents, add_up(out_a, out_b)
+
+
+def exponent_for(x: NDArray[np.float64], integral: bool = False) -> int:
+    """Return the power of two by which to scale ``x``.
+
+    Parameters
+    ----------
+    x : ndarray of float64
+        Finite.
+    integral : bool, default=False
+        The values are whole numbers already: leave them (unless they are too large).
+    """
+    exponent = int(_exponent_of(x))
+    return min(exponent, 0) if integral else exponent
+
+
+def to_fixed(x: NDArray[np.float64], integral: bool = False) -> tuple[NDArray[np.int64], int]:
+    """Return ``x`` in fixed point, and the power of two it was multiplied by."""
+    exponent = exponent_for(x, integral)
+    out = np.empty(x.shape[0], dtype=np.int64)
+    scale_into(x, exponent, out)
+    return out, exponent

@@ -1,0 +1,181 @@
+"""Every size decision of the split core and of the engine: from how many rows on something pays, into how many pieces work is cut.
+
+None of these numbers changes a model: they decide how long a fit takes and how much memory it needs. (Numbers that do are where they are
+used, such as the rows of a block of losses.) Where a number was measured, the table and the gain are named, as far as the history of the
+code tells them; where it was not, what it trades off is. "100k x 28" is a table of 100,000 rows and 28 columns.
+"""
+
+# Rows and columns of a table -------------------------------------------------------------------------------------------------------------
+
+#: Rows ahead of the one in turn that memory is asked for. Rows of a node are far from each other: without, every row waits for memory.
+AHEAD = 16
+#: The same for what is to be written where other threads wrote last: to get it from their caches takes longer.
+AHEAD_TO_WRITE = 64
+#: The same for the rows of flagged zones where a node's rows are far from each other.
+FAR_AHEAD = 64
+#: Smaller arrays are left to the allocator: to map one takes as long as to write so many bytes. Larger ones go back to the system: an
+#: allocator kept 180 bytes a row of them in each thread.
+MAPPED_BYTES = 2**18
+#: From so many bytes on, large pages are asked for, as NumPy does.
+LARGE_PAGES_BYTES = 2**22
+#: Rows whose slopes are kept at once while sums are added up: few enough for the first cache. In order and several at once, sums of 20,000
+#: rows take 2 microseconds instead of 23, with hessians 8 instead of 43.
+SLOPES_AT_ONCE = 1024
+
+# Sorting and sweeping one column of a node -----------------------------------------------------------------------------------------------
+
+#: Columns that fill whole vectors are a multiple of this: the loops over whole vectors are the fast ones.
+VECTOR = 8
+#: Up to so many rows are sorted by insertion; the counts of a radix sort cost more there.
+INSERTION_ROWS = 24
+#: In nodes of so many rows, or more, a few rows are looked at, evenly spaced, to find a code that most have. Where so many of the few have
+#: one code, keys of that are not sorted: forests on sparse columns take half the time.
+PROBED_ROWS, PROBES, EQUAL_PROBES = 512, 16, 8
+#: Where so many of these have the dominant code, and at most one row in so many has another, only the others are listed and swept: four
+#: trees of a forest on 100k x 28 sparse columns from 3.5 s to 1.6 s, of two classes from 1.8 to 1.1, of four from 2.7 to 1.9.
+DOMINANT_HITS, OTHER_CODES_SHARE = 12, 3
+#: Rows of a stretch, which is gone through twice: for running sums, then for scores, several at a time. What it needs fits the first cache.
+STRETCH = 256
+#: Most bins of a column, each of one value: as many as the largest node that is not searched by zones may fill.
+MOST_BINS = 2**13
+#: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: more are taken for wild weights only.
+POINTER_STEPS = 6
+
+# Zones of a column that differ from node to node (forests that draw columns) -------------------------------------------------------------
+
+#: Rows of a node, and distinct values of a column, from which on its zones are bounded rather than all its rows sorted.
+SHIFTED_ZONES_ROWS, SHIFTED_ZONES_DISTINCT = 2048, 1024
+#: Fewest zones then, and rows for each zone: to bound a zone takes about as long as to sort so many rows.
+FEWEST_SHIFTED_ZONES, ROWS_PER_SHIFTED_ZONE = 32, 64
+
+# Zones of a table (zone map) -------------------------------------------------------------------------------------------------------------
+
+#: Most zones of a column, missing values included: a zone's number is a byte.
+MAX_ZONES = 256
+#: A zone for so many rows of the table, and the fewest zones. More of them hardly rule out more in tables of few rows, and are all bounded.
+ROWS_PER_ZONE, FEWEST_ZONES = 320, 32
+#: Zones are cut into ``2**FOLD`` parts. Of a million rows of noise, as those of late boosting trees are, 255 zones rule out nothing, 2,040
+#: parts all but a twentieth, and 4,080 all but a hundredth.
+FOLD = 4
+#: Nodes are summed by so small parts of zones that there is one for so many of their rows: to bound a part costs about as much as to scan
+#: these.
+ROWS_PER_PART = 8
+#: The rows of each column are listed in the order of their values in tables of up to so many rows, as long as what rows are looked up in by
+#: their numbers stays in the cache. California, 100 trees, 4 threads: 211 to 260 ms without, 151 to 155 with.
+LIST_ROWS = 2**17
+#: Most rows listed at an end of a column of larger tables: the flagged parts of a late tree are mostly there.
+LISTED_AT_ENDS = 128
+#: Most parts of a column: of all its zones, and those that flagged zones or parts are cut into. Scratch space has room for so many.
+MAX_PARTS = 4096
+#: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache. The
+#: same
+#: for columns with a value that many rows have, which is to be told from its neighbours.
+MAX_CELLS, MAX_SINGLE_CELLS = 2**17, 2**20
+
+# Sums by zones ---------------------------------------------------------------------------------------------------------------------------
+
+#: Sums are made anew where the size of a row is below so many units on average, or where the node's sum is more than this share of its size
+#: (its target is far from the centre), if that makes sizes so many times smaller at least, given as a power of two. Coarser sizes make
+#: bounds looser; to make sums anew takes a pass over the node's rows.
+COARSE, ASKEW, SHARPER = 8, 0.75, 2
+#: One column in so many tells how much is flagged. All would cost some per cent of the search.
+SAMPLED_COLUMNS = 4
+#: Fewest rows of a piece of a sum for each zone, or part, that it is by: the slots of pieces have to be added up.
+ROWS_TO_ADD = 8
+#: To clear, fill and subtract so many numbers of a slot takes as long as to add a row's cell to one.
+NUMBERS_PER_CELL = 6
+#: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
+ROWS_PER_CUT_PART = 4
+#: A column with flagged zones of a larger share of a node's rows than one in so many takes long to search: others are searched meanwhile.
+LONG_SEARCH_SHARE = 8
+#: To look at a listed row takes as long as to look at one of the node; each that is picked saves so many of them, as it is sorted already.
+LISTED_PER_PICKED = 4
+#: To look for a listed row takes as long as to look at so many rows of the node.
+ROWS_TO_FIND = 64
+#: Rows that are compared with intervals at a time, a multiple of 64; scratch space has flags for more (MAX_PARTS).
+COMPARED_ROWS = 2048
+#: Where more of a node's rows than one in so many lie in the intervals, it is faster to look at each closely.
+COVERED_SHARE = 6
+
+# Slots of sums, and levels ---------------------------------------------------------------------------------------------------------------
+
+#: Slots may take so many bytes, or so many for each row, whichever is more: sums are to take about what the rows themselves do.
+SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW = 64 * 2**20, 32
+#: Zones are cut into parts if more than one in so many rows of the last tree's large nodes were in flagged zones: to pick and scan these
+#: takes longer then than to sum by parts. They are cut into the smallest parts if more than one in so many were, else into parts
+#: ``2**COARSER_FOLD`` times as large: sums by 1,020 parts stay in the second cache, where those by 2,040 do not.
+FLAGGED_SHARE, MUCH_FLAGGED_SHARE, COARSER_FOLD = 512, 16, 2
+#: Below this many rows, bounding zones costs more than it saves.
+BOUNDED_ROWS = 128
+#: Slots for each thread that grows subtrees: a waiting node without one is summed anew. The second is for slots with room for all parts.
+SLOTS_PER_THREAD, FINE_SLOTS_PER_THREAD = 16, 8
+#: Fewest rows of a task of summing by zones, on a level.
+LEVEL_PIECE_ROWS = 4096
+#: To bound the zones of a node costs as much as to look at so many rows.
+BOUNDS_ROWS = 2000
+#: Cells of a level to be searched for each thread: to start one from Python (0.1 ms) takes as long as a part of these.
+LEVEL_THREAD_CELLS = 65_536
+#: To map the zones of a table of fewer cells takes less time than to start threads.
+SERIAL_MAP_CELLS = 100_000
+
+# Subtrees --------------------------------------------------------------------------------------------------------------------------------
+
+#: Most rows of a node that is searched unsorted, all columns side by side: a sort and a sweep for each column take longer.
+TINY_ROWS = 16
+#: In-sample rows of a block, and up to how many where columns are few: of so many cells. A block is to stay in the cache; larger ones, with
+#: what else that change brought, made a forest for regression on 100k x 28 a sixth faster, one for classification a seventh.
+BLOCK_ROWS, MOST_BLOCK_ROWS, BLOCK_CELLS = 4096, 2**14, 2**19
+#: A table of up to so many cells, and BLOCK_ROWS rows, is grown whole in a block: a level's messages cost more than all its sums.
+WHOLE_BLOCK_CELLS = 2**17
+#: Most pieces of a step that threads share, most nodes that are shared out (of further ones, each is grown by one thread), and fewest rows
+#: of
+#: a piece. Growing in one kernel, by threads that share large nodes, took a tree of 100k x 28 from 19 to 9 ms (4 threads), 27 to 22 (1).
+PIECES, SHARED_NODES, PIECE_ROWS = 32, 512, 4096
+#: Fewest numbers of a slot that are worth a piece.
+PIECE_NUMBERS = 2**12
+#: Rows taken from a slot for each thread that they are worth.
+TAKEN_ROWS = 32
+#: Nodes of a tree that are to be left to each thread: enough that all end together. Nodes of no more than so many rows are never shared.
+NODES_PER_THREAD, SHARE_ROWS = 3, 2048
+#: Cells of subtrees to be grown for each thread, and where they are searched by zone sums.
+GROW_CELLS, GROW_CELLS_BY_SUMS = 32_768, 2**15
+#: Room for more nodes is not kept from tree to tree: it would be needed together with the tree that is made of them.
+MOST_NODES_KEPT = 2**18
+
+# Threads of a shard ----------------------------------------------------------------------------------------------------------------------
+
+#: Rows to be marked or divided for each thread: to start a thread from Python takes as long as this many.
+THREAD_ROWS = 32_768
+#: Fewest bytes of route bits that are made in one piece.
+ROUTE_BYTES = 1024
+#: Nodes of so many rows, or more, are divided by several threads, by way of the spare partition, which costs a copy.
+SPREAD_ROWS = 65_536
+#: Fewest rows in sample whose sums are worth a thread to be put in order.
+GATHERED_ROWS = 2**17
+#: Fewest rows that are worth a thread: where each takes an addition or so, and where it takes logarithms. Threads that computed losses of
+#: 8,192 rows at a time waited for the interpreter's lock: 6 ms a tree of a million rows, now 1.
+ADDITION_ROWS, LOGARITHM_ROWS = 2**17, 2**15
+#: Rows a task of the search should have at least, over all its nodes and columns.
+SEARCH_TASK_ROWS = 8192
+#: In tables of up to this many cells, threads spend more time waiting for each other's Python than growing the trees of a forest.
+SERIAL_FOREST_CELLS = 2048
+
+# Exchanges with shards -------------------------------------------------------------------------------------------------------------------
+
+#: Levels of fewer rows take one exchange: to search them, and to mark their rows on every shard, takes less time than a second one.
+OFFER_ROWS = 65_536
+#: Cells that shards share in an exchange, for all trees under way together: what a message may weigh.
+SHARED_CELLS = 2**20
+#: Parts of the rows, for each shard, that a node has to fit in to be grown by one of them: enough that all have work.
+DELEGATED_PARTS = 4
+#: Columns of a tree for each shard: where there are more, lending all of them costs more than to exchange the splits of a node.
+DELEGATED_COLUMNS = 32
+#: Bytes that the trees under way may take on a shard: so many for each row, or so many in all if that is more, which is about what a
+#: worker's process takes before it has any data. Trees grown to their ends on a large table take more: then there is one at a time.
+FOREST_BYTES_PER_ROW, FOREST_MIN_BYTES = 64, 128 * 2**20
+#: More trees make an exchange hardly cheaper for each.
+MOST_TREES_SIDE_BY_SIDE = 64
+#: Bytes of row state that travel in a message when a lost shard is replaced.
+STATE_PIECE_BYTES = 64_000_000
+#: Trees of the first batch of a forest that is checkpointed, and how much larger each may be than the one before.
+FIRST_BATCH_TREES, BATCH_GROWTH = 16, 4

@@ -1,0 +1,247 @@
+"""The best split of one node in one column: the one place where it is found.
+
+The level-by-level engine maps :func:`search_many` over threads; the subtree kernel calls :func:`search_column` itself. While a node's
+columns are searched one after the other, the score of the best split so far is the *bar* that others have to pass
+(:func:`~dtrees.split.node.candidate.bar_for`). The best is kept in the scratch space until
+:func:`~dtrees.split.node.candidate.complete` makes a candidate of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.parts import has_bound, node_statistic
+from dtrees.split.criteria.statistics import Classes, Moments
+from dtrees.split.node.candidate import complete
+from dtrees.split.node.found import NONE_HIGHER, UNKNOWN
+from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.numbers.hashing import draw
+from dtrees.split.search.dominant_value import find_dominant, list_others, search_around_dominant
+from dtrees.split.search.order_statistics import search_deviations
+from dtrees.split.search.random_threshold import search_random
+from dtrees.split.search.shifted_zones import (
+    accumulate_zones,
+    code_after,
+    is_constant,
+    last_present,
+    pick_rows,
+    prefers_zones,
+    scan_zones,
+    sum_zones,
+    zone_shift,
+)
+from dtrees.split.search.sweep import first_above, nothing, sum_rows, sweep_bins, sweep_sorted
+from dtrees.split.search.vector_sweep import sweep_stretches, sweeps_stretches
+from dtrees.split.search.zone_bounds import best_edge, flag_zones, lay_out
+from dtrees.split.table.keys import code_in
+from dtrees.split.table.sorting import fill_bins, prefers_bins, sort_keys, sort_places
+
+
+@specialised
+def search_column(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    """Find the best split of one node in one column.
+
+    Parameters
+    ----------
+    criterion : named tuple
+        That of ``limits``.
+    codes : ndarray of uint32, shape (n_rows,)
+    values : ndarray of float32 or float64, shape (n_distinct,)
+    partition : RowPartition
+    start, in_stop : int
+        The node's in-sample rows.
+    sums : ndarray of int64, shape (n_sums,)
+        The node's.
+    limits : SplitLimits
+    threshold_bits : uint64
+        Random bits for this node and column (random thresholds only).
+    bar : float
+        Only splits of a larger score count.
+    scratch : Scratch
+        The split is left in ``scratch.found`` if there is one, and nothing is changed there otherwise.
+
+    Returns
+    -------
+    status : int
+        CONSTANT, NO_SPLIT or SPLIT.
+    score : float
+    has_missing : bool
+        Whether the column has missing values in this node.
+    """
+
+
+@search_column.otherwise
+def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    return _search_sums(limits.thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+
+
+@search_column.of(Deviations)
+def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    return search_deviations(codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+
+
+@specialised
+def _search_sums(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    """Find the best split by a criterion that follows from sums; parameters and result are those of :func:`search_column`."""
+
+
+@_search_sums.of(RandomThreshold)
+def _(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    return search_random(codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+
+
+@_search_sums.of(BestThreshold)
+def _(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    return search_by_sums(codes, values, partition, start, in_stop, sums, limits, bar, scratch)
+
+
+@separate_kernel
+def search_by_sums(codes, values, partition, start, in_stop, sums, limits, bar, scratch):
+    """Find the best of all splits by a criterion that follows from sums; parameters and result are those of :func:`search_column`."""
+    n, n_distinct = in_stop - start, values.shape[0]
+    dominant = find_dominant(codes, partition.rows[start:in_stop], scratch)
+    if dominant >= 0:
+        m = list_others(codes, partition.rows[start:in_stop], dominant, scratch.keys)
+        if m >= 0:
+            return search_around_dominant(n_distinct, partition, start, in_stop, dominant, m, sums, limits, bar, scratch)
+    node = node_statistic(limits.criterion, sums, n)
+    is_done, status, score, has_missing = _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch)
+    if is_done:
+        return status, score, has_missing
+    sort_places(codes, partition.rows, start, in_stop, scratch.keys, scratch.spare, scratch.counts)
+    return search_sorted(scratch.keys, ZERO(), n, n_distinct, partition.g, partition.h, start, sums, limits, bar, scratch)
+
+
+@specialised
+def _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
+    """Search a column by zones or bins, where that is faster than to sort it.
+
+    Returns whether it was, and status, score and whether values are missing, as :func:`search_column`.
+    """
+
+
+@_search_sums_by_value.of(Classes)
+def _(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
+    return False, CONSTANT, 0.0, False
+
+
+@_search_sums_by_value.of(Moments)
+def _(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
+    if has_bound(limits.criterion) and prefers_zones(node.n, n_distinct):
+        status, score, has_missing = search_zones(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch)
+        return True, status, score, has_missing
+    if prefers_bins(node.n, n_distinct):
+        status, score, has_missing = search_bins(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch)
+        return True, status, score, has_missing
+    return False, CONSTANT, 0.0, False
+
+
+@lean_kernel
+def search_bins(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch):
+    """Find the best split by one bin for each distinct value; ``node`` is the node's moments."""
+    m, missing = fill_bins(codes, n_distinct, partition, start, in_stop, scratch.bins)
+    if m == 0 or (m == 1 and missing.n == 0):
+        return CONSTANT, 0.0, False
+    score = sweep_bins(limits, scratch.bins, m, missing, node, bar, scratch.found)
+    return SPLIT if score >= 0.0 else NO_SPLIT, score, missing.n > 0
+
+
+@lean_kernel
+def search_zones(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch):
+    """Find the best split, scanning only those zones of the column in which one may pass the bar.
+
+    See :mod:`dtrees.split.search.shifted_zones`; ``node`` is the node's moments.
+    """
+    shift = zone_shift(in_stop - start, n_distinct)
+    n_zones = ((n_distinct - 1) >> shift) + 1
+    zones = scratch.zones
+    sum_zones(codes, n_distinct, shift, partition, start, in_stop, zones)
+    missing = Moments(zones[n_zones].g, zones[n_zones].h, zones[n_zones].n)
+    present = accumulate_zones(zones, n_zones)
+    if present == 0:
+        return CONSTANT, 0.0, False
+    lay_out(zones, n_zones, scratch.sums)
+    edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
+    bar_inside = np.nextafter(edge, -np.inf) if edge > bar else bar
+    score = -1.0
+    if flag_each(limits, zones, n_zones, missing, node, bar_inside, scratch) > 0:
+        m = pick_rows(codes, n_distinct, shift, partition.rows, start, in_stop, zones, scratch.keys)
+        keys, found = scratch.keys[:m], scratch.found
+        sort_keys(keys, scratch.spare, m, scratch.counts)
+        score = scan_zones(limits, keys, zones, n_zones, last_present(zones, n_zones), partition, start, missing, node, bar_inside, found)
+        if score >= 0.0 and found.record[0].next_code == UNKNOWN:
+            found.record[0].next_code = code_after(codes, n_distinct, partition.rows, start, in_stop, found.record[0].code)
+    if score < 0.0:
+        if present == 1 and is_constant(codes, partition.rows, start, in_stop):
+            return CONSTANT, 0.0, False
+        return NO_SPLIT, -1.0, missing.n > 0
+    return SPLIT, score, missing.n > 0
+
+
+@lean_kernel
+def flag_each(limits, zones, n_zones, missing, node, bar, scratch):
+    """Write 1 to the flag of each zone where a split may score above the bar, otherwise 0; return how many there are.
+
+    The zones are laid out in ``scratch.sums``, of which only the flagged ones are left.
+    """
+    numbers = scratch.cuts[0]
+    for z in range(n_zones):
+        numbers[z] = z
+        zones[z].flag = 0
+    m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, numbers, scratch.flags)
+    for k in range(m):
+        zones[numbers[k]].flag = 1
+    return m
+
+
+@lean_kernel
+def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
+    """Find the best split by rows that are sorted already: ``keys``, ``a``, ``b`` and ``base`` as of :func:`sweep_sorted`."""
+    if code_in(keys[first]) == code_in(keys[last - 1]):
+        return CONSTANT, 0.0, False
+    node, room, found = node_statistic(limits.criterion, sums, last - first), scratch.classes, scratch.found
+    has_missing = code_in(keys[last - 1]) == np.uint64(n_distinct)
+    if not has_missing and sweeps_stretches(limits.criterion, node):
+        score = sweep_stretches(node, limits, keys, first, last, a, b, base, bar, room[0], found, scratch.stretch)
+    else:
+        end = first_above(keys, first, last, n_distinct - 1)
+        missing = sum_rows(keys, end, last, a, b, base, nothing(node, room[1]))
+        none = nothing(node, room[0])
+        score = sweep_sorted(limits, keys, first, end, a, b, base, none, missing, node, NONE_HIGHER, bar, room[2], found)
+    return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
+
+
+@kernel
+def search_many(columns, column_ids, tasks, first, last, partition, starts, in_stops, sums, limits, key, paths, scratch, out):
+    """Search the pairs of node and column ``tasks[first:last]`` and write each candidate at its place in ``out``.
+
+    Parameters
+    ----------
+    columns : Columns
+    column_ids : ndarray of int32, shape (n_columns,)
+        Numbers of the columns in the whole table.
+    tasks : ndarray of int64, shape (n_tasks, 2)
+        Node (index into ``starts``) and column (index into ``columns``).
+    starts, in_stops : ndarray of int64, shape (n_nodes,)
+    sums : ndarray of int64, shape (n_nodes, n_sums)
+    key : uint64
+        Of the tree's stream of random thresholds.
+    paths : ndarray of uint64, shape (n_nodes,)
+    """
+    for t in range(first, last):
+        node, j = tasks[t, 0], tasks[t, 1]
+        column = np.int64(column_ids[j])
+        values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
+        start, in_stop = starts[node], in_stops[node]
+        bits = draw(np.uint64(key) ^ paths[node], column)
+        status, score, has_missing = search_column(
+            limits.criterion, columns.codes[j], values, partition, start, in_stop, sums[node], limits, bits, -1.0, scratch
+        )
+        out.records[t].column = column
+        out.records[t].status = status
+        if status == SPLIT:
+            complete(values, column, in_stop - start, sums[node], limits, score, has_missing, scratch.found, out, t)

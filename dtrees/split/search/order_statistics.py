@@ -1,0 +1,344 @@
+"""Order statistics: the best split of one node in one column by absolute error, in linear time once the rows are sorted.
+
+The gain of a split is the node's sum of weighted absolute deviations from its (weighted) median less those of the two children, so a
+search needs the deviation of every prefix and of every suffix of the node's rows in the order of the column. A median is hard to follow
+while rows come, and easy while they go: put the rows in a doubly linked list in the order of the target and *remove* them in reverse column
+order. Each removal moves the pointer to the median by about a step, and the sum of deviations with it. One pass gives the prefixes, another
+the suffixes; missing values are left in the list or taken out before.
+
+Terms
+-----
+line
+    the node's in-sample rows in the order of the target, as a linked list: elements 1 to n, 0 is both ends.
+level
+    a target in fixed point. A tree's ``a`` are *numbers* of targets (0 for the lowest of the table), ``levels`` gives their values.
+deviation
+    sum of weight * abs(level - median), an exact integer in two parts (:mod:`dtrees.split.search.deviations`). Gains are exact too, and
+    splits that gain the same tie.
+
+Weights may be so uneven that the pointer walks far at every removal. Such a pass is given up after a while and done with a Fenwick tree, in
+log(n) a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.statistics import no_moments, plus_row
+from dtrees.split.node.found import NONE_HIGHER, note_found
+from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.policy import POINTER_STEPS
+from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, may_be_taken, note
+from dtrees.split.search.order_statistics_random import search_deviations_at_random
+from dtrees.split.table.keys import code_in, code_of, key_of, place_in
+from dtrees.split.table.sorting import sort_keys
+
+#: An element of the line: what is summed, the row, and the number of its target.
+LINE = np.dtype([("level", np.int64), ("weight", np.int64), ("row", np.uint32), ("number", np.uint32)])
+#: Its neighbours; apart, because they are read and written out of order and should stay in the cache.
+LINK = np.dtype([("previous", np.uint32), ("next", np.uint32)])
+#: An element again, in the order of a column.
+ITEM = np.dtype([("level", np.int64), ("weight", np.int64), ("element", np.int64)])
+
+
+@by_reference
+class LineUp(NamedTuple):
+    """What one thread needs to search by order statistics; reused between calls.
+
+    Attributes
+    ----------
+    levels : ndarray of int64, shape (n_targets,)
+        The targets of the table in fixed point, ascending.
+    line, links, items : ndarray of LINE, LINK, ITEM
+    left, right : ndarray of DEVIATION
+        Of the first i rows and of all but the first i rows, in the order of the column.
+    node : ndarray of int64, shape (7,)
+        The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
+        says of all its rows.
+    """
+
+    levels: NDArray[np.int64]
+    line: NDArray[Any]
+    links: NDArray[Any]
+    items: NDArray[Any]
+    left: NDArray[Any]
+    right: NDArray[Any]
+    node: NDArray[np.int64]
+
+
+def make_line_up(n_rows: int, levels: NDArray[np.int64]) -> LineUp:
+    """Return scratch space for nodes of up to ``n_rows`` rows."""
+    line, links, items, left, right = (np.empty(n_rows + 1, kind) for kind in (LINE, LINK, ITEM, DEVIATION, DEVIATION))
+    return LineUp(levels, line, links, items, left, right, np.full(7, -1, np.int64))
+
+
+@kernel
+def put_in_line(partition, start, in_stop, scratch):
+    """Put a node's in-sample rows in the order of their targets, unless they are already."""
+    line_up = scratch.line_up
+    node = line_up.node
+    if node[0] == start and node[1] == in_stop:
+        return
+    rows, a, b = partition.rows, partition.g, partition.h
+    n = in_stop - start
+    keys, line, levels = scratch.keys, line_up.line, line_up.levels
+    for i in range(n):
+        keys[i] = key_of(a[start + i], i)
+    sort_keys(keys, scratch.spare, n, scratch.counts)
+    line[0].level = 0
+    line[0].weight = 0
+    for i in range(n):
+        place = start + np.int64(place_in(keys[i]))
+        element = line[i + 1]
+        element.level = levels[a[place]]
+        element.weight = b[place] if b.shape[0] > 0 else 1
+        element.row = rows[place]
+        element.number = a[place]
+    _link(line_up.links, n, line_up.items, n, n)
+    node[0], node[1] = start, in_stop
+    node[2], node[3], node[4], node[5], node[6] = _begin(line, line_up.links)
+
+
+@inner_kernel
+def _link(links, n, items, first, last):
+    """Link elements 1 to n, but for those of ``items[first:last]``."""
+    for i in range(n + 1):
+        links[i].previous = i - 1
+        links[i].next = i + 1
+    links[0].previous = n
+    links[n].next = 0
+    for i in range(first, last):
+        link = links[items[i].element]
+        links[link.previous].next = link.next
+        links[link.next].previous = link.previous
+
+
+@inner_kernel
+def _begin(line, links):
+    """Return the weight of the linked elements, their lower median, the weight before that, and their deviation in two parts."""
+    total = 0
+    i = links[0].next
+    while i != 0:
+        total += line[i].weight
+        i = links[i].next
+    before = 0
+    median = np.int64(links[0].next)
+    while 2 * (before + line[median].weight) < total:
+        before += line[median].weight
+        median = np.int64(links[median].next)
+    level = line[median].level
+    high = low = 0
+    i = links[0].next
+    while i != 0:
+        signed = line[i].weight if i > median else -line[i].weight
+        high += signed * ((line[i].level >> LOW_BITS) - (level >> LOW_BITS))
+        low += signed * ((line[i].level & LOW_MASK) - (level & LOW_MASK))
+        i = links[i].next
+    return total, median, before, high, low
+
+
+@inner_kernel
+def _remove_equal(line, links, items, end, forward, begin, out):
+    """Remove ``items[:end]``, where every weight is 1, as :func:`_remove` does, without a branch.
+
+    Taking one of an even number of rows leaves one of the two middle rows as the median, and the deviation shrinks by the row's distance
+    from it; of an odd number, by the row's distance from the median that was.
+    """
+    total, median, _, high, low = begin
+    for k in range(end):
+        i = k if forward else end - 1 - k
+        x = items[i].element
+        link = links[x]
+        links[link.previous].next = link.next
+        links[link.next].previous = link.previous
+        even = total & 1 == 0
+        following = np.int64(links[median].next)
+        preceding = np.int64(links[median].previous)
+        middle = (following if x <= median else median) if even else median
+        level, other = line[middle].level, items[i].level
+        sign = 1 if x > middle else -1
+        high -= sign * ((other >> LOW_BITS) - (level >> LOW_BITS))
+        low -= sign * ((other & LOW_MASK) - (level & LOW_MASK))
+        median = middle if even else (preceding if x >= median else median)
+        total -= 1
+        note(out[i + 1 if forward else i], high, low, total)
+
+
+@inner_kernel
+def _remove(line, links, items, end, forward, max_steps, begin, out):
+    """Remove ``items[:end]`` from the linked line, one after the other, and note the deviation of what is left each time.
+
+    The deviation is linear in the levels while the median stays where it is, and in the median while it moves to a neighbour. The two parts
+    of the levels are summed apart.
+
+    Parameters
+    ----------
+    forward : bool
+        Remove the first item first, and note what is left without it at ``out[1]``; else the last, and so on.
+    max_steps : int
+        How far the median may walk in all.
+    begin : tuple of int
+        See :func:`_begin`.
+
+    Returns
+    -------
+    bool
+        False if it would have walked too far; then ``out`` is not complete.
+    """
+    total, median, before, high, low = begin
+    level, own = line[median].level, line[median].weight
+    steps = 0
+    for k in range(end):
+        i = k if forward else end - 1 - k
+        x, weight, other = items[i].element, items[i].weight, items[i].level
+        link = links[x]
+        links[link.previous].next = link.next
+        links[link.next].previous = link.previous
+        signed = weight if x > median else -weight
+        high -= signed * ((other >> LOW_BITS) - (level >> LOW_BITS))
+        low -= signed * ((other & LOW_MASK) - (level & LOW_MASK))
+        total -= weight
+        before -= weight if x < median else 0
+        own = 0 if x == median else own  # the walk starts from where the median was
+        while 2 * (before + own) < total:
+            before += own
+            factor = 2 * before - total
+            median = np.int64(links[median].next)
+            new = line[median].level
+            high += ((new >> LOW_BITS) - (level >> LOW_BITS)) * factor
+            low += ((new & LOW_MASK) - (level & LOW_MASK)) * factor
+            level, own = new, line[median].weight
+            steps += 1
+        while 2 * before >= total and before > 0:
+            factor = 2 * before - total
+            median = np.int64(links[median].previous)
+            new = line[median].level
+            high += ((new >> LOW_BITS) - (level >> LOW_BITS)) * factor
+            low += ((new & LOW_MASK) - (level & LOW_MASK)) * factor
+            level, own = new, line[median].weight
+            before -= own
+            steps += 1
+        if steps > max_steps:
+            return False
+        note(out[i + 1 if forward else i], high, low, total)
+    return True
+
+
+@inner_kernel
+def deviations(line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
+    """Write the deviations of all sets of ``items[:end]`` from one end on.
+
+    Parameters
+    ----------
+    line : ndarray of LINE
+        Elements 1 to ``n`` are the node's rows in the order of the target.
+    items : ndarray of ITEM
+        The same in the order of the column.
+    whole : tuple of int
+        See :func:`_begin`, of all rows.
+    end, last : int
+        The ``items[end:last]`` (missing values) are in each set, ``items[last:n]`` in none.
+    forward : bool
+        ``out[i]`` is for all but the first i items, else for the first i; shape (end + 1,).
+    weighted : bool
+    max_steps : int
+    """
+    _link(links, n, items, last, n)
+    begin = whole if last == n else _begin(line, links)
+    note(out[0 if forward else end], begin[3], begin[4], begin[0])
+    if not weighted:
+        _remove_equal(line, links, items, end, forward, begin, out)
+    elif not _remove(line, links, items, end, forward, max_steps, begin, out):
+        deviations_by_tree(line, items, n, end, last, forward, out)
+
+
+@inner_kernel
+def _sum_left(line, items, end, last, cut, missing_left):
+    """Return the moments of the rows before ``cut``, with the missing ones if they go left."""
+    left = no_moments()
+    for i in range(last):
+        if i < cut or (missing_left and i >= end):
+            element = line[items[i].element]
+            left = plus_row(left, np.int64(element.number), element.weight)
+    return left
+
+
+@kernel
+def search_deviations(codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
+    """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`."""
+    put_in_line(partition, start, in_stop, scratch)
+    n = in_stop - start
+    return _search_in_line(limits.thresholds, codes, values, n, partition.h.shape[0] > 0, limits, threshold_bits, bar, scratch)
+
+
+@specialised
+def _search_in_line(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
+    """Find the best split of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
+
+
+@_search_in_line.of(RandomThreshold)
+def _(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
+    return search_deviations_at_random(codes, values, n, limits, threshold_bits, bar, scratch)
+
+
+@_search_in_line.of(BestThreshold)
+def _(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
+    return _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch)
+
+
+@kernel
+def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
+    """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
+    n_distinct = values.shape[0]
+    line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
+    left, right = scratch.line_up.left, scratch.line_up.right
+    keys = scratch.keys
+    for i in range(n):
+        keys[i] = key_of(codes[line[i + 1].row], i + 1)
+    sort_keys(keys, scratch.spare, n, scratch.counts)
+    missing = np.uint64(n_distinct)
+    if code_in(keys[0]) == code_in(keys[n - 1]):
+        return CONSTANT, 0.0, False
+    end = n
+    while code_in(keys[end - 1]) == missing:
+        end -= 1
+    for i in range(n):
+        item, element = items[i], np.int64(place_in(keys[i]))
+        item.element = element
+        item.level = line[element].level
+        item.weight = line[element].weight
+    node = scratch.line_up.node
+    begin = node[2], node[3], node[4], node[5], node[6]
+    top = bar
+    cut = -1
+    missing_left = False
+    for side in range(2):  # missing values go left, then right
+        if side == 0 and end == n:
+            continue
+        deviations(line, links, items, begin, n, end, n if side == 0 else end, False, weighted, POINTER_STEPS * n, left)
+        deviations(line, links, items, begin, n, end, end if side == 0 else n, True, weighted, POINTER_STEPS * n, right)
+        whole = left[end] if side == 0 else right[0]
+        n_left_missing = n - end if side == 0 else 0
+        for k in range(1, end + (side == 1 and end < n)):
+            if k < end and code_in(keys[k - 1]) == code_in(keys[k]):
+                continue
+            if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
+                continue
+            gain = gain_of(whole, left[k], right[k])
+            # Lower thresholds first, then missing left.
+            if gain > top or (gain == top and cut > k):
+                top = gain
+                cut = k
+                missing_left = side == 0
+    if cut < 0:
+        return NO_SPLIT, -1.0, end < n
+    next_code = code_of(keys[cut]) if cut < end else NONE_HIGHER
+    note_found(scratch.found, code_of(keys[cut - 1]), next_code, missing_left, _sum_left(line, items, end, n, cut, missing_left))
+    return SPLIT, top, end < n

@@ -1,0 +1,99 @@
+"""Absolute error at the random threshold of Extra-Trees: a few passes over the node's rows in the order of the target."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.criteria.statistics import no_moments, plus_row
+from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER, note_found
+from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.search.deviations import LOW_BITS, LOW_MASK, gain_of, may_be_taken, note
+from dtrees.split.search.random_threshold import draw_threshold
+
+
+@inner_kernel
+def _deviation_of(line, keys, n, cut, missing, which, out):
+    """Write the deviation of some of a node's rows.
+
+    ``which`` tells whether to take the rows with codes up to the cut, above it, and missing; ``keys[i]`` is the code of element i + 1.
+    """
+    total = 0
+    for i in range(n):
+        if which[2 if keys[i] == missing else int(keys[i] > cut)]:
+            total += line[i + 1].weight
+    below = high = low = 0
+    level = line[0].level
+    found = False
+    for i in range(n):
+        if not which[2 if keys[i] == missing else int(keys[i] > cut)]:
+            continue
+        element = line[i + 1]
+        if not found and 2 * (below + element.weight) >= total:
+            # All before are below the median: the sums are so far those of the levels, taken with a minus sign.
+            level = element.level
+            high += below * (level >> LOW_BITS)
+            low += below * (level & LOW_MASK)
+            found = True
+        if found:
+            high += element.weight * ((element.level >> LOW_BITS) - (level >> LOW_BITS))
+            low += element.weight * ((element.level & LOW_MASK) - (level & LOW_MASK))
+        else:
+            below += element.weight
+            high -= element.weight * (element.level >> LOW_BITS)
+            low -= element.weight * (element.level & LOW_MASK)
+    note(out, high, low, total)
+
+
+@kernel
+def search_deviations_at_random(codes, values, n, limits, bits, bar, scratch):
+    """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
+
+    The node's ``n`` rows are lined up already.
+    """
+    line, left, right = scratch.line_up.line, scratch.line_up.left, scratch.line_up.right
+    keys = scratch.keys
+    n_distinct = values.shape[0]
+    missing = np.uint64(n_distinct)
+    low, high = missing, np.uint64(0)
+    n_missing = 0
+    for i in range(n):
+        code = np.uint64(codes[line[i + 1].row])
+        keys[i] = code
+        if code == missing:
+            n_missing += 1
+        else:
+            low = min(low, code)
+            high = max(high, code)
+    if n_missing == n or (low == high and n_missing == 0):
+        return CONSTANT, 0.0, False
+    threshold, cut = np.inf, np.int64(n_distinct - 1)
+    if low < high:
+        threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), bits)
+    n_below = 0
+    for i in range(n):
+        n_below += keys[i] <= np.uint64(cut)
+    whole = left[1]
+    _deviation_of(line, keys, n, np.uint64(cut), missing, (True, True, True), whole)
+    top, missing_left = bar, False
+    for side in range(2):
+        if side == 0 and (n_missing == 0 or low == high):
+            continue
+        count = n_below + n_missing if side == 0 else n_below
+        _deviation_of(line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
+        _deviation_of(line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
+        if not may_be_taken(limits, count, n, left[0], right[0]):
+            continue
+        gain = gain_of(whole, left[0], right[0])
+        if gain > top:
+            top = gain
+            missing_left = side == 0
+    if top == bar:
+        return NO_SPLIT, -1.0, n_missing > 0
+    moments = no_moments()
+    for i in range(n):
+        if missing_left if keys[i] == missing else keys[i] <= np.uint64(cut):
+            moments = plus_row(moments, np.int64(line[i + 1].number), line[i + 1].weight)
+    note_found(scratch.found, cut, HAS_THRESHOLD if low < high else NONE_HIGHER, missing_left, moments)
+    scratch.found.record[0].threshold = threshold
+    return SPLIT, top, n_missing > 0

@@ -1,0 +1,101 @@
+"""What one thread needs to search nodes; made once and reused."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.node.found import Found, no_split_found
+from dtrees.split.policy import MAX_CELLS, MAX_PARTS, MAX_SINGLE_CELLS, MOST_BINS
+from dtrees.split.search.order_statistics import LineUp, make_line_up
+from dtrees.split.search.shifted_zones import ZONE
+from dtrees.split.search.vector_sweep import Stretch, make_stretch
+from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.sorting import BIN, RADIX
+
+_NO_LEVELS = np.empty(0, np.int64)
+
+
+@by_reference
+class Scratch(NamedTuple):
+    """Scratch space.
+
+    Attributes
+    ----------
+    bins : ndarray of BIN
+        For a column's distinct values and one more; empty where classes are summed.
+    keys, spare : ndarray of uint64
+        For the rows that are sorted.
+    zones, parts : ndarray of ZONE
+    sums : ndarray of int64, shape (7, MAX_PARTS)
+        Sums of zones, quantity by quantity (:mod:`dtrees.split.criteria.statistics`).
+    scores : ndarray of float64
+    flags : ndarray of uint8
+    marks, numbers, cuts, part_of
+        For :mod:`dtrees.split.zones.scan` and :mod:`dtrees.split.zones.gather_rows`.
+    found : Found
+        The best split in the column that is searched.
+    other_found : Found
+        Another one, while two ways of searching are compared.
+    classes : ndarray of int64, shape (3, n_classes) or (3, 0)
+        Weights of classes of sets of rows.
+    counts : ndarray of int64
+        For :func:`~dtrees.split.table.sorting.radix_sort`.
+    line_up : LineUp or None
+        For criteria of order statistics.
+    stretch : Stretch
+    """
+
+    bins: NDArray[Any]
+    keys: NDArray[np.uint64]
+    spare: NDArray[np.uint64]
+    zones: NDArray[Any]
+    parts: NDArray[Any]
+    sums: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    flags: NDArray[np.uint8]
+    marks: NDArray[np.uint64]
+    numbers: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    part_of: NDArray[np.uint16]
+    found: Found
+    other_found: Found
+    classes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    line_up: LineUp | None
+    stretch: Stretch
+
+
+def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS) -> Scratch:
+    """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
+
+    Columns with many more distinct values than the node has rows are sorted rather than put in bins, and larger nodes are searched by
+    zones, so bins are few. ``n_classes`` is 0 where moments are summed; ``levels`` are the targets of criteria of order statistics.
+    """
+    n_bins = min(max_distinct, 4 * n_rows, MOST_BINS) + 1
+    n_keys = n_rows + 1
+    n_cells = max(MAX_CELLS, -(-min(max_distinct, MAX_SINGLE_CELLS) // 64) * 64)
+    n_sums = n_classes or 2
+    return Scratch(
+        bins=np.empty(0 if n_classes else n_bins, BIN),
+        keys=mapped(n_keys, np.uint64),
+        spare=mapped(n_keys, np.uint64),
+        zones=np.empty(MAX_PARTS + 1, ZONE),
+        parts=np.empty(MAX_PARTS, ZONE),
+        sums=np.empty((7, MAX_PARTS), np.int64),
+        scores=np.empty(MAX_PARTS),
+        flags=np.empty(MAX_PARTS, np.uint8),
+        marks=np.zeros(n_cells // 64 + 1, np.uint64),
+        numbers=np.empty(MAX_PARTS, np.int64),
+        cuts=np.empty((2, MAX_PARTS), np.int64),
+        part_of=mapped(n_cells, np.uint16, large_pages=False),
+        found=no_split_found(n_sums),
+        other_found=no_split_found(n_sums),
+        classes=np.zeros((3, n_classes), np.int64),
+        counts=np.empty(RADIX, np.int64),
+        line_up=make_line_up(n_rows, levels) if levels.shape[0] else None,
+        stretch=make_stretch(),
+    )

@@ -1,0 +1,147 @@
+"""What zones may hide: scores at their edges, and bounds of the scores inside, which are the criterion's.
+
+Here the sums of a column's zones lie quantity by quantity, the rows of an array, so that the compiler takes several zones at a time; the
+loops are free of branches for that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel
+from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly, score
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
+from dtrees.split.node.limits import is_allowed
+
+#: Far more than the relative error of a few roundings of float64.
+_ROUNDING = 2.0**-44
+
+
+@inner_kernel
+def lay_out(zones, n_zones, sums):
+    """Write the sums of zones (ZONE) quantity by quantity."""
+    for z in range(n_zones):
+        zone = zones[z]
+        sums[G0, z], sums[H0, z], sums[N0, z] = zone.g_before, zone.h_before, zone.n_before
+        sums[G1, z], sums[H1, z], sums[N1, z] = zone.g_before + zone.g, zone.h_before + zone.h, zone.n_before + zone.n
+        sums[SIZE, z] = zone.abs_g
+
+
+@inner_kernel
+def _score_edges(limits, g0, h0, n0, add, node, scores):
+    """Score the splits between zones, -1.0 where they are not allowed."""
+    for z in range(scores.shape[0]):
+        g, h, n = g0[z] + add.g, h0[z] + add.h, n0[z] + add.n
+        other_g, other_h, other_n = node.g - g, node.h - h, node.n - n
+        found = score(limits.criterion, float(g), float(h), float(other_g), float(other_h))
+        allowed = is_allowed(limits, n, other_n, h, other_h) & (n >= 1) & (other_n >= 1)
+        scores[z] = found if allowed & (found >= 0.0) else -1.0
+
+
+@inner_kernel
+def _highest(scores):
+    """Return the highest of scores, which are ordered as their bits are: -1.0 or not negative, none NaN; -1.0 if there is none."""
+    if scores.shape[0] == 0:
+        return -1.0
+    bits = scores.view(np.int64)
+    top, best = bits[0], ZERO()
+    for z in range(scores.shape[0]):
+        top = max(top, bits[z])
+    for z in range(scores.shape[0]):
+        if bits[z] == top:
+            best = z
+            break
+    return scores[best]
+
+
+@kernel
+def best_edge(limits, sums, n_zones, missing, node, bar, scores):
+    """Return the highest score of the allowed splits between two zones, -1.0 if none is above the bar.
+
+    ``missing`` and ``node`` are the moments of the rows where the value is missing, and of the whole node; ``scores`` is scratch space.
+    """
+    scores = scores[:n_zones]
+    g0, h0, n0 = sums[G0], sums[H0], sums[N0]
+    top = bar
+    for side in range(2 if missing.n > 0 else 1):
+        _score_edges(limits, g0, h0, n0, missing if side == 1 else no_moments(), node, scores)
+        top = max(top, _highest(scores))
+    return top if top > bar else -1.0
+
+
+@inner_kernel
+def _keep_some(marks, sums, numbers):
+    """Move the zones with a mark to the front, and return how many there are. ``marks`` has room for a multiple of eight."""
+    words = marks.view(np.uint64)
+    m = ZERO()
+    for word in range(words.shape[0]):
+        if words[word] == 0:
+            continue
+        for z in range(8 * word, 8 * word + 8):
+            if marks[z]:
+                for quantity in range(sums.shape[0]):
+                    sums[quantity, m] = sums[quantity, z]
+                numbers[m] = numbers[z]
+                m += 1
+    return m
+
+
+@inner_kernel
+def _move(sums, n_zones, by):
+    """Make sums of g those of ``g + by * h``."""
+    for z in range(n_zones):
+        sums[G0, z] += by * sums[H0, z]
+        sums[G1, z] += by * sums[H1, z]
+
+
+@inner_kernel
+def _centred(sums, centre):
+    """Return moments with g moved by a centre, as floats."""
+    return Moments(float(sums.g - centre * sums.h), float(sums.h), sums.n)
+
+
+@kernel
+def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers, marks):
+    """Keep the zones where a split inside, or at the upper edge, may score above the bar: move them to the front of ``sums``.
+
+    Returns how many there are, none of which is empty.
+
+    Parameters
+    ----------
+    limits : SplitLimits
+    sums : ndarray of int64
+        Its sizes are sums of ``abs(g - centre * h)``.
+    missing, node : Moments
+        As of :func:`best_edge`.
+    centre : int
+        Other than 0 only where the criterion is centred (:func:`~dtrees.split.criteria.parts.is_centred`).
+    slope : float
+        The largest ``abs(g - centre * h) / h`` of a row of the node.
+    numbers : ndarray of int64
+        Moved as the zones are.
+    marks : ndarray of uint8
+        Scratch space, for a multiple of eight zones.
+    """
+    slack = 0.0
+    if centre != 0:
+        # Scores are computed from sums that are not centred, and have their rounding errors.
+        slack = _ROUNDING * 2.0 * abs(float(centre)) * float(node.h) * float(node.h)
+        _move(sums, n_zones, -centre)
+    whole, nothing = _centred(node, centre), Moments(0.0, 0.0, ZERO())
+    for narrowly in range(0 if bar >= 0.0 else 1, 2):  # the wider bound leaves few zones, and does not hold below zero
+        used = marks[: (n_zones + 7) // 8 * 8]
+        used[:] = 0
+        flags = used[:n_zones]
+        for side in range(2 if missing.n > 0 else 1):
+            add = _centred(missing, centre) if side == 1 else nothing
+            if narrowly:
+                flag_zones_by_bound(limits.criterion, sums, add, whole, bar, slope, slack, flags)
+            else:
+                flag_zones_roughly(limits.criterion, sums, add, whole, bar, slack, flags)
+        if narrowly:
+            for z in range(n_zones):
+                flags[z] &= sums[N1, z] > sums[N0, z]
+        n_zones = _keep_some(used, sums, numbers)
+    if centre != 0:
+        _move(sums, n_zones, centre)
+    return n_zones

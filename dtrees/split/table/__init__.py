@@ -1,0 +1,1 @@
+"""A table as codes: columns, some of its rows, and its zone map."""

@@ -1,0 +1,313 @@
+"""A table as codes: what every scan reads.
+
+Terms
+-----
+distinct values
+    the values a column takes, ascending, missing ones apart.
+code
+    the index of a row's value among its column's distinct values; a missing value has the code after the last one.
+
+Codes keep everything a decision tree can see of a column: a split between two neighbouring values is a split between two codes, so
+kernels compare integers and never floats, and columns with few distinct values are summed value by value without any sorting. The
+distinct values are needed only to turn a chosen split into a threshold. Columns are never written to once made, and are shared by all
+trees and threads.
+
+Use
+---
+>>> import numpy as np
+>>> columns = presort([np.array([0.5, np.nan, -1.0, 0.5])])
+>>> columns.codes
+array([[1, 2, 0, 1]], dtype=uint32)
+>>> columns.values
+array([-1. ,  0.5])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.table.mmap_arrays import Reused, mapped
+from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
+
+#: Rows are numbered by uint32; the highest numbers are kept free.
+MAX_ROWS = 2**32 - 2**16
+
+
+@by_reference
+class Columns(NamedTuple):
+    """Presorted columns of the same rows.
+
+    Attributes
+    ----------
+    codes : ndarray of uint32, shape (n_columns, n_rows)
+        Index of each row's value among the distinct values of its column; their number if the value is missing.
+    values : ndarray of float32 or float64, shape (n_distinct,)
+        The distinct values of all columns, one column after the other, each ascending.
+    offsets : ndarray of int64, shape (n_columns + 1,)
+        Column ``j`` has the distinct values ``values[offsets[j]:offsets[j + 1]]``.
+    """
+
+    codes: NDArray[np.uint32]
+    values: NDArray[Any]
+    offsets: NDArray[np.int64]
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return int(self.codes.shape[0])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.codes.shape[1])
+
+    def distinct(self, column: int) -> NDArray[Any]:
+        """Return the distinct values of a column, ascending."""
+        return self.values[self.offsets[column] : self.offsets[column + 1]]
+
+
+class Bench(NamedTuple):
+    """What a column is sorted on: keys, as many again to sort them by, and counts; see :func:`~dtrees.split.table.sorting.radix_sort`."""
+
+    keys: NDArray[np.uint64]
+    spare: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+
+
+def make_bench(n_rows: int) -> Bench:
+    """Return what columns of so many rows are sorted on, one after the other."""
+    return Bench(mapped(n_rows, np.uint64), mapped(n_rows, np.uint64), np.empty(RADIX, np.int64))
+
+
+def presort_column(
+    values: NDArray[Any], codes: NDArray[np.uint32] | None = None, bench: Bench | None = None
+) -> tuple[NDArray[np.uint32], NDArray[Any]]:
+    """Sort one column.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n_rows,)
+        Booleans, integers within ±2**53, float32 or float64; NaN is missing.
+    codes : ndarray of uint32, shape (n_rows,), optional
+        Where to write the codes.
+    bench : Bench, optional
+        For columns of this many rows.
+
+    Returns
+    -------
+    codes : ndarray of uint32, shape (n_rows,)
+    distinct : ndarray of float32 or float64, shape (n_distinct,)
+        float32 where that holds every value of the column's dtype, float64 elsewhere.
+    """
+    n = values.shape[0]
+    if n > MAX_ROWS:
+        raise ValueError(f"X has {n} rows; dtrees numbers rows with 32 bits and takes at most {MAX_ROWS}.")
+    if codes is None:
+        codes = np.empty(n, dtype=np.uint32)
+    keys, spare, counts = bench or make_bench(n)
+    # Before the keys are sorted, and after that, what they are sorted by holds values.
+    if np.can_cast(values.dtype, np.float32):
+        bits = spare.view(np.uint32)[:n]
+        bits.view(np.float32)[:] = values
+        _keys_of_float32(bits, keys)
+        sort_keys(keys, spare, n, counts)
+        distinct = spare.view(np.float32)[: _number_float32(keys, codes, bits)]
+    else:
+        values = _as_float64(values)
+        _sort_float64(values.view(np.uint64), keys, spare, counts)
+        distinct = spare.view(np.float64)
+        distinct = distinct[: _number(values, keys, codes, distinct)]
+    own = mapped(distinct.shape[0], distinct.dtype)
+    own[:] = distinct
+    return codes, own
+
+
+def _as_float64(values: NDArray[Any]) -> NDArray[np.float64]:
+    if values.flags.c_contiguous and values.dtype == np.float64:
+        return values
+    own = mapped(values.shape[0], np.float64)
+    own[:] = values
+    return own
+
+
+@kernel
+def _keys_of_float32(bits, keys):
+    """Write ``key << 32 | row``, where keys of numbers are in the order of the numbers, -0.0 as 0.0, and NaN is last."""
+    sign = np.uint32(0x80000000)
+    infinity = np.uint32(0x7F800000)
+    for i in range(bits.shape[0]):
+        x = bits[i]
+        if x == sign:
+            x = np.uint32(0)
+        if x & ~sign > infinity:
+            key = np.uint32(0xFFFFFFFF)
+        elif x & sign:
+            key = ~x
+        else:
+            key = x | sign
+        keys[i] = np.uint64(key) << np.uint64(32) | np.uint64(i)
+
+
+@inner_kernel
+def _ordered_bits(x):
+    """Return the bits of a float64 as an integer in the order of the numbers, -0.0 as 0.0, NaN last."""
+    sign = np.uint64(0x8000000000000000)
+    if x == sign:
+        x = np.uint64(0)
+    if x & ~sign > np.uint64(0x7FF0000000000000):
+        return np.uint64(0xFFFFFFFFFFFFFFFF)
+    return ~x if x & sign else x | sign
+
+
+@kernel
+def _sort_float64(bits, keys, spare, counts):
+    """Sort by the lower half of the ordered bits, then, stably, by the upper half."""
+    shift = np.uint64(32)
+    low = np.uint64(0xFFFFFFFF)
+    n = bits.shape[0]
+    differ = np.uint64(0)
+    for i in range(n):
+        half = _ordered_bits(bits[i]) & low
+        differ |= half ^ (_ordered_bits(bits[0]) & low)
+        keys[i] = half << shift | np.uint64(i)
+    if differ != 0:  # else all lower halves are the same: the numbers are float32s, or small integers
+        radix_sort(keys, spare, n, np.uint64(0), low, counts)
+    first, last = low, np.uint64(0)
+    for i in range(n):
+        row = keys[i] & low
+        upper = _ordered_bits(bits[row]) >> shift
+        keys[i] = upper << shift | row
+        first = min(first, upper)
+        last = max(last, upper)
+    radix_sort(keys, spare, n, first, last, counts)
+
+
+@kernel
+def _number_float32(keys, codes, distinct):
+    """Number distinct values, given by the keys; write their bits and every row's number, and return how many there are."""
+    sign, missing = np.uint32(0x80000000), np.uint32(0xFFFFFFFF)
+    n_distinct = 0
+    before = missing
+    for i in range(keys.shape[0]):
+        key = np.uint32(keys[i] >> np.uint64(32))
+        if key != before and key != missing:
+            distinct[n_distinct] = key ^ sign if key & sign else ~key
+            n_distinct += 1
+        before = key
+        codes[keys[i] & np.uint64(0xFFFFFFFF)] = n_distinct if key == missing else n_distinct - 1
+    return n_distinct
+
+
+@kernel
+def _number(values, keys, codes, distinct):
+    """Number distinct values; write them and every row's number, and return how many there are."""
+    n_distinct = 0
+    n = keys.shape[0]
+    row_bits = np.uint64(0xFFFFFFFF)
+    i = 0
+    while i < n:
+        row = keys[i] & row_bits
+        value = values[row]
+        if value != value:
+            break
+        if n_distinct == 0 or value != distinct[n_distinct - 1]:
+            distinct[n_distinct] = value if value != 0.0 else abs(value)  # -0.0 and 0.0 are one value: show it as 0.0
+            n_distinct += 1
+        codes[row] = n_distinct - 1
+        i += 1
+    while i < n:
+        codes[keys[i] & row_bits] = n_distinct
+        i += 1
+    return n_distinct
+
+
+def presort(columns: Sequence[NDArray[Any]], map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map) -> Columns:
+    """Sort many columns of the same rows.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray, each of shape (n_rows,)
+        See :func:`presort_column`.
+    map : callable, default=map
+        How to map over columns; a thread pool's ``map`` sorts them in parallel.
+    """
+    assembly = Assembly(columns[0].shape[0] if columns else 0, len(columns))
+    list(map(lambda j: assembly.sort(j, columns[j]), range(len(columns))))
+    return assembly.finished()
+
+
+class Assembly:
+    """Columns in the making: each is put in its place when it is there, so that nothing is held twice.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+
+    Examples
+    --------
+    >>> assembly = Assembly(3, 2)
+    >>> assembly.sort(1, np.array([5.0, 3.0, 5.0]))
+    >>> assembly.take([0], presort([np.array([7.0, 8.0, 9.0])]))
+    >>> assembly.finished().codes
+    array([[0, 1, 2],
+           [1, 0, 1]], dtype=uint32)
+    """
+
+    def __init__(self, n_rows: int, n_columns: int) -> None:
+        self._codes = np.empty((n_columns, n_rows), dtype=np.uint32)
+        self._benches = Reused(partial(make_bench, n_rows))
+        self._distinct: list[NDArray[Any]] = [np.empty(0, np.float32)] * n_columns
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays."""
+        return self._codes.nbytes + sum(distinct.nbytes for distinct in self._distinct)
+
+    def sort(self, place: int, values: NDArray[Any]) -> None:
+        """Sort a column, and put it in its place; see :func:`presort_column`. Several threads may."""
+        with self._benches.one() as bench:
+            _, self._distinct[place] = presort_column(values, self._codes[place], bench)
+
+    def rest(self) -> None:
+        """Give up what columns are sorted on: none will be sorted for a while."""
+        self._benches.forget()
+
+    def take(self, places: Sequence[int], columns: Columns) -> None:
+        """Copy sorted columns to their places."""
+        for j, place in enumerate(places):
+            self._codes[place] = columns.codes[j]
+            self._distinct[place] = columns.distinct(j).copy()
+
+    def finished(self) -> Columns:
+        """Return the columns, when all are in their places; nothing can be added any more."""
+        self.rest()
+        distinct, self._distinct = self._distinct, []
+        return Columns(self._codes, *_join(distinct))
+
+
+def _join(distinct: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Put distinct values one after the other, in the smallest dtype that holds all; the list is emptied on the way, to save memory."""
+    offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
+    np.cumsum([d.shape[0] for d in distinct], out=offsets[1:])
+    values = np.empty(offsets[-1], np.result_type(np.float32, *(d.dtype for d in distinct)))
+    for j in reversed(range(len(distinct))):
+        values[offsets[j] : offsets[j + 1]] = distinct.pop()
+    return values, offsets
+
+
+@kernel
+def highest_code_below(values, low, high, threshold):
+    """Return the highest index in low..high with values[index] <= threshold, given that low is one."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if np.float64(values[middle]) <= threshold:
+            low = middle
+        else:
+            high = middle - 1
+    return low

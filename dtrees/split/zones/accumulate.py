@@ -1,0 +1,86 @@
+"""Rows added to zone sums, or taken from them (:mod:`dtrees.split.zones.sums`): the innermost loop of the search of large nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from dtrees.split.compile.kernels import lean_kernel
+from dtrees.split.compile.prefetch import prefetch_row
+from dtrees.split.policy import AHEAD
+
+
+@intrinsic
+def _add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> Any:
+    """Add two numbers to ``array[i]`` and ``array[i + 1]``, by one load, one addition and one store."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], values, [arguments[1]])
+        pair = ir.VectorType(ir.IntType(64), 2)
+        pointer = builder.bitcast(pointer, pair.as_pointer())
+        numbers = ir.Constant(pair, ir.Undefined)
+        for k in range(2):
+            numbers = builder.insert_element(numbers, arguments[2 + k], ir.Constant(ir.IntType(32), k))
+        builder.store(builder.add(builder.load(pointer, align=8), numbers), pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64, types.int64, types.int64), generate
+
+
+@lean_kernel
+def add_rows(parts, partition, start, in_stop, first, last, part_shift, scale, sign, sums, width):
+    """Add in-sample rows to the sums of the columns ``first`` to ``last``, or take them from these.
+
+    Two rows at a time; unsigned indices spare the test for negative ones.
+
+    Parameters
+    ----------
+    parts : ndarray of uint16, shape (n_rows, k)
+    partition : RowPartition
+    start, in_stop : int
+    first, last : int
+    part_shift : int
+        Parts are shifted right by so much.
+    scale : SCALE
+    sign : int
+        1 or -1.
+    sums : ndarray of int64
+        Of k columns one after the other, elements of ``width`` numbers.
+    width : int
+    """
+    rows, a, b = partition.rows, partition.g, partition.h
+    shift, centre = scale.shift, scale.centre
+    part_shift, last_place, first, last = np.uint64(part_shift), in_stop - 1, np.uint64(first), np.uint64(last)
+    numbers = np.uint64(sums.shape[0] // max(parts.shape[1], 1))
+    for i in range(start, in_stop, 2):
+        if i + AHEAD < last_place:
+            prefetch_row(parts, np.int64(rows[i + AHEAD]))
+            prefetch_row(parts, np.int64(rows[i + AHEAD + 1]))
+        other = min(i + 1, last_place)
+        second = sign if other > i else np.int64(0)
+        parts_0, parts_1 = parts[np.uint64(rows[i])], parts[np.uint64(rows[other])]
+        column = first * numbers
+        if width == 3:
+            size_0, size_1 = abs(a[i] - centre * b[i]), abs(a[other] - centre * b[other])
+            g_0, packed_0, h_0 = sign * a[i], sign * ((((size_0 >> shift) + 1) << 32) + 1), sign * b[i]
+            g_1, packed_1, h_1 = second * a[other], second * ((((size_1 >> shift) + 1) << 32) + 1), second * b[other]
+            for j in range(first, last):
+                at = column + (np.uint64(parts_0[j]) >> part_shift) * np.uint64(3)
+                _add_pair(sums, at, g_0, packed_0)
+                sums[at + np.uint64(2)] += h_0
+                at = column + (np.uint64(parts_1[j]) >> part_shift) * np.uint64(3)
+                _add_pair(sums, at, g_1, packed_1)
+                sums[at + np.uint64(2)] += h_1
+                column += numbers
+        else:
+            g_0, packed_0 = sign * a[i], sign * ((((abs(a[i] - centre) >> shift) + 1) << 32) + 1)
+            g_1, packed_1 = second * a[other], second * ((((abs(a[other] - centre) >> shift) + 1) << 32) + 1)
+            for j in range(first, last):
+                _add_pair(sums, column + ((np.uint64(parts_0[j]) >> part_shift) << np.uint64(1)), g_0, packed_0)
+                _add_pair(sums, column + ((np.uint64(parts_1[j]) >> part_shift) << np.uint64(1)), g_1, packed_1)
+                column += numbers

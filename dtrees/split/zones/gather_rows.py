@@ -1,0 +1,268 @@
+"""The rows of a node that lie in the flagged zones of a column (:mod:`dtrees.split.zones.scan`).
+
+They are few, and what tells them is the code of each row of the node. So these are compared with a few intervals that cover the flagged
+zones, many at a time; only those that lie in one are looked at more closely.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from dtrees.split.compile.kernels import ZERO, lean_kernel
+from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.policy import AHEAD, COMPARED_ROWS, COVERED_SHARE, FAR_AHEAD, ROWS_TO_FIND
+
+#: Intervals that cover flagged zones: a column's ends, what is around its best split, and one more.
+_INTERVALS = 4
+#: Places that are looked at at a time.
+_WINDOW = 32
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_ROW = np.uint64(0xFFFFFFFF)
+
+
+@intrinsic
+def _bits(typing_context: Any, flags: Any, at: Any) -> Any:
+    """Return a bit for each of the 64 bytes from ``flags[at]`` on that is not zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        lanes = ir.VectorType(ir.IntType(8), 64)
+        numbers = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=1)
+        return builder.bitcast(builder.icmp_unsigned("!=", numbers, ir.Constant(lanes, None)), ir.IntType(64))
+
+    return types.uint64(flags, types.uint64), generate
+
+
+@intrinsic
+def _count_below(typing_context: Any, numbers: Any, at: Any, bound: Any) -> Any:
+    """Return how many of the _WINDOW numbers from ``numbers[at]`` on are below a bound."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], array, [arguments[1]])
+        lanes = ir.VectorType(ir.IntType(32), _WINDOW)
+        some = builder.load(builder.bitcast(pointer, lanes.as_pointer()), align=4)
+        bound = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[2], ir.Constant(ir.IntType(32), 0))
+        bound = builder.shuffle_vector(bound, ir.Constant(lanes, ir.Undefined), ir.Constant(lanes, None))
+        mask = builder.bitcast(builder.icmp_unsigned("<", some, bound), ir.IntType(_WINDOW))
+        return builder.zext(builder.ctpop(mask), ir.IntType(64))
+
+    return types.int64(numbers, types.uint64, types.uint32), generate
+
+
+@intrinsic
+def _lowest(typing_context: Any, mask: Any) -> Any:
+    """Return the number of the lowest bit that is set, 64 if none is."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@lean_kernel
+def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
+    """Write ``code << 32 | place`` of the rows of a node in flagged zones of a column, places from 0.
+
+    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts the ``numbers << shift``.
+    """
+    if _are_listed(zone_map.ends[j], shift, numbers, rows.shape[0]):
+        flags = scratch.flags[: (zone_map.n_zones[j] << zone_map.fold) >> shift]
+        flags[:] = 0
+        for z in numbers:
+            flags[z] = 1
+        _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, flags, keys)
+        return
+    cell_shift = zone_map.shift[j]
+    used = scratch.marks[: (n_distinct >> cell_shift) // 64 + 1]  # the code of missing values is looked up as well
+    _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
+    if _cover(zone_map.first_codes[j], shift, numbers, scratch) * COVERED_SHARE > rows.shape[0]:
+        _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
+    else:
+        _pick_covered(codes, cell_shift, used, rows, keys, scratch)
+
+
+@lean_kernel
+def _mark(first_codes, shift, numbers, cell_shift, marks):
+    """Set a bit for every shifted code of the flagged zones, none of which is empty."""
+    marks[:] = np.uint64(0)
+    for z in numbers:
+        first, last = first_codes[z << shift] >> cell_shift, (first_codes[(z + 1) << shift] - 1) >> cell_shift
+        word = first >> 6
+        while word <= last >> 6:
+            low, high = max(first - 64 * word, 0), min(last - 64 * word, 63)
+            marks[word] |= (_ALL >> np.uint64(63 - (high - low))) << np.uint64(low)
+            word += 1
+
+
+@lean_kernel
+def _cover(first_codes, shift, numbers, scratch):
+    """Write intervals of codes that cover flagged zones, but not the widest gaps, to ``scratch.cuts``; return how many rows they have."""
+    zones, begins, bounds = scratch.zones, scratch.flags, scratch.cuts[1]
+    n = numbers.shape[0]
+    n_rows = zones[n - 1].n_before + zones[n - 1].n - zones[0].n_before
+    begins[:n] = 0
+    for _ in range(_INTERVALS - 1):
+        widest, width = ZERO(), ZERO()
+        for k in range(1, n):
+            gap = zones[k].n_before - zones[k - 1].n_before - zones[k - 1].n
+            if gap > width and not begins[k]:
+                widest, width = k, gap
+        begins[widest] = 1
+        n_rows -= width
+    begins[0] = 1
+    bounds[: 2 * _INTERVALS] = 0
+    at = ZERO()
+    for k in range(n):
+        if begins[k]:
+            bounds[at] = first_codes[numbers[k] << shift]
+            at += 2
+        bounds[at - 1] = first_codes[(numbers[k] + 1) << shift]
+    return n_rows
+
+
+@lean_kernel
+def _pick_marked(codes, n_distinct, shift, marks, rows, keys):
+    n_distinct, shift, at, n = np.uint64(n_distinct), np.uint64(shift), np.uint64(0), np.uint64(rows.shape[0])
+    for i in range(n):
+        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
+        code = np.uint64(codes[rows[i]])
+        cell = code >> shift
+        keys[at] = code << np.uint64(32) | i
+        marked = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
+        at += marked & np.uint64(code < n_distinct)
+
+
+@lean_kernel
+def _pick_covered(codes, shift, marks, rows, keys, scratch):
+    bounds = scratch.cuts[1]
+    low_0, low_1, low_2, low_3 = np.uint32(bounds[0]), np.uint32(bounds[2]), np.uint32(bounds[4]), np.uint32(bounds[6])
+    width_0, width_1 = np.uint32(bounds[1] - bounds[0]), np.uint32(bounds[3] - bounds[2])
+    width_2, width_3 = np.uint32(bounds[5] - bounds[4]), np.uint32(bounds[7] - bounds[6])
+    room = scratch.part_of.view(np.uint32)
+    some, listed, flags = room[:COMPARED_ROWS], room[COMPARED_ROWS : 2 * COMPARED_ROWS + 2], scratch.flags[:COMPARED_ROWS]
+    n, lowest = rows.shape[0], np.int64(rows[0])
+    span = np.int64(rows[n - 1]) - lowest + 1
+    in_order, is_near = n >= _WINDOW and 4 * span < 5 * n, span < 3 * n
+    at, last_place, one, shift = np.uint64(0), ZERO(), np.uint64(1), np.uint64(shift)
+    total, density, final = span if in_order else n, (n - 1) / span, np.uint64(n - 1)
+    for first in range(0, total, COMPARED_ROWS):
+        m = min(COMPARED_ROWS, total - first)
+        base = np.uint64(first)
+        # Where a row's place is looked for, as it is linear in the row.
+        at_first, origin = at, last_place - density * np.int64(rows[last_place])
+        if in_order:
+            some = codes[lowest + first : lowest + first + m]
+        elif is_near:
+            for i in range(np.uint64(m)):
+                some[i] = codes[np.uint64(rows[base + i])]
+        else:
+            for i in range(np.uint64(m)):
+                prefetch(codes, np.uint64(rows[min(base + i + np.uint64(FAR_AHEAD), final)]))
+                some[i] = codes[np.uint64(rows[base + i])]
+        for i in range(m):
+            code = some[i]
+            # Below a low bound, the difference wraps around to a high number.
+            flags[i] = (
+                (np.uint32(code - low_0) < width_0)
+                | (np.uint32(code - low_1) < width_1)
+                | (np.uint32(code - low_2) < width_2)
+                | (np.uint32(code - low_3) < width_3)
+            )
+        flags[m:] = 0
+        for k in range(_list_flagged(flags, np.uint64(m), listed)):
+            code = np.uint64(some[np.uint64(listed[k])])
+            cell = code >> shift
+            wanted = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & one
+            place = first + np.int64(listed[k])
+            if in_order:  # a row, for now; its place is looked for when what is near has come from memory
+                place += lowest
+                prefetch(rows, np.int64(origin + density * place))
+            keys[at] = code << np.uint64(32) | np.uint64(place)
+            at += wanted
+        if in_order:
+            at, last_place = _find_places(keys, at_first, at, rows, last_place, origin, density)
+
+
+@lean_kernel
+def _list_flagged(flags, m, listed):
+    """Write the numbers of up to ``m`` flags that are not zero; return how many there are.
+
+    Of 64, two are written without asking whether there are any: to guess that costs more, where about one in 64 is flagged.
+    """
+    at, one, none = np.uint64(0), np.uint64(1), np.uint64(0)
+    for base in range(np.uint64(0), m, np.uint64(64)):
+        mask = _bits(flags, base)
+        for _ in range(2):
+            listed[at] = base + _lowest(mask)
+            at += np.uint64(mask != none)
+            mask &= mask - one
+        while mask != none:
+            listed[at] = base + _lowest(mask)
+            at += one
+            mask &= mask - one
+    return at
+
+
+@lean_kernel
+def _find_places(keys, first, last, rows, place, origin, density):
+    """Replace the row in some keys by its place, and leave out rows that are not in the node; return where keys end, and the last place.
+
+    Rows of keys ascend, and those of the node, at least ``_WINDOW``. A place is looked for around ``origin + density * row``, among some
+    at a time, and beside these if it is not there; then others are looked for from there. All from one origin as long as that will do: a
+    place that waits for the one before takes twice as long.
+    """
+    at, n = first, rows.shape[0]
+    for k in range(first, last):
+        row = np.uint32(keys[k] & _ROW)
+        window = max(0, min(np.int64(origin + density * np.int64(row)) - _WINDOW // 2, n - _WINDOW))
+        while window > 0 and rows[window] > row:
+            window = max(0, window - _WINDOW)
+            origin = window + _WINDOW // 2 - density * np.int64(row)
+        while window < n - _WINDOW and rows[window + _WINDOW - 1] < row:
+            window = min(window + _WINDOW, n - _WINDOW)
+            origin = window + _WINDOW // 2 - density * np.int64(row)
+        place = min(window + _count_below(rows, np.uint64(window), row), n - 1)
+        keys[at] = keys[k] & ~_ROW | np.uint64(place)
+        at += np.uint64(rows[place] == row)
+    return at, place
+
+
+@lean_kernel
+def _are_listed(ends, shift, numbers, n_rows):
+    """Tell whether the rows of all flagged zones are listed, and so few that to look for them is faster than to look at all."""
+    if n_rows < ROWS_TO_FIND * (ends[2] + ends[3]):
+        return False
+    low, high = ends[0] >> shift, -(-ends[1] >> shift)
+    for z in numbers:  # noqa: SIM110
+        if low <= z < high:
+            return False
+    return True
+
+
+@lean_kernel
+def _pick_listed(codes, parts, listed, ends, j, shift, rows, flags, keys):
+    """Pick rows of one column, none of whose others are in flagged zones than are listed."""
+    at = ZERO()
+    for side in range(2):
+        low = ZERO()
+        for k in range(ends[2 + side]):
+            row = listed[side, k]
+            if not flags[np.uint64(parts[row, j]) >> np.uint64(shift)]:
+                continue
+            high = rows.shape[0]
+            while low < high:  # a node's rows ascend, and so do those listed
+                middle = (low + high) // 2
+                if rows[middle] < row:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < rows.shape[0] and rows[low] == row:
+                keys[at] = np.uint64(codes[row]) << np.uint64(32) | np.uint64(low)
+                at += 1

@@ -1,0 +1,326 @@
+"""The best split of a node by its zone sums (:mod:`dtrees.split.zones.sums`).
+
+First comes the best split at a zone's edge (the node's *bar*), then the exact scans of the zones that may hold a better one, best first in
+the column of that edge: the better the bar, the less there is to scan in the others. Flagged zones are cut finer before their rows are
+sorted. Those of a single value are never scanned: the split after it follows from the sums. Here, a zone is what the node is summed by: a
+zone or, in large nodes, a part of one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel
+from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
+from dtrees.split.node.candidate import bar_for, complete
+from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
+from dtrees.split.node.status import SPLIT
+from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
+from dtrees.split.search.column import flag_each
+from dtrees.split.search.shifted_zones import code_after, scan_zones
+from dtrees.split.search.sweep import cut_after, first_above, sweep_bins
+from dtrees.split.search.zone_bounds import best_edge, flag_zones, lay_out
+from dtrees.split.table.sorting import sort_keys
+from dtrees.split.zones.gather_rows import pick
+from dtrees.split.zones.sums import count_flagged, elements, slope_of, unpack
+from dtrees.split.zones.zone_arrays import part_arrays, zone_arrays
+
+_PLACE = np.uint64(0xFFFFFFFF)
+
+
+@inner_kernel
+def below(score):
+    """Return the next lower number: the bar that a score as good passes."""
+    return np.nextafter(score, -np.inf)
+
+
+@inner_kernel
+def bar_of(column, bar, record):
+    """Return what the score of a split of a column must exceed. Ties with the bar pass, as it may be of a higher column."""
+    if bar >= 0.0:
+        bar = below(bar)
+    return max(bar, bar_for(column, record.column, record.score)) if record.status == SPLIT else bar
+
+
+@inner_kernel
+def _keep(columns, column_ids, column, node, node_sums, limits, score, has_missing, scratch, bars, i, out, t):
+    """Make the split found, if one was, the candidate of operation ``t``."""
+    if score >= 0.0:
+        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        complete(values, np.int64(column_ids[column]), node.n, node_sums, limits, score, has_missing, scratch.found, out, t)
+        if out.records[t].status == SPLIT:
+            bars[i] = max(bars[i], score)
+
+
+@inner_kernel
+def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
+    """Find what may hold a better split than the bar in the column at place ``j`` of the zone map.
+
+    First the zones that may, then, if the node is summed by parts, which of their parts. These are left in ``scratch.zones``, and their
+    numbers in ``scratch.numbers``. The best split after a zone or part of a single value, if that is above the bar, is left in
+    ``scratch.found``.
+
+    Returns how many there are, how many rows they have, which of them has the column's highest values in the node, -1 if none has, the
+    sums of missing rows, the best score of a split between parts, if that is above the bar, and the score of what is in ``scratch.found``,
+    -1.0 if nothing is.
+    """
+    slot = place[2]
+    grain, scale, n_zones = sums.grains[slot], sums.scales[slot], zone_map.n_zones[j]
+    element, outlined, numbers = elements(zone_map, sums, slot)[j], scratch.sums, scratch.numbers
+    missing = zone_arrays(element, n_zones, grain, scale.shift, outlined)
+    slope, edge, top, present = slope_of(limits, scale), -1.0, bar, node.n - missing.n
+    for z in range(n_zones):
+        numbers[z] = z
+    n = flag_zones(limits, outlined, n_zones, missing, node, bar, scale.centre, slope, numbers, scratch.flags)
+    _note_zones(outlined, n, scratch.zones)
+    scratch.found.record[0].code = NONE()
+    n, n_rows, last, top = _set_single_values_aside(zone_map.first_codes[j], zone_map.fold, n, present, limits, missing, node, top, scratch)
+    count_flagged(zone_map, sums, place, j, n_rows)
+    if n > 0 and grain > 0:
+        parts = scratch.cuts[0]
+        n = part_arrays(element, grain, scale.shift, scratch.zones, numbers, n, outlined, parts)
+        inside = below(top) if top > bar else bar
+        edge = best_edge(limits, outlined, n, missing, node, inside, scratch.scores)
+        if edge > inside:
+            inside = below(edge)
+        n = flag_zones(limits, outlined, n, missing, node, inside, scale.centre, slope, parts, scratch.flags)
+        _note_zones(outlined, n, scratch.zones)
+        numbers[:n] = parts[:n]
+        shift = zone_map.fold - grain
+        n, n_rows, last, top = _set_single_values_aside(zone_map.first_codes[j], shift, n, present, limits, missing, node, top, scratch)
+    return n, n_rows, last, missing, edge, top if top > bar else -1.0
+
+
+@inner_kernel
+def takes_long(j, zone_map, sums, place, node_sums, limits, bar, scratch):
+    """Tell whether much of a column, at place ``j`` of the zone map, is to be scanned to search a node."""
+    start, in_stop, _ = place
+    if zone_map.exact[j]:
+        return False
+    node = Moments(node_sums[0], node_sums[1], in_stop - start)
+    _, m, _, _, _, _ = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+    return m > (in_stop - start) // LONG_SEARCH_SHARE
+
+
+@inner_kernel
+def scan(columns, column_ids, zone_map, first, last, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
+    """Search a node in the columns ``first`` to ``last`` of the zone map; flagged zones are scanned exactly."""
+    start, in_stop, slot = place
+    node = Moments(node_sums[0], node_sums[1], in_stop - start)
+    slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
+    for j in range(first, last):
+        column = zone_map.which[j]
+        codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
+        bar = bar_of(column_ids[column], bars[i], out.records[t])
+        if zone_map.exact[j]:
+            n_zones = zone_map.n_zones[j] << grain
+            missing = unpack(slot_elements[j], n_zones, sums.scales[slot].shift, scratch.zones)
+            score = _sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
+            _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
+            continue
+        n_zones, m, last_zone, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+        if max(edge, score) > bar:
+            bars[i] = max(bars[i], max(edge, score))
+            bar = below(max(edge, score))
+        if n_zones > 0:
+            copy_found(scratch.found, scratch.other_found)
+            other = _scan_zones(
+                columns, zone_map, j, n_zones, m, last_zone, partition, sums, place, limits, missing, node, bar, bars, i, scratch
+            )
+            if other > score or (other == score and scratch.found.record[0].code < scratch.other_found.record[0].code):
+                score = other
+            else:
+                copy_found(scratch.other_found, scratch.found)
+        found = scratch.found.record[0]
+        if score >= 0.0 and found.next_code == UNKNOWN:
+            if zone_map.lists.shape[1] // (in_stop - start) < in_stop - start and sums.place_of.shape[0] > 0:
+                found.next_code = _code_after(zone_map.lists[j], sums.place_of, start, in_stop, found.code)
+            else:
+                found.next_code = code_after(codes, n_distinct, partition.rows, start, in_stop, found.code)
+        _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
+
+
+@inner_kernel
+def _scan_zones(columns, zone_map, j, n_zones, m, last_zone, partition, sums, place, limits, missing, node, bar, bars, i, scratch):
+    """Scan the flagged zones of a column, which have ``m`` rows; return the best score above the bar, -1.0 if there is none."""
+    start, in_stop, slot = place
+    column, zone_shift = zone_map.which[j], zone_map.fold - sums.grains[slot]
+    codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
+    zones, numbers, keys = scratch.zones, scratch.numbers[:n_zones], scratch.keys
+    if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, in_stop - start, m):
+        _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, in_stop, keys)
+        return scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
+    pick(codes, n_distinct, zone_map, j, zone_shift, numbers, partition.rows[start:in_stop], keys, scratch)
+    keys = keys[:m]
+    if min(MAX_PARTS, m // ROWS_PER_CUT_PART) >= 2 * n_zones:
+        zones = scratch.parts
+        n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch)
+        lay_out(zones, n_zones, scratch.sums)
+        edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
+        if edge > bar:
+            bars[i] = max(bars[i], edge)
+            bar = below(edge)
+        flag_each(limits, zones, n_zones, missing, node, bar, scratch)
+        keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
+    if keys.shape[0] == 0:
+        return -1.0
+    sort_keys(keys, scratch.spare, keys.shape[0], scratch.counts)
+    return scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
+
+
+@lean_kernel
+def _note_zones(sums, n, zones):
+    """Write zones that are flagged to ``zones``."""
+    for z in range(n):
+        zone = zones[z]
+        zone.g_before, zone.h_before, zone.n_before = sums[G0, z], sums[H0, z], sums[N0, z]
+        zone.g, zone.h, zone.n = sums[G1, z] - sums[G0, z], sums[H1, z] - sums[H0, z], sums[N1, z] - sums[N0, z]
+        zone.abs_g = sums[SIZE, z]
+        zone.flag = 1
+
+
+@lean_kernel
+def _set_single_values_aside(first_codes, shift, n, present, limits, missing, node, top, scratch):
+    """Leave only those flagged zones that have more than one value: what others hide has no order, and the one split is known already.
+
+    Where that scores above ``top``, it goes to ``scratch.found``, as does one as good of a lower value. For a zone that most rows are in,
+    such as that of 0 in a sparse column, this spares to sort them.
+
+    Returns how many zones are left, how many rows they have, which of them has the column's highest values in the node, where ``present``
+    rows have one, -1 if none has, and the best score.
+    """
+    zones, numbers, found = scratch.zones, scratch.numbers, scratch.found
+    m, n_rows, last = ZERO(), ZERO(), NONE()
+    for k in range(n):
+        zone, z = zones[k], numbers[k]
+        code, before = first_codes[z << shift], zone.n_before
+        is_last = before + zone.n == present
+        if first_codes[(z + 1) << shift] - code == 1:
+            left, next_code = Moments(zone.g_before + zone.g, zone.h_before + zone.h, before + zone.n), NONE_HIGHER if is_last else UNKNOWN
+            least = below(top) if code < found.record[0].code else top  # of equals, the lower
+            score = cut_after(limits, left, missing, node, code, next_code, least, found.left, found)
+            top = max(top, score)
+            continue
+        if is_last:
+            last = m
+        if m < k:
+            zones[m], numbers[m] = zone, z
+        n_rows += zone.n
+        m += 1
+    return m, n_rows, last, top
+
+
+@lean_kernel
+def _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch):
+    """Cut the flagged zones of a column into parts and sum the rows of ``keys`` by them.
+
+    Parts are looked up by shifted codes, in a table: the zones of the rows would be cache misses.
+
+    ``scratch.spare`` tells the part of each key. Returns the number of parts, and the number of that with the column's highest values in
+    the node, -1 if there is none.
+    """
+    first_codes, zones = zone_map.first_codes[j], scratch.zones
+    wanted = max(1, min(MAX_PARTS, keys.shape[0] // ROWS_PER_CUT_PART) // n_zones)
+    first_part, shifts, numbers, parts = scratch.cuts[0], scratch.cuts[1], scratch.numbers, scratch.parts
+    part_of, cell_shift = scratch.part_of, zone_map.shift[j]
+    n_parts = ZERO()
+    for k in range(n_zones):
+        z = numbers[k]
+        first = first_codes[z << zone_shift]
+        width = first_codes[(z + 1) << zone_shift] - first
+        shift = cell_shift
+        while ((width - 1) >> shift) + 1 > wanted:
+            shift += 1
+        first_part[z], shifts[z] = n_parts, shift
+        for cell in range(((width - 1) >> cell_shift) + 1):
+            part_of[(first >> cell_shift) + cell] = n_parts + (cell >> (shift - cell_shift))
+        n_parts += ((width - 1) >> shift) + 1
+    for part in range(n_parts):
+        parts[part].g = 0
+        parts[part].abs_g = 0
+        parts[part].h = 0
+        parts[part].n = 0
+    a, b = partition.g, partition.h
+    weighted = b.shape[0] > 0
+    base, code_shift = np.uint64(start), np.uint64(32 + cell_shift)
+    n_keys = np.uint64(keys.shape[0])
+    for k in range(n_keys):
+        prefetch(a, np.int64(base + (keys[min(k + np.uint64(AHEAD), n_keys - np.uint64(1))] & _PLACE)))
+        i = base + (keys[k] & _PLACE)
+        part_of_key = np.uint64(part_of[keys[k] >> code_shift])
+        scratch.spare[k] = part_of_key
+        element = parts[part_of_key]
+        element.g += a[i]
+        element.abs_g += abs(a[i])
+        element.h += b[i] if weighted else 1
+        element.n += 1
+    last_part = NONE()
+    for k in range(n_zones):
+        z = numbers[k]
+        g, h, n = zones[k].g_before, zones[k].h_before, zones[k].n_before
+        width = first_codes[(z + 1) << zone_shift] - first_codes[z << zone_shift]
+        for part in range(first_part[z], first_part[z] + ((width - 1) >> shifts[z]) + 1):
+            element = parts[part]
+            element.g_before, element.h_before, element.n_before = g, h, n
+            g, h, n = g + element.g, h + element.h, n + element.n
+            if k == last_zone and element.n > 0:
+                last_part = part
+    return n_parts, last_part
+
+
+@lean_kernel
+def _keep_flagged(keys, parts, part_of):
+    """Move the keys of flagged parts to the front; return how many there are."""
+    m = np.uint64(0)
+    for k in range(np.uint64(keys.shape[0])):
+        keys[m] = keys[k]
+        m += np.uint64(parts[part_of[k]].flag)
+    return m
+
+
+@lean_kernel
+def _is_short(firsts, shift, numbers, place_of, n_rows, n_picked):
+    """Tell whether the flagged zones of a column have so few rows in the whole table that they had better be picked from its list."""
+    if place_of.shape[0] == 0:
+        return False
+    n_listed = ZERO()
+    for z in numbers:
+        n_listed += firsts[(z + 1) << shift] - firsts[z << shift]
+    return n_listed <= n_rows + LISTED_PER_PICKED * n_picked
+
+
+@lean_kernel
+def _pick_sorted(rows, firsts, shift, numbers, place_of, start, in_stop, keys):
+    """Write ``code << 32 | place`` of the rows in flagged zones of a column, places from 0, ascending."""
+    at, start, n = np.uint64(0), np.uint64(start), np.uint64(in_stop - start)
+    for z in numbers:
+        for k in range(firsts[z << shift], firsts[(z + 1) << shift]):
+            row = rows[k] & _PLACE
+            place = np.uint64(place_of[row]) - start
+            keys[at] = (rows[k] - row) | (place & _PLACE)
+            at += np.uint64(place < n)
+
+
+@lean_kernel
+def _code_after(rows, place_of, start, in_stop, code):
+    """Return the lowest code above ``code`` among a node's rows, of which there is one, from the list of a column."""
+    at = first_above(rows, ZERO(), rows.shape[0], code)
+    while not start <= np.int64(place_of[rows[at] & _PLACE]) < in_stop:
+        at += 1
+    return np.int64(rows[at] >> np.uint64(32))
+
+
+@inner_kernel
+def _sweep_values(limits, zones, n_zones, grain, missing, node, bar, scratch):
+    """Sweep a column each of whose zones, or the first part of each, is one value."""
+    bins = scratch.bins
+    m = ZERO()
+    for z in range(n_zones):
+        if zones[z].n > 0:
+            bins[m].g = zones[z].g
+            bins[m].h = zones[z].h
+            bins[m].n = zones[z].n
+            bins[m].code = z >> grain
+            m += 1
+    return sweep_bins(limits, bins, m, missing, node, bar, scratch.found)

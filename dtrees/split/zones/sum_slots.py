@@ -1,0 +1,184 @@
+"""Zone sums in subtrees: handed down from node to node while trees are grown (:mod:`dtrees.split.zones.sums` says what they are).
+
+Slots are shared by threads. A node that waits may own one; where slots run out it owns none, and is summed anew when its turn comes. For
+that one slot a thread is always left: no thread takes a second one for the same node unless more are free.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, separate_kernel
+from dtrees.split.compile.work_queue import acquire, load, release
+from dtrees.split.node.status import NO_SPLIT
+from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.scan import scan, takes_long
+from dtrees.split.zones.sums import Sums, are_few, begin_slot, best_edges, fold_like, follow_slot, get_ready, include, subtract, sum_rows
+
+#: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
+_LOCK, _COUNT, _FIRST = np.int64(0), np.int64(8), np.int64(16)
+
+
+@by_reference
+class SumSlots(NamedTuple):
+    """The slots of the threads that grow a tree, and what one thread needs to use them.
+
+    Attributes
+    ----------
+    zone_map : ZoneMap
+    sums : Sums
+        At least one slot a thread.
+    free : ndarray of int64, shape (16 + n_slots,)
+        The free slots, their number, and a lock.
+    n_threads : int
+        For which a slot each is left.
+    slot_of : ndarray of int64, shape (n,)
+        The slot of each node of the thread's stack, -1 if it has none.
+    ids : ndarray of int32, shape (n_columns,)
+        The numbers of the columns.
+    bar : ndarray of float64, shape (1,)
+        The best score known of the node that the thread searches.
+    """
+
+    zone_map: ZoneMap
+    sums: Sums
+    free: NDArray[np.int64]
+    n_threads: int
+    slot_of: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    bar: NDArray[np.float64]
+
+
+def make_sum_slots(zone_map: ZoneMap, sums: Sums, n_columns: int, n_threads: int) -> SumSlots:
+    """Return what threads that grow a tree of a table of ``n_columns`` columns share; each adds a ``slot_of`` and ``bar`` of its own."""
+    n_slots = sums.slots.shape[0]
+    free = np.arange(-int(_FIRST), n_slots)
+    free[:_FIRST] = 0
+    free[_COUNT] = n_slots
+    return SumSlots(zone_map, sums, free, n_threads, np.empty(0, np.int64), np.arange(n_columns, dtype=np.int32), np.empty(0))
+
+
+def for_thread(sum_slots: SumSlots, capacity: int) -> SumSlots:
+    """Return the sum_slots of one thread, whose stack has room for ``capacity`` nodes."""
+    # What is written before it is read: of a root when it is begun, of other nodes when they are put on the stack.
+    slot_of = mapped(capacity, np.int64, large_pages=False)
+    return sum_slots._replace(slot_of=slot_of, bar=np.full(1, -1.0))
+
+
+@inner_kernel
+def take(sum_slots, left):
+    """Return a free slot, -1 if no more than ``left`` are free."""
+    free = sum_slots.free
+    slot = NONE()
+    acquire(free, _LOCK)
+    if free[_COUNT] > left:
+        free[_COUNT] -= 1
+        slot = free[_FIRST + free[_COUNT]]
+    release(free, _LOCK)
+    return slot
+
+
+@inner_kernel
+def give_back(sum_slots, slot):
+    """Free a slot; -1 is none."""
+    if slot >= 0:
+        free = sum_slots.free
+        acquire(free, _LOCK)
+        free[_FIRST + free[_COUNT]] = slot
+        free[_COUNT] += 1
+        release(free, _LOCK)
+
+
+@inner_kernel
+def give_back_of(sum_slots, n):
+    """Free the slot of the n-th node of the stack, if it has one."""
+    give_back(sum_slots, sum_slots.slot_of[n])
+    sum_slots.slot_of[n] = NONE()
+
+
+@inner_kernel
+def slot_for(sum_slots, n, partition, start, in_stop):
+    """Return the slot of the n-th node of the stack, which is summed if it has none."""
+    if sum_slots.slot_of[n] < 0:
+        slot = sum_slots.slot_of[n] = take(sum_slots, ZERO())
+        begin_slot(sum_slots.sums, slot, in_stop - start)
+        sum_rows(sum_slots.zone_map, partition, start, in_stop, sum_slots.sums, slot)
+    return sum_slots.slot_of[n]
+
+
+@separate_kernel
+def search_columns(sum_slots, first, last, lead, columns, limits, partition, place, node_sums, bars, i, scratch, best):
+    """Find the best split of a node in the columns ``first`` to ``last`` of the zone map but ``lead``; see there.
+
+    The split goes to ``best`` if it is better. Where ``first`` is -1, no column is searched.
+    """
+    if first < 0:
+        return
+    for turn in range(2):
+        one, end = (first, min(max(lead, first), last)) if turn == 0 else (max(lead + 1, first), last)
+        scan(
+            columns, sum_slots.ids, sum_slots.zone_map, one, end, partition, sum_slots.sums, place, node_sums, limits, bars, i,
+            scratch, best, ZERO()
+        )  # fmt: skip
+
+
+@inner_kernel
+def begin_search(sum_slots, partition, place, node_sums, limits, bars, i, scratch, best):
+    """Begin the search of a node, at ``place`` (start, in_stop, slot), that has no ``best`` split yet.
+
+    The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first, or
+    -1 where that would take long: others might as well be searched at the same time.
+    """
+    best.records[0].status = NO_SPLIT
+    zone_map, sums = sum_slots.zone_map, sum_slots.sums
+    get_ready(zone_map, partition, sums, place, node_sums, limits)
+    bars[i], lead = best_edges(zone_map, sums, place, node_sums, limits, ZERO(), zone_map.which.shape[0], -1.0, scratch)
+    return first_to_search(sum_slots, lead, place, node_sums, limits, bars[i], scratch)
+
+
+@separate_kernel
+def first_to_search(sum_slots, lead, place, node_sums, limits, bar, scratch):
+    """Return the column of the best edge, -1 where to search it takes long, or where there is none."""
+    if lead < 0 or takes_long(lead, sum_slots.zone_map, sum_slots.sums, place, node_sums, limits, bar, scratch):
+        return NONE()
+    return lead
+
+
+@inner_kernel
+def inherit(sum_slots, n, partition, todo, left_wanted, right_wanted, in_turn):
+    """Hand the slot of the n-th node of the stack down to its children, now at ``todo[n]`` (the right one) and ``todo[n + 1]``.
+
+    Only those that are wanted, which will be searched by zones, get one. ``in_turn`` says that they are looked at next. Otherwise a child
+    must not wait with the last slot, which another node may need before.
+    """
+    slot = sum_slots.slot_of[n]
+    sum_slots.slot_of[n + 1] = NONE()
+    smaller, larger = n, n + 1
+    if todo[n, 1] - todo[n, 0] > todo[n + 1, 1] - todo[n + 1, 0]:
+        smaller, larger = n + 1, n
+    larger_wanted, smaller_wanted = (left_wanted, right_wanted) if larger == n + 1 else (right_wanted, left_wanted)
+    zone_map, sums, start, in_stop = sum_slots.zone_map, sum_slots.sums, todo[smaller, 0], todo[smaller, 1]
+    # Were both wanted, the thread would go on without a slot while the larger one waits with this, and might find none.
+    spared = in_turn or load(sum_slots.free, _COUNT) >= sum_slots.n_threads
+    if larger_wanted and not smaller_wanted and spared and are_few(zone_map, sums, slot, in_stop - start):
+        include(zone_map, partition, start, in_stop, sums, slot, NONE())
+        sum_slots.slot_of[smaller] = NONE()
+        sum_slots.slot_of[larger] = slot
+        return
+    other = take(sum_slots, sum_slots.n_threads) if larger_wanted else NONE()
+    if other < 0:
+        give_back_of(sum_slots, n)
+        return
+    follow_slot(sums, other, slot, todo[larger, 1] - todo[larger, 0])
+    sum_rows(zone_map, partition, start, in_stop, sums, other)
+    fold_like(zone_map, sums, slot, other)
+    subtract(zone_map, sums, slot, other, ZERO(), zone_map.which.shape[0])
+    sum_slots.slot_of[smaller] = other
+    sum_slots.slot_of[larger] = slot
+    if not smaller_wanted:
+        give_back_of(sum_slots, smaller)

@@ -1,0 +1,366 @@
+"""The zone sums of a node in all columns, which are kept for its children.
+
+Where every node is searched in every column, the zone sums (:mod:`dtrees.split.table.zone_map`) of a node are those of its two children
+added
+up. So they are kept, in *slots*, and only the smaller child of each split is summed; the larger one's are its parent's minus its sibling's,
+exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side. A few
+rows are taken from their parent's sums one by one.
+The best split at a zone's edge is a node's first *bar*; :mod:`dtrees.split.zones.scan` scans what may hold a better one.
+
+Nodes of many rows are summed by parts of zones. When a node has fewer, the sums of the parts of each zone are added up (*folded*).
+
+Packed sums
+-----------
+A zone's, or part's, element of a slot is (sum of g, size and count packed, sum of h): the packed number holds, in its upper half, the sum
+of ``(size >> shift) + 1``, from which follows an upper bound of the sum of sizes, and the count in its lower half. A row's size is abs(g),
+or its distance from a centre. Few rows of a heavy-tailed target outweigh all others, and move its mean away from them. Nodes without them
+are summed anew in a scale of their own (:func:`sharpen`): in that of the tree, sizes would rule out nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.work_queue import increase
+from dtrees.split.criteria.parts import is_centred
+from dtrees.split.criteria.statistics import Moments
+from dtrees.split.policy import ASKEW, COARSE, NUMBERS_PER_CELL, ROWS_TO_ADD, SAMPLED_COLUMNS, SHARPER
+from dtrees.split.search.zone_bounds import best_edge
+from dtrees.split.zones.accumulate import add_rows
+from dtrees.split.zones.zone_arrays import zone_arrays
+
+#: Rows beyond which sizes and counts cannot be packed.
+MAX_PACKED_ROWS = 2**30
+#: Sizes are packed in so many bits, half of what there is room for: the other half is for the ones that are added.
+_SIZE_BITS = 30
+
+#: How sizes are measured in a slot.
+SCALE = np.dtype([("shift", np.int64), ("centre", np.int64), ("slope", np.float64)])
+_CACHE_LINE = 64
+
+
+@by_reference
+class Sums(NamedTuple):
+    """The zone sums of nodes, each in a slot.
+
+    Attributes
+    ----------
+    slots : ndarray of int64, shape (n_slots, room)
+        Of each slot the beginning is used: see :func:`elements`.
+    grains : ndarray of int64, shape (n_slots,)
+        What a slot holds the sums of: zones cut into ``2**grain`` parts.
+    scales : ndarray of SCALE, shape (n_slots,)
+        The sizes in a slot are of ``g - centre * h``; no row's is more than ``slope * h``.
+    first_scale : ndarray of SCALE, shape (1,)
+        That of nodes without a parent's slot.
+    most_zones : int
+        Zones of the column that has most.
+    width : int
+        Numbers of an element, 2 or 3.
+    most_grain : int
+        The grain of nodes of at least ``fine_rows`` rows; that of others is less by 1 for each time that they have half as many.
+    fine_rows : int
+    flagged : ndarray of int64, shape (2,)
+        Of nodes of at least ``fine_rows`` rows, in some columns: how many rows are in zones, uncut, that might have to be scanned, and how
+        many there are. Added up while a tree is grown, by all threads.
+    place_of : ndarray of uint32, shape (n_rows,) or (0,)
+        The place of each row, unless its node will not be searched, for rows to be picked from lists
+        (:class:`~dtrees.split.table.zone_map.ZoneMap`).
+    """
+
+    slots: NDArray[np.int64]
+    grains: NDArray[np.int64]
+    scales: NDArray[Any]
+    first_scale: NDArray[Any]
+    most_zones: int
+    width: int
+    most_grain: int
+    fine_rows: int
+    flagged: NDArray[np.int64]
+    place_of: NDArray[np.uint32]
+
+
+@kernel
+def _room(n, width):
+    """Return how many elements there is room for in a column of ``n`` zones or parts.
+
+    One more than these, for missing values, or some more, so that no few columns are a multiple of 4 kB apart: the same zone of them, as
+    where most values are 0, would have the same place in the cache, and a sum take ten times as long.
+    """
+    room = n + 1
+    while room % 8 != 5 or (8 * width * room + _CACHE_LINE) % 2048 < 2 * _CACHE_LINE:
+        room += 1
+    return room
+
+
+def slot_size(n_columns: int, most_zones: int, width: int, grain: int) -> int:
+    """Return how many numbers a slot of a grain has."""
+    return n_columns * int(_room.py_func(most_zones << grain, width)) * width
+
+
+@inner_kernel
+def elements(zone_map, sums, slot):
+    """Return the elements of a slot, shape (k, room of a column, width); after a column's last comes that of missing values."""
+    k, n, width = zone_map.which.shape[0], _room(sums.most_zones << sums.grains[slot], sums.width), sums.width
+    return sums.slots[slot, : k * n * width].reshape(k, n, width)
+
+
+@kernel
+def grain_for(most_grain, fine_rows, n_rows):
+    """Return the grain in which to search a node of so many rows."""
+    grain = most_grain
+    while grain > 0 and n_rows < fine_rows:
+        grain -= 1
+        fine_rows >>= 1
+    return grain
+
+
+@kernel
+def piece_rows(most_zones, grain):
+    """Return the fewest rows of a piece of a sum: pieces must be added up."""
+    return max(1, ROWS_TO_ADD * (most_zones << grain))
+
+
+@kernel
+def begin_slot(sums, slot, n_rows):
+    """Say what a slot is to hold: the sums of a node of so many rows, without a parent's to inherit from."""
+    sums.grains[slot] = grain_for(sums.most_grain, sums.fine_rows, n_rows)
+    sums.scales[slot] = sums.first_scale[0]
+
+
+@kernel
+def follow_slot(sums, slot, other, n_rows):
+    """Say what a slot is to hold: sums to be added to, or taken from, those of another one, of which ``n_rows`` rows are searched then."""
+    sums.grains[slot] = min(sums.grains[other], grain_for(sums.most_grain, sums.fine_rows, n_rows))
+    sums.scales[slot] = sums.scales[other]
+
+
+@kernel
+def note_places(place_of, rows, start, stop):
+    """Note where rows lie now, if that is wanted."""
+    if place_of.shape[0] > 0:
+        for place in range(start, stop):
+            place_of[rows[place]] = place
+
+
+@kernel
+def size_shift(size):
+    """Return by how much sizes must be shifted that add up to ``size``, so that they can be packed."""
+    shift = ZERO()
+    while size >> shift >= 1 << _SIZE_BITS:
+        shift += 1
+    return shift
+
+
+@inner_kernel
+def slope_of(limits, scale):
+    """Return the largest size of a row, for its weight, in the scale of a slot."""
+    return scale.slope if scale.centre != 0 else min(scale.slope, limits.slope)
+
+
+@inner_kernel
+def _measure(partition, start, in_stop, centre):
+    """Return the sum of sizes of in-sample rows about a centre, and an upper bound of the largest for its weight."""
+    a, b = partition.g, partition.h
+    total, slope = ZERO(), 0.0
+    if b.shape[0] > 0:
+        for i in range(start, in_stop):
+            size = abs(a[i] - centre * b[i])
+            total += size
+            if size > 0:
+                slope = max(slope, float(size) / float(b[i]))
+    else:
+        largest = ZERO()
+        for i in range(start, in_stop):
+            size = abs(a[i] - centre)
+            total += size
+            largest = max(largest, size)
+        slope = float(largest)
+    return total, slope * (1.0 + 2.0**-44)
+
+
+@inner_kernel
+def sharpen(zone_map, partition, place, node_sums, limits, sums):
+    """Sum a node anew in a scale of its own, where sizes in that of its slot say little."""
+    start, in_stop, slot = place
+    scale = sums.scales[slot]
+    n, units = in_stop - start, ZERO()
+    if zone_map.which.shape[0] == 0:
+        return
+    first_column = elements(zone_map, sums, slot)[0]
+    for z in range((zone_map.n_zones[0] << sums.grains[slot]) + 1):
+        units += first_column[z, 1] >> 32
+    size = (units - n) << scale.shift
+    moves = is_centred(limits.criterion) and node_sums[1] > 0
+    askew = moves and abs(float(node_sums[0] - scale.centre * node_sums[1])) > ASKEW * float(size)
+    if not askew and (scale.shift == 0 or units >= (COARSE + 1) * n):
+        return
+    centre = ZERO()
+    if moves:  # towards zero, so that no multiple of it is out of range
+        centre = abs(node_sums[0]) // node_sums[1]
+        centre = centre if node_sums[0] >= 0 else -centre
+    total, slope = _measure(partition, start, in_stop, centre)
+    if total < units << scale.shift >> SHARPER:
+        scale.shift, scale.centre, scale.slope = size_shift(total), centre, slope
+        sum_rows(zone_map, partition, start, in_stop, sums, slot)
+
+
+@inner_kernel
+def clear(zone_map, sums, slot):
+    """Have a slot of its grain, and of no rows."""
+    elements(zone_map, sums, slot)[:] = 0
+
+
+@inner_kernel
+def sum_rows(zone_map, partition, start, in_stop, sums, slot):
+    """Sum in-sample rows by the zones of all columns, in the grain and scale of the slot."""
+    clear(zone_map, sums, slot)
+    include(zone_map, partition, start, in_stop, sums, slot, ZERO() + 1)
+
+
+@inner_kernel
+def include(zone_map, partition, start, in_stop, sums, slot, sign):
+    """Add in-sample rows to a slot, or take them from it (``sign`` is -1)."""
+    include_columns(zone_map, partition, start, in_stop, ZERO(), zone_map.which.shape[0], sums, slot, sign)
+
+
+@inner_kernel
+def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
+    """Add in-sample rows to a slot in some columns, or take them from it."""
+    flat = elements(zone_map, sums, slot).reshape(-1)
+    part_shift = zone_map.fold - sums.grains[slot]
+    add_rows(zone_map.part, partition, start, in_stop, first, last, part_shift, sums.scales[slot], sign, flat, sums.width)
+
+
+@inner_kernel
+def are_few(zone_map, sums, slot, n_rows):
+    """Tell whether to take so many rows from a slot, one by one, is faster than to sum them and to take these sums from it."""
+    return NUMBERS_PER_CELL * n_rows * zone_map.which.shape[0] < elements(zone_map, sums, slot).size
+
+
+@inner_kernel
+def unpack(element, n_zones, size_shift, zones):
+    """Write a column's zone sums, and those before each zone, to ``zones``; return the missing sums."""
+    weighted = element.shape[1] == 3
+    g = h = n = 0
+    for z in range(n_zones):
+        zone = zones[z]
+        packed = element[z, 1]
+        count = packed & 0xFFFFFFFF
+        weight = element[z, 2] if weighted else count
+        zone.g = element[z, 0]
+        zone.abs_g = (packed >> 32) << size_shift
+        zone.h = weight
+        zone.n = count
+        zone.g_before = g
+        zone.h_before = h
+        zone.n_before = n
+        g += element[z, 0]
+        h += weight
+        n += count
+    n_miss = element[n_zones, 1] & 0xFFFFFFFF
+    return Moments(element[n_zones, 0], element[n_zones, 2] if weighted else n_miss, n_miss)
+
+
+@inner_kernel
+def add(zone_map, sums, slot, other, first, last):
+    """Add some columns of one slot to those of another of the same grain."""
+    _add(elements(zone_map, sums, slot)[first:last].reshape(-1), elements(zone_map, sums, other)[first:last].reshape(-1))
+
+
+@lean_kernel
+def _add(into, other):
+    for i in range(into.shape[0]):
+        into[i] += other[i]
+
+
+@inner_kernel
+def subtract(zone_map, sums, slot, other, first, last):
+    """Take some columns of one slot from those of another of the same grain."""
+    _subtract(elements(zone_map, sums, slot)[first:last].reshape(-1), elements(zone_map, sums, other)[first:last].reshape(-1))
+
+
+@lean_kernel
+def _subtract(into, other):
+    for i in range(into.shape[0]):
+        into[i] -= other[i]
+
+
+@kernel
+def fold(zone_map, sums, slot, grain):
+    """Add up the sums of parts to those of a grain, in place: what is written lies before all that is still to be read."""
+    while sums.grains[slot] > grain:
+        fine = elements(zone_map, sums, slot)
+        sums.grains[slot] -= 1
+        coarse = elements(zone_map, sums, slot)
+        for j in range(fine.shape[0]):
+            _fold_pairs(fine[j].reshape(-1), coarse[j].reshape(-1), np.uint64(fine.shape[2]), zone_map.n_zones[j] << sums.grains[slot])
+
+
+@lean_kernel
+def _fold_pairs(fine, coarse, width, n):
+    """Add up the elements of one column two by two, and keep the last, that of missing values."""
+    at, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    if width == two:
+        for _ in range(n):
+            k = two * at
+            g, packed = fine[k] + fine[k + two], fine[k + one] + fine[k + two + one]
+            coarse[at], coarse[at + one] = g, packed
+            at += two
+    else:
+        for _ in range(n):
+            k = two * at
+            for i in range(width):
+                coarse[at + i] = fine[k + i] + fine[k + width + i]
+            at += width
+    for i in range(width):
+        coarse[at + i] = fine[two * at + i]
+
+
+@inner_kernel
+def fold_like(zone_map, sums, slot, other):
+    """Fold a slot as another is folded."""
+    if sums.grains[slot] > sums.grains[other]:
+        fold(zone_map, sums, slot, sums.grains[other])
+
+
+@inner_kernel
+def get_ready(zone_map, partition, sums, place, node_sums, limits):
+    """Fold the sums of a node that is to be searched, if it has few rows, and sharpen them, if need be."""
+    start, in_stop, slot = place
+    grain = grain_for(sums.most_grain, sums.fine_rows, in_stop - start)
+    if sums.grains[slot] > grain:
+        fold(zone_map, sums, slot, grain)
+    sharpen(zone_map, partition, place, node_sums, limits, sums)
+
+
+@inner_kernel
+def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scratch):
+    """Return the best score above the bar of a split at an edge of a zone in some columns, and the column, or the first, that has it.
+
+    Where there is none, these are the bar and -1. Edges of parts within a zone are left to the search of those that may be better.
+    """
+    start, in_stop, slot = place
+    node, slot_elements = Moments(node_sums[0], node_sums[1], in_stop - start), elements(zone_map, sums, slot)
+    lead = NONE()
+    for j in range(first, last):
+        n_zones = zone_map.n_zones[j]
+        missing = zone_arrays(slot_elements[j], n_zones, sums.grains[slot], sums.scales[slot].shift, scratch.sums)
+        edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
+        if edge > bar:
+            bar, lead = edge, j
+    return bar, lead
+
+
+@inner_kernel
+def count_flagged(zone_map, sums, place, j, n_flagged):
+    """Count what is flagged of a large node in a column before its zones are cut into parts; a few of the columns are enough."""
+    start, in_stop, _ = place
+    if in_stop - start >= sums.fine_rows and j % SAMPLED_COLUMNS == 0:
+        increase(sums.flagged, ZERO(), n_flagged)
+        increase(sums.flagged, ZERO() + 1, in_stop - start)

@@ -1,0 +1,374 @@
+"""Which worker gets which columns: the decision, with figures worked out by hand, and what a fit makes of it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+
+import dtrees
+from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes
+from dtrees.cluster.data.placement import place, spread
+from dtrees.cluster.errors import NotEnoughMemory
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.shard.targets import OutOfBag
+from dtrees.ensemble.backend import LoadHints
+from dtrees.ensemble.evaluation.evaluation_sets import make_block
+from dtrees.ensemble.in_process import LOCAL
+from dtrees.ensemble.input.schema import Schema
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.engine.shards import rules
+from tests.slow import one_quick
+
+pytestmark = pytest.mark.timeout(180)
+
+FRAME = table()
+REGRESSION = targets(FRAME)["regression"]
+MODELS: dict[str, Any] = {
+    "boosting": lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=1),
+    "forest": lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.5, random_state=2),
+    "tree": lambda: dtrees.DecisionTreeRegressor(max_depth=5, random_state=3),
+}
+
+
+@functools.cache
+def fitted_here(name: str) -> Any:
+    return MODELS[name]().fit(FRAME, REGRESSION)
+
+
+def training_set(n_partitions: int = 3) -> tuple[Any, Any]:
+    return in_partitions(FRAME, LENGTHS[n_partitions]), in_partitions(REGRESSION, LENGTHS[n_partitions])
+
+
+def columns_of(frame: pd.DataFrame) -> list[int]:
+    return list(Sizes.of(Schema.infer(frame), 1000, weighted=False, partition=0).columns)
+
+
+def test_bytes_of_columns() -> None:
+    """6 bytes a cell for code and zone, and each distinct value once."""
+    single = pd.DataFrame({"a": np.zeros(1, np.float32), "b": np.zeros(1, bool), "c": np.zeros(1, np.int8), "d": ["elm"]})
+    assert columns_of(single) == [6000 + 4 * 1000, 6000 + 4 * 2, 6000 + 4 * 256, 6000 + 4 * 1]
+    # One column that float32 does not hold makes all values float64.
+    double = single.assign(e=np.zeros(1), f=np.array([None], object))
+    assert columns_of(double) == [6000 + 8 * 1000, 6000 + 8 * 2, 6000 + 8 * 256, 6000 + 8 * 1, 6000 + 8 * 1000, 6000]
+
+
+def test_bytes_of_a_worker() -> None:
+    sizes = Sizes(n_rows=1000, columns=(9000, 13000), vectors=8000, partition=700)
+    assert sizes.table == 22000
+    assert sizes.needed([1]) == 13000 + 64 * 1000 + 8000 + 700
+    assert sizes.needed([0, 1], trees=3) == 22000 + 3 * 64 * 1000 + 8000 + 700
+    assert sizes.needed([0, 1], threads=8) == sizes.needed([0, 1])  # two columns are sorted by two threads: 2 * 24 bytes a row
+    assert Sizes(10, (90,) * 4, 80, 0).needed(range(4), threads=8) == 360 + 4 * 24 * 10 + 80
+
+
+def test_bytes_of_evaluation_sets() -> None:
+    """What blocks of both widths, and the predictions that a scorer keeps for them, really take."""
+    rng = np.random.default_rng(0)
+    for dtype, n_classes, weight in ((np.float32, 0, None), (np.float64, 0, np.ones(1000)), (np.float32, 3, None)):
+        X = rng.random((1000, 6)).astype(dtype)
+        y = rng.integers(0, n_classes, 1000) if n_classes else rng.random(1000)
+        classes = np.arange(n_classes) if n_classes else None
+        schema = Schema.infer(X)
+        block, _ = make_block(X, y, weight, schema=schema, classes=classes, set_name="later")
+        n_outputs = n_classes if n_classes > 2 else 1
+        held = block.X.nbytes + block.y.nbytes + (0 if weight is None else weight.nbytes) + n_outputs * 8000  # and the sums of trees
+        planned = block_bytes(schema, 1000, weighted=weight is not None, n_classes=n_classes)
+        measuring = 2 * n_outputs * 8000  # predictions, and a term of each row
+        assert held + measuring <= planned <= held + measuring + 4000  # class numbers take 4 bytes rather than 8
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 5])
+def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
+    schema = Schema.infer(np.zeros((1, 1), np.float32))
+    plan = ForestPlan(rules("gini" if n_classes else "squared_error", 1), seed=0, n_classes=n_classes, out_of_bag=True)
+    sums = OutOfBag(plan, np.zeros(1000))
+    sizes = Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, out_of_bag=True)
+    assert sizes.votes == sums.sum.nbytes + sums.count.nbytes
+    assert sizes.votes_in_all(0) == 4 * sizes.votes  # the shard's, and three more where the forest is put together
+    assert sizes.votes_in_all(2) == 9 * sizes.votes
+    assert Sizes.of(schema, 1000, weighted=False, partition=0).votes_in_all(2) == 0
+
+
+def test_room_of_a_worker() -> None:
+    facts = {"nthreads": 2, "memory_limit": 1000, "metrics": {"memory": 300}}
+    assert WorkerCapacity.of(facts) == WorkerCapacity(2, 800.0, 300)  # Dask pauses workers at 80%
+    assert WorkerCapacity.of(facts).free == 500
+    with dask.config.set({"distributed.worker.memory.pause": False}):
+        assert WorkerCapacity.of(facts).limit == 950
+        with dask.config.set({"distributed.worker.memory.terminate": False}):
+            assert WorkerCapacity.of(facts).limit == 1000
+    assert WorkerCapacity.of(facts | {"memory_limit": 0}).free == float("inf")
+    assert WorkerCapacity(1, 100, 200).free == 0
+
+
+#: 100,000 rows of four columns of a megabyte each. Besides, a worker needs 6.4 MB for rows, 0.8 MB for the target, 0.4 MB a partition.
+SMALL = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
+BESIDES = 6_400_000 + 800_000 + 400_000
+WIDE = Sizes(100_000, (10_000_000,) * 4, 800_000, 400_000)
+#: What is lent takes 20 bytes for each of 400,000 cells.
+LENDING = BESIDES + 8_000_000
+LONG = Sizes(10_000_000, (1_000_000,) * 4, 0, 0)
+LARGE = Sizes(10_000_000, (1_000_000,) * 400, 0, 0)
+
+
+def worker_capacities(*free: float, threads: int = 1) -> dict[str, WorkerCapacity]:
+    return {worker: WorkerCapacity(threads, limit) for worker, limit in zip("abcd", free, strict=False)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "free", "n_trees", "kind", "reason"),
+    [
+        (SMALL, [1e9], None, "one-worker", "one worker"),
+        (SMALL, [1e9], 10, "one-worker", "one worker"),
+        (SMALL, [1e9, 1e9], None, "one-worker", "100,000 rows and 4 columns, what each worker does"),
+        (LONG, [1e9, 1e9], None, "one-worker", "messages"),
+        (LARGE, [4e9, 4e9], None, "sharded", "10,000,000 rows and 400 columns, all workers together"),
+        (SMALL, [BESIDES + 4e6, 0], None, "one-worker", "messages"),
+        (SMALL, [BESIDES + 3e6, BESIDES + 3e6], None, "sharded", "fits no single worker"),
+        (SMALL, [1e9, 1e9, 1e9], 10, "replicated", "every worker can hold"),
+        (SMALL, [1e9, 1e9, 1e9], 1, "one-worker", "one tree"),
+        (SMALL, [1e9, BESIDES + 1e6], 10, "one-worker", "half of all threads"),
+        (WIDE, [1e9, LENDING + 1e7, LENDING + 1e7], 10, "sharded", "1 of 3 workers"),
+        (WIDE, [LENDING + 1e7] * 4, 10, "sharded", "(38.15 MiB presorted) fits no single worker"),
+        (WIDE, [LENDING + 1e7] * 4, 1, "sharded", "fits no single worker"),
+        (SMALL, [float("inf"), float("inf")], 10, "replicated", "every worker can hold"),
+    ],
+)
+def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, reason: str) -> None:
+    plan = place(sizes, worker_capacities(*free), "auto", n_trees)
+    assert plan.placement.kind == kind
+    assert reason in plan.placement.reason
+    assert sorted(j for columns in plan.columns.values() for j in columns) == list(range(len(sizes.columns)))
+    assert list(plan.needs) == list(plan.placement.workers)
+    if kind == "sharded":
+        loans = 0 if n_trees is None else 20 * 400_000
+        assert plan.needs == {worker: sizes.needed(columns) + loans for worker, columns in plan.columns.items()}
+    else:
+        assert plan.needs == dict.fromkeys(plan.needs, sizes.needed(range(len(sizes.columns))))
+
+
+def test_a_tree_for_each_thread_takes_room() -> None:
+    """Each thread that grows a tree of a forest has the state of the rows for itself: 6.4 MB here."""
+    assert place(SMALL, worker_capacities(BESIDES + 4e6 + 6.4e6, 1e9, threads=2), "replicated", 10).needs == dict.fromkeys(
+        "ab", BESIDES + 10_400_000
+    )
+    assert place(SMALL, worker_capacities(BESIDES + 4e6, 1e9, threads=2), "replicated", 1).needs == dict.fromkeys("ab", BESIDES + 4_000_000)
+    with pytest.raises(NotEnoughMemory):
+        place(SMALL, worker_capacities(BESIDES + 4e6, 1e9, threads=2), "replicated", 10)
+
+
+def test_columns_go_where_there_is_room() -> None:
+    assert place(SMALL, worker_capacities(BESIDES + 1e6, 1e9), "sharded").columns == {"a": [0], "b": [1, 2, 3]}
+    assert place(SMALL, worker_capacities(0, 1e9), "sharded").columns == {"b": [0, 1, 2, 3]}
+    assert spread([4, 4, 4], {"a": 1, "b": 1}, {"a": 3, "b": 3}).keys() == {"a", "b"}  # nowhere: refused later on
+
+
+def test_the_one_worker_has_most_threads_of_those_with_room() -> None:
+    there = {"a": WorkerCapacity(1, 1e9), "b": WorkerCapacity(4, 1e9), "c": WorkerCapacity(8, 1e6)}
+    assert place(SMALL, there, "one-worker").placement.workers == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("free", "placement", "message"),
+    [
+        ([1e6, 2e6], "auto", "placement 'sharded': worker a would need 9.16 MiB, and has 0.95 MiB free (0.95 MiB usable, 0 B in use)"),
+        ([BESIDES + 3e6] * 2, "one-worker", "'one-worker': worker b would need 11.06 MiB, and has 10.11 MiB free"),
+        ([1e9, BESIDES + 3e6], "replicated", "'replicated': worker b would need 11.06 MiB"),
+        ([1e6, 2e6], "sharded", "(and 1 more workers are short of memory). Presorted, the columns take 3.81 MiB in all"),
+    ],
+)
+def test_the_impossible_is_refused(free: list[float], placement: str, message: str) -> None:
+    n_trees = 10 if placement == "replicated" else None
+    with pytest.raises(NotEnoughMemory, match=r"X with 100,000 rows and 4 columns does not fit .* Add workers") as caught:
+        place(SMALL, worker_capacities(*free), placement, n_trees)
+    assert message in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
+    assert ("placement='sharded'" in str(caught.value)) == (placement in ("one-worker", "replicated"))
+
+
+def test_evaluation_sets_are_planned_for() -> None:
+    """Those of boosting over shards go where there is room; those of boosting on one worker, to that one."""
+    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, evaluation=(3_000_000, 2_000_000))
+    plan = place(sizes, worker_capacities(BESIDES + 2e6, BESIDES + 7e6), "sharded")
+    assert plan.needs == {"a": BESIDES + 2_000_000, "b": BESIDES + 7_000_000}
+    assert plan.spare == {"a": 0, "b": 5_000_000}
+    plan = place(sizes, worker_capacities(1e9, BESIDES + 4e6), "one-worker")
+    assert plan.needs == {"a": BESIDES + 9_000_000}
+    # Workers without columns may have rows of evaluation sets.
+    plan = place(sizes, worker_capacities(BESIDES + 4e6, BESIDES, 5e6), "sharded")
+    assert plan.needs == {"a": BESIDES + 4_000_000, "b": 3_000_000, "c": 2_000_000}
+    assert plan.placement.workers == ("a",)
+    assert place(sizes, worker_capacities(BESIDES + 8e6, BESIDES + 8e6), "auto").placement.kind == "sharded"
+    for placement, free in (("sharded", [BESIDES + 2e6, BESIDES + 6e6]), ("one-worker", [BESIDES + 8e6, 1e6])):
+        with pytest.raises(NotEnoughMemory, match=r"take 3.81 MiB in all, evaluation sets and their predictions 4.77 MiB\. Add"):
+            place(sizes, worker_capacities(*free), placement)
+
+
+@pytest.mark.parametrize(
+    ("placement", "copies", "said"),
+    [("sharded", 4, "several times"), ("one-worker", 9, "for each batch of trees"), ("replicated", 9, "for each batch of trees")],
+)
+def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str) -> None:
+    plain = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
+    sizes = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000, votes=1_600_000)
+    needs = {name: place(one, worker_capacities(1e9, 1e9), placement, 10).needs for name, one in (("plain", plain), ("summed", sizes))}
+    assert {w: needs["summed"][w] - needs["plain"][w] for w in needs["plain"]} == dict.fromkeys(needs["plain"], copies * 1_600_000)
+    short = max(needs["summed"].values()) - 1
+    with pytest.raises(NotEnoughMemory, match=r"and the sums for oob_score=True 1.53 MiB on each worker, several times") as caught:
+        place(sizes, worker_capacities(short, short), placement, 10)
+    assert said in str(caught.value)
+    # A single tree is one batch, however many there might be.
+    assert place(sizes, worker_capacities(1e9), "one-worker", 1).needs["a"] == BESIDES + 4_000_000 + 8 * 1_600_000
+
+
+# --- fits ---
+
+
+@pytest.mark.parametrize(
+    ("name", "placement"),
+    [
+        ("boosting", "one-worker"), ("boosting", "sharded"), ("boosting", "auto"),
+        ("forest", "one-worker"), ("forest", "replicated"), ("forest", "sharded"), ("forest", "auto"),
+        ("tree", "sharded"),
+    ],
+)  # fmt: skip
+def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
+    fitted = dtrees.submit(MODELS[name](), *training_set(7), placement=placement).result(timeout=150)
+    here = fitted_here(name)
+    assert_same_model(fitted, here)
+    chosen = {"auto": "one-worker" if name == "boosting" else "replicated"}.get(placement, placement)
+    assert fitted.placement_.kind == chosen
+    assert ("as asked for" in fitted.placement_.reason) == (placement != "auto")
+    assert len(fitted.placement_.workers) == (1 if chosen == "one-worker" else 3)
+    (told,) = events(client, "placed")
+    assert (told["placement"], told["reason"]) == (chosen, fitted.placement_.reason)
+    assert set(told["workers"]) == set(told["bytes"]) == set(fitted.placement_.workers) <= set(client.nthreads())
+    assert here.placement_.kind == "local"
+    for model, file in ((fitted, "there"), (here, "here")):
+        dtrees.save(model, tmp_path / file)
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+    assert not hasattr(dtrees.load(tmp_path / "there"), "placement_")
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+@pytest.mark.parametrize("placement", ["one-worker", "sharded"])
+@pytest.mark.parametrize("columns", one_quick([["wide"], ["wide", "word"]]), ids=["one", "two"])
+def test_fewer_columns_than_workers(client: Client, name: str, placement: str, columns: list[str]) -> None:
+    X, y = training_set(7)
+    fitted = dtrees.submit(MODELS[name](), X[columns], y, placement=placement).result(timeout=150)
+    assert_same_model(fitted, MODELS[name]().fit(FRAME[columns], REGRESSION))
+    assert len(fitted.placement_.workers) == (len(columns) if placement == "sharded" else 1)
+
+
+def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """In a fit that this process coordinates itself."""
+    from dtrees.cluster.data.loading import load
+
+    X, y = training_set()
+    with caplog.at_level(logging.INFO, logger="dtrees.cluster"):
+        loaded = load(client, X, y, None, classify=False, estimator_name="the test", purpose=LoadHints(n_trees=3))
+    lines = [record.getMessage() for record in caplog.records]
+    assert "placement replicated: trees do not depend on each other, and every worker can hold the whole table" in lines
+    assert sum(bool(re.fullmatch(r"tcp://\S+ will hold 6 of 6 columns: \S+ kiB of .* in use\)", line)) for line in lines) == 3
+    for future in [*loaded.columns.blocks, loaded.target]:
+        future.release()
+    assert_clean(client)
+
+
+@pytest.mark.parametrize("placement", ["one-worker", "replicated", "sharded"])
+def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, placement: str) -> None:
+    from dtrees.cluster.data.loading import load
+
+    X, y = training_set(7)
+    with dask.config.set({"dtrees.placement": placement}):
+        loaded = load(client, X, y, None, classify=False, estimator_name="the test", purpose=LoadHints(n_trees=3))
+    columns = loaded.columns
+    made = {future.key for future in [*columns.blocks, loaded.target]}
+    wait_until(lambda: {key for keys in client.has_what().values() for key in keys} == made)
+    assert sorted(j for ids in columns.ids for j in ids) == list(range(FRAME.shape[1]))
+    assert len(columns.blocks) == (3 if placement == "sharded" else 1)
+    wanted = LOCAL.load(FRAME, REGRESSION, None, classify=False, estimator_name="the test", n_jobs=None, purpose=LoadHints()).columns
+    holders = client.who_has(columns.blocks)
+    for block, ids, worker in zip(columns.blocks, columns.ids, columns.workers, strict=True):
+        assert list(holders[block.key]) == [worker]
+        found = block.result(timeout=60)
+        for i, j in enumerate(ids):
+            np.testing.assert_array_equal(found.codes[i], wanted.codes[j])
+            np.testing.assert_array_equal(found.distinct(i), wanted.distinct(j))
+    # A block that moves is soon in one place again.
+    elsewhere = next(worker for worker in client.nthreads() if worker != columns.workers[0])
+    moved = columns.bring(0, elsewhere)
+    assert columns.workers[0] == elsewhere
+    wait_until(lambda: list(client.who_has([moved])[moved.key]) == [elsewhere])
+    wait_until(lambda: len({key for keys in client.has_what().values() for key in keys}) == len(made))
+    for future in [*columns.blocks, loaded.target]:
+        future.release()
+    assert_clean(client)
+
+
+def test_placements_that_cannot_be(client: Client) -> None:
+    for placement in ("nowhere", 3):
+        with pytest.raises(ValueError, match=f"placement is {placement!r}; wants one of auto, one-worker, replicated, sharded"):
+            dtrees.submit(MODELS["forest"](), *training_set(), placement=placement)
+    with pytest.raises(ValueError, match="placement is 'replicated', which is for forests: in boosting each tree depends on those before"):
+        dtrees.submit(MODELS["boosting"](), *training_set(), placement="replicated")
+    with dask.config.set({"dtrees.placement": "replicated"}), pytest.raises(ValueError, match="which is for forests"):
+        MODELS["boosting"]().fit(*training_set())
+    with pytest.raises(ValueError, match="placement is 'sharded', but X is a DataFrame in memory"):
+        dtrees.submit(MODELS["forest"](), FRAME, REGRESSION, placement="sharded")
+    assert_clean(client)
+
+
+def _limit(free: float | None, dask_scheduler: Any) -> None:
+    """Have the scheduler tell that each worker has so many bytes left, beyond what it uses now; None ends that."""
+    true_limits = dask_scheduler.extensions.setdefault("dtrees-true-limits", {})
+    for address, worker in dask_scheduler.workers.items():
+        true_limits.setdefault(address, worker.memory_limit)
+        worker.memory_limit = true_limits[address] if free is None else int((worker.metrics["memory"] + free) / 0.8)
+
+
+@pytest.fixture
+def limited(client: Client) -> Iterator[Any]:
+    """A function to have all workers left with so many bytes, beyond what they use now."""
+
+    def limit(free: float) -> None:
+        client.run_on_scheduler(_limit, free)
+
+    yield limit
+    client.run_on_scheduler(_limit, None)
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+@pytest.mark.slow
+def test_a_table_for_the_cluster_but_no_single_worker(client: Client, limited: Any, name: str) -> None:
+    """A worker needs 300,000 * (24 * 10 + 64 + 8) bytes = 94 MB and a partition for all, 300,000 * (8 * 10 + 64 + 8) = 46 MB for a third.
+
+    The forest, besides, 4.8 MB for sums out of bag, nine times for all, four times for a third, which needs 21 MB more for what is lent.
+    """
+    n = 300_000
+    X = da.random.default_rng(0).integers(0, 2**20, (n, 24), chunks=(50_000, 24)).astype(np.float32)
+    y = X[:, 0] + X[:, 1] // 1000
+    model = MODELS[name]().set_params(n_estimators=2, max_depth=3)
+    limited({"boosting": 65e6, "forest": 108e6}[name])
+    fitted = dtrees.submit(model, X, y).result(timeout=150)
+    assert fitted.placement_.kind == "sharded"
+    assert "(68.66 MiB presorted) fits no single worker" in fitted.placement_.reason
+    assert_same_model(fitted, model.fit(*dask.compute(X, y)))
+    limited(-100e6)  # what the first fit still takes may be freed meanwhile
+    with pytest.raises(
+        NotEnoughMemory, match=r"300,000 rows and 24 columns does not fit .* 'sharded': worker tcp://\S+ would need \d+\.\d+ MiB"
+    ):
+        model.fit(X, y)
+    assert_clean(client)

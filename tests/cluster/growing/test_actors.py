@@ -1,0 +1,127 @@
+"""What is said to actors travels as bytes, pickled once however many hear it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from dtrees.cluster.growing.actors import ActorBase, Actors, ActorsLost, Failed
+from tests.cluster.samples import wait_until
+
+
+class Echo(ActorBase):
+    def say(self, *what: Any) -> Any:
+        return what
+
+    def fail(self) -> Failed:
+        return Failed(KeyError("of its own"))
+
+
+class Counted:
+    n_pickled = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        Counted.n_pickled += 1
+        return str, ("counted",)
+
+
+@pytest.fixture(params=["channels", "no channels"])
+def echoes(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
+    if request.param == "no channels":  # as where connections are encrypted
+
+        async def none(*_: Any) -> None:
+            return None
+
+        monkeypatch.setattr("dtrees.cluster.growing.actors.open_channel", none)
+    actors = Actors(client, "echo", Echo)
+    for worker in client.nthreads():
+        actors.add(worker, ())
+    actors.wait_until_made()
+    yield actors
+    actors.close()
+
+
+@pytest.mark.parametrize("n_bytes", [8, 4_000_000])  # below and above what Dask is to copy
+def test_arrays_come_back(echoes: Actors, n_bytes: int) -> None:
+    sent = {i: (np.full(n_bytes // 8, i), "text") for i in range(3)}
+    heard = echoes.call("say", sent)
+    assert heard.keys() == sent.keys()
+    for i, (array, text) in heard.items():
+        assert np.array_equal(array, sent[i][0])
+        assert text == "text"
+        array[0] = 7  # it is nobody else's
+
+
+def test_what_several_are_told_is_pickled_once(echoes: Actors) -> None:
+    Counted.n_pickled = 0
+    told = Counted()
+    assert echoes.call("say", {0: (told,), 1: (told,), 2: ("else",)}) == {0: ("counted",), 1: ("counted",), 2: ("else",)}
+    assert Counted.n_pickled == 1
+
+
+def test_bytes_are_counted(echoes: Actors) -> None:
+    echoes.call("say", {1: (b"x" * 10_000,)})
+    assert 10_000 < echoes.sent < 10_200
+    assert 10_000 < echoes.received < 10_200
+
+
+def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
+    with pytest.raises(KeyError, match="of its own"):
+        echoes.call("fail", {0: (), 1: ()})
+    assert not echoes.lost
+
+
+@pytest.mark.parametrize("n_bytes", [8, 16_000_000])  # the larger ones do not fit into what a connection holds
+def test_calls_may_follow_each_other(echoes: Actors, n_bytes: int) -> None:
+    array = np.arange(n_bytes // 8)
+    for k in range(3):
+        echoes.post("say", {i: (k, i, array) for i in range(3)})
+    echoes.post("say", {1: ("last",)})
+    for k in range(3):
+        heard = echoes.collect()
+        assert [heard[i][:2] for i in range(3)] == [(k, i) for i in range(3)]
+        assert all(np.array_equal(heard[i][2], array) for i in range(3))
+    assert echoes.collect() == {1: ("last",)}
+
+
+def test_an_error_does_not_touch_calls_that_follow(echoes: Actors) -> None:
+    echoes.post("fail", {0: ()})
+    echoes.post("say", {0: ("more",), 2: ("else",)})
+    with pytest.raises(KeyError, match="of its own"):
+        echoes.collect()
+    assert echoes.collect() == {0: ("more",), 2: ("else",)}
+
+
+def test_an_actor_lost_as_soon_as_it_is_made(mortal_client: Client) -> None:
+    """Dask tells of it by an error of the actor's future, as if making the actor had raised it."""
+    actors = Actors(mortal_client, "echo", Echo)
+    first, second, *_ = mortal_client.nthreads()
+    actors.add(first, ())
+    wait_until(lambda: actors._futures[0].status == "finished")
+    mortal_client.restart_workers([first], timeout=60)
+    wait_until(lambda: actors._futures[0].status == "error")
+    with pytest.raises(ActorsLost, match=first):
+        actors.wait_until_made()
+    assert actors.lost == {0}
+    actors.replace(0, second, ())
+    actors.wait_until_made()
+    assert actors.call("say", {0: ("hello",)}) == {0: ("hello",)}
+    actors.close()
+
+
+class Broken(ActorBase):
+    def __init__(self) -> None:
+        raise ValueError("what its maker did wrong")
+
+
+def test_an_error_of_making_an_actor_is_raised(client: Client) -> None:
+    actors = Actors(client, "echo", Broken)
+    actors.add(next(iter(client.nthreads())), ())
+    with pytest.raises(ValueError, match="what its maker did wrong"):
+        actors.wait_until_made()
+    assert not actors.lost
+    actors.close()

@@ -1,0 +1,181 @@
+"""The records of fits on the scheduler: what outlives workers, and what fits do without silent ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, secede
+
+import dtrees
+from dtrees.cluster.errors import FitCancelled, WorkerLost
+from dtrees.cluster.reliability.fit_context import Fit, Settings
+from dtrees.cluster.reliability.fit_record import summary, take_turn
+from dtrees.cluster.reliability.fit_registry import FitRegistry, described
+from dtrees.cluster.reliability.liveness import FutureWaiter
+from dtrees.cluster.reliability.tree_log import ClusterTreeLog
+from dtrees.engine.protocol.messages import Scores
+from tests.cluster.clusters import cluster_of
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+
+FRAME = table()
+REGRESSION = targets(FRAME)["regression"]
+TREE = dtrees.DecisionTreeRegressor(max_depth=1).fit([[0.0], [1.0]], [0.0, 1.0])._tree
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def training_set() -> tuple[Any, Any]:
+    return in_partitions(FRAME, LENGTHS[3]), in_partitions(REGRESSION, LENGTHS[3])
+
+
+def boosting(n_estimators: int) -> Any:
+    return dtrees.GradientBoostingRegressor(n_estimators=n_estimators, max_depth=3, random_state=0)
+
+
+@contextlib.contextmanager
+def recorded(client: Client, fit: str, folder: Path) -> Iterator[Any]:
+    """A fit that does nothing but wait, with a record."""
+    client.register_plugin(FitRegistry())
+    with dask.annotate(**described(fit, patience=20.0, detached=False, needs=[])):
+        future = client.submit(_work, folder / "begun", folder / "end", key=fit)
+    wait_until(lambda: fit in summary(client))
+    try:
+        yield future
+    finally:
+        future.cancel()
+        (folder / "end").touch()
+
+
+def test_a_record_lasts_as_long_as_its_fit(client: Client, tmp_path: Path) -> None:
+    marker = tmp_path / "stop"
+    future = dtrees.submit(boosting(10**6), *training_set(), placement="sharded", callbacks=[lambda progress: marker.exists()])
+    wait_until(lambda: summary(client).get(future.key, {}).get("n_trees", 0) > 2)
+    record = summary(client)[future.key]
+    assert record["state"] == "processing"
+    assert record["turns"] == {"coordinator": 1, "trees": 1}
+    assert {event["what"] for event in record["events"]} >= {"placed", "round"}
+    marker.touch()
+    future.result(timeout=60)
+    record = summary(client)[future.key]
+    assert (record["state"], record["n_trees"]) == ("memory", 0)
+    future.release()
+    wait_until(lambda: not summary(client))
+    assert_clean(client)
+
+
+def test_trees_are_found_by_the_next_turn_which_the_one_before_cannot_disturb(client: Client, tmp_path: Path) -> None:
+    """As a coordinator that stood still would, and wakes up when its fit is run elsewhere."""
+    with recorded(client, "dtrees-fit-1", tmp_path):
+        fit = Fit("dtrees-fit-1", Settings(), turn=1)
+        first = ClusterTreeLog(client, fit)
+        assert first.recall() == []
+        for i in range(3):
+            first.keep(TREE, Scores(float(i), np.nan))
+        wait_until(lambda: summary(client)["dtrees-fit-1"]["n_trees"] == 3)
+        second = ClusterTreeLog(client, fit)
+        recalled = second.recall()
+        assert [scores.train for _, scores in recalled] == [0.0, 1.0, 2.0]
+        assert all(tree.equals(TREE) for tree, _ in recalled)
+        second.keep(TREE, Scores(3.0, np.nan))
+        first.keep(TREE, Scores(-1.0, np.nan))
+        wait_until(lambda: first._is_refused)
+        with pytest.raises(FitCancelled, match="taken over"):
+            first.keep(TREE, Scores(-1.0, np.nan))
+        wait_until(lambda: summary(client)["dtrees-fit-1"]["n_trees"] == 4)
+        assert [scores.train for _, scores in second.recall()] == [0.0, 1.0, 2.0, 3.0]
+    wait_until(lambda: not summary(client))
+    assert_clean(client)
+
+
+def test_a_fit_that_nobody_wants_gets_no_turn(client: Client, tmp_path: Path) -> None:
+    with recorded(client, "dtrees-fit-2", tmp_path) as future:
+        future.cancel()
+        wait_until(lambda: "dtrees-fit-2" not in summary(client))
+        assert take_turn(client, "dtrees-fit-2", "coordinator") is None
+        with pytest.raises(FitCancelled):
+            ClusterTreeLog(client, Fit("dtrees-fit-2", Settings(), turn=1))
+
+
+def test_topics_do_not_grow_in_number(client: Client) -> None:
+    def topics(dask_scheduler: Any) -> set[str]:
+        return {topic for topic in dask_scheduler.get_events() if topic.startswith("dtrees")}
+
+    for _ in range(2):
+        boosting(2).set_params(verbose=1).fit(*training_set())
+    assert client.run_on_scheduler(topics) <= {"dtrees", "dtrees-exchange", "dtrees-progress"}
+
+
+@pytest.mark.parametrize("model", ["boosting", "forest"])
+def test_a_silent_worker_is_left_to_others(mortal_client: Client, tmp_path: Path, model: str) -> None:
+    """The fit goes on without it; what others run and hold there is still there when it is heard again."""
+    client = mortal_client
+    processes = client.run(os.getpid)
+    victim = min(processes)
+    data = client.scatter("data of somebody else", workers=[victim], hash=False)
+    foreign = client.submit(_work, tmp_path / "begun", tmp_path / "end", key="foreign", workers=[victim])
+    wait_until((tmp_path / "begun").exists)
+    estimator = dtrees.RandomForestRegressor(60, random_state=0) if model == "forest" else boosting(12)
+    stopped = tmp_path / "stopped"
+    try:
+        with dask.config.set({"dtrees.patience": 2.0, "dtrees.placement": "replicated" if model == "forest" else "sharded"}):
+            future = dtrees.submit(estimator, *training_set(), callbacks=[_Stop(processes[victim], stopped)])
+            fitted = future.result(timeout=120)
+    finally:
+        os.kill(processes[victim], signal.SIGCONT)
+    assert stopped.exists()
+    (tmp_path / "end").touch()
+    assert foreign.result(timeout=60) == processes[victim]
+    assert data.result(timeout=60) == "data of somebody else"
+    assert client.run(os.getpid) == processes
+    assert (tmp_path / "begun").read_text() == "x"  # it ran once
+    assert_same_model(fitted, estimator.fit(FRAME, REGRESSION))
+    del data, foreign, fitted
+    future.release()
+    assert_clean(client)
+
+
+class _Stop:
+    """A callback that stops a worker's process: the coordinator's own, or another."""
+
+    def __init__(self, process: int, marker: Path) -> None:
+        self._process, self._marker = process, marker
+
+    def __call__(self, progress: Any) -> None:
+        if progress.done == 3 and not self._marker.exists():
+            self._marker.touch()
+            os.kill(self._process, signal.SIGSTOP)
+
+
+def _work(begun: Path, end: Path) -> int:
+    secede()  # the worker has one thread, which the fit needs too
+    with begun.open("a") as file:
+        file.write("x")
+    while not end.exists():
+        time.sleep(0.05)
+    return os.getpid()
+
+
+def test_all_workers_are_silent() -> None:
+    """A fit says so, and ends."""
+    with cluster_of(1) as client:
+        (process,) = client.run(os.getpid).values()
+        with dask.config.set({"dtrees.patience": 2.0}):
+            future = dtrees.submit(boosting(10**6), *training_set())
+            wait_until(lambda: bool(events(client, "round", future.key)))
+            os.kill(process, signal.SIGSTOP)
+            try:
+                with pytest.raises(WorkerLost, match="1 workers, none of which shows signs of life"):
+                    FutureWaiter(client).gather([future])
+            finally:
+                os.kill(process, signal.SIGCONT)
+            future.cancel()
+            assert_clean(client)

@@ -1,0 +1,101 @@
+"""Small nodes grown on loan: how many exchanges they take, who grows them, and that batches leave no trace."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtrees.engine.coordinator import delegation as delegating
+from dtrees.engine.coordinator.delegation import Delegation
+from dtrees.engine.plan.plans import ForestPlan, ForestResult
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.run.forest_growth import grow_forest
+from dtrees.engine.run.lockstep import grow_forest_on_shards
+from dtrees.split.table.columns import presort
+from tests.engine.shards import ShardedExecutor, all_equal, rules, wild_table, wild_target
+
+N = 500
+TABLE = wild_table(N, 4)
+P = len(TABLE)
+SPREAD = [(0, 2), (1, 4, 5), (3, 6)]
+
+
+def plan_of(criterion: str = "squared_error", n_classes: int = 0, **changes: Any) -> ForestPlan:
+    return ForestPlan(rules(criterion, P, **changes), seed=3, n_classes=n_classes, n_draws=N, out_of_bag=True)
+
+
+def grown(plan: ForestPlan, spread: list[Any] = SPREAD) -> tuple[ForestResult, ShardedExecutor]:
+    target = wild_target(TABLE, plan.n_classes, 4)
+    executor = ShardedExecutor(TABLE, target, None, spread)
+    found = grow_forest_on_shards(executor, plan, 0, 4, 2)
+    wanted = grow_forest(presort(TABLE), target, None, plan, 0, 4, 1)
+    assert all_equal(found.trees, wanted.trees)
+    assert found.oob_sum is not None
+    assert wanted.oob_sum is not None
+    assert np.array_equal(found.oob_sum, wanted.oob_sum)
+    assert np.array_equal(found.oob_count, wanted.oob_count)
+    return found, executor
+
+
+def sent(executor: ShardedExecutor, kind: type) -> list[tuple[int, Any]]:
+    return [(shard, one) for shard, many in executor.log if isinstance(many, m.Many) for one in many.messages if isinstance(one, kind)]
+
+
+def test_small_nodes_are_shared_out() -> None:
+    found, executor = grown(plan_of())
+    borrowed = sent(executor, m.GrowDelegated)
+    assert {shard for shard, _ in borrowed} == {0, 1, 2}
+    n_nodes = [sum(message.nodes.shape[0] for shard, message in borrowed if shard == i) for i in range(3)]
+    assert max(n_nodes) - min(n_nodes) <= 4  # each tree's are dealt out, from another shard on
+    assert all(len(message.shared) == 2 for _, message in borrowed)
+    assert all(tree.n_node_samples.min() < 4 for tree in found.trees)
+    depth = max(int(np.log2(tree.node_count)) for tree in found.trees)
+    assert len(sent(executor, m.Advance)) < 4 * 3 * 2 * depth
+
+
+@pytest.mark.parametrize("cells", [1, 2 * P * 30, 2 * P * 100])
+def test_batches_leave_no_trace(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegating, "SHARED_CELLS", cells)
+    _, executor = grown(plan_of(min_samples_leaf=2))
+    shared = [sum(group.shape[0] for group in message.nodes) for _, message in sent(executor, m.ShareRows)]
+    assert not shared if cells == 1 else len(shared) > 8
+
+
+def test_medians_are_measured_by_one_shard() -> None:
+    _, executor = grown(plan_of("absolute_error"))
+    by_tree = [shard for shard, _ in sent(executor, m.MeasureNodes)]
+    assert sorted(by_tree) == [0, 0, 1, 2]
+    assert {shard for shard, _ in sent(executor, m.GrowDelegated)} == {0, 1, 2}
+
+
+def test_columns_of_many_kinds_of_trees() -> None:
+    for changes in ({"columns_per_tree": 3, "max_features": 2}, {"random_splits": True, "max_features": 2}, {"max_depth": 7}):
+        _, executor = grown(plan_of("entropy", 3, **changes))
+        delegation = [loan for _, message in sent(executor, m.GrowDelegated) for loan in message.shared]
+        assert delegation
+        if "columns_per_tree" in changes:
+            assert max(loan.ids.shape[0] for loan in delegation) <= 3
+
+
+def test_one_shard_borrows_from_nobody() -> None:
+    _, executor = grown(plan_of(), [range(P)])
+    assert not sent(executor, m.ShareRows)
+    assert sent(executor, m.GrowDelegated)
+
+
+def test_too_many_columns_are_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegating, "DELEGATED_COLUMNS", 2)
+    assert not sent(grown(plan_of())[1], m.GrowDelegated)
+    assert not sent(grown(dataclasses.replace(plan_of(max_leaf_nodes=30)))[1], m.GrowDelegated)
+
+
+def test_who_knows_the_rows_of_a_leaf() -> None:
+    delegation = Delegation(np.array([10, 40]), np.array([20, 50]), np.array([2, 0]), [])
+    assert delegation.shard_of(np.array([0, 10, 19, 20, 39, 40, 49, 50]), 7).tolist() == [7, 2, 2, 7, 7, 0, 0, 7]
+    assert delegating.NO_DELEGATION.shard_of(np.array([3, 4]), 1).tolist() == [1, 1]
+    asked = delegation.ask(np.array([0, 10, 40, 60]), 2)
+    assert {shard: np.arange(4)[leaves].tolist() for shard, leaves in asked.items()} == {0: [2], 2: [0, 1, 3]}
+    assert delegating.NO_DELEGATION.ask(np.array([3, 4]), 1) == {1: slice(None)}

@@ -1,0 +1,79 @@
+"""Rules in the units of one tree's sums."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtrees.engine.plan.node_limits import make_limits
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.criteria.parts import n_class_sums
+from tests.engine.shards import rules
+
+
+@given(st.integers(-900, 60), st.integers(1, 2**61), st.sampled_from([0.0, 0.1, 0.25, 0.5]), st.sampled_from([0.0, 1e-3, 1.0, 7.5]))
+def test_smallest_weight_of_a_child(exponent: int, weight: int, fraction: float, child_weight: float) -> None:
+    """The lowest integer weight that, unscaled, is neither below the fraction of the root's nor below the absolute minimum."""
+    some = rules("newton", 1, min_weight_fraction_leaf=fraction, min_child_weight=child_weight)
+    limits, stops = make_limits(some, 0, np.array([0, weight]), (exponent, exponent))
+    # The product with the fraction is taken in floating point, as users would.
+    smallest = max(Fraction(child_weight) * Fraction(2) ** exponent, Fraction(fraction * weight))
+    if smallest < 2**62:
+        assert smallest <= limits.min_weight < smallest + 1
+        assert stops.min_weight == min(2 * limits.min_weight, 2**62)
+    assert limits.min_weight >= min(smallest, 2**62)
+
+
+def test_a_minimum_beyond_any_weight() -> None:
+    limits, stops = make_limits(rules("newton", 1, min_child_weight=1e18), 0, np.array([0, 2**60]), (0, 50))
+    assert 2**60 < limits.min_weight < 2**63
+    assert 2**60 < stops.min_weight < 2**63
+
+
+@pytest.mark.parametrize(
+    ("criterion", "n_classes", "sums", "exponents", "unit"),
+    [
+        ("squared_error", 0, [0, 5 * 2**4], (7, 4), 2.0**10),
+        ("newton", 0, [0, 5 * 2**4], (-7, 4), 2.0**-18),
+        ("gini", 2, [2, 5 * 2**4], (4, 4), 2.0**4),
+        ("entropy", 3, [2 * 2**4, 0, 3 * 2**4], (0, 4), 2.0**4),
+    ],
+)
+def test_smallest_gain(criterion: str, n_classes: int, sums: list[int], exponents: tuple[int, int], unit: float) -> None:
+    """Per unit of the root's weight (5 here), in units of gains; a rounding error is forgiven."""
+    limits, _ = make_limits(rules(criterion, 1, min_impurity_decrease=0.3), n_classes, np.array(sums), exponents)
+    assert criterion_named(criterion).gain_exponent(exponents) == math.log2(unit)
+    assert limits.min_gain < 0.3 * 5 * unit
+    assert limits.min_gain == pytest.approx(0.3 * 5 * unit, rel=1e-14)
+    assert make_limits(rules(criterion, 1), n_classes, np.array(sums), exponents)[0].min_gain < 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e-100, 1e100, 1e300])
+def test_gains_of_any_size(scale: float) -> None:
+    exponent = 61 - math.frexp(scale)[1]
+    limits, _ = make_limits(rules("squared_error", 1), 0, np.array([2**60, 100]), (min(exponent, 1000), 0))
+    assert limits.min_gain <= 0.0
+
+
+def test_penalty_is_in_units_of_the_hessian() -> None:
+    assert make_limits(rules("newton", 1, reg_lambda=1.5), 0, np.array([0, 9]), (0, 20))[0].criterion.penalty == 1.5 * 2**20
+
+
+@pytest.mark.parametrize(("split", "leaf", "expected"), [(2, 1, 2), (5, 1, 5), (5, 4, 8), (1, 1, 2)])
+def test_smallest_node_to_be_split(split: int, leaf: int, expected: int) -> None:
+    some = rules("gini", 3, min_samples_split=split, min_samples_leaf=leaf, max_depth=4)
+    limits, stops = make_limits(some, 2, np.array([3, 9]), (0, 0))
+    assert (stops.min_samples, limits.min_samples, stops.max_depth, stops.max_features) == (expected, leaf, 4, 3)
+    assert make_limits(rules("gini", 3), 2, np.array([3, 9]), (0, 0))[1].max_depth > 10**9
+
+
+@pytest.mark.parametrize(("n_classes", "layout"), [(0, 0), (2, 0), (3, 3)])
+def test_two_classes_are_moments(n_classes: int, layout: int) -> None:
+    sums = np.arange(1, max(n_classes, 2) + 1)
+    limits, _ = make_limits(rules("gini", 1), n_classes, sums, (0, 0))
+    assert n_class_sums(limits.criterion, len(sums)) == layout

@@ -1,0 +1,220 @@
+"""Shards that are lost at any message: the model is that of the undisturbed fit, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dtrees.engine.coordinator import session as sessions
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
+from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.executor import ShardsLost
+from dtrees.engine.run import recovery
+from dtrees.engine.run.boosting_rounds import boost
+from tests.engine.shards import (
+    ShardedExecutor,
+    Softmax,
+    SpreadingExecutor,
+    Squared,
+    all_equal,
+    local,
+    rules,
+    wild_table,
+    wild_target,
+    wild_weight,
+)
+
+N = 300
+TABLE = wild_table(N, 3)
+SPREAD = [(0, 2, 4), (1, 5), (3, 6)]
+LOSSES = {"one output": (Squared(), 0), "three outputs": (Softmax(3), 3)}
+
+
+class LossyExecutor(ShardedExecutor):
+    """Loses shards by a script: ``losses[k]`` are lost at the k-th message to any shard, before or after it is carried out."""
+
+    def __init__(self, *args: Any, losses: Mapping[int, tuple[int, ...]], after: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._losses = losses
+        self._after = after
+        self._lost: set[int] = set()
+        self.n_repairs = 0
+
+    def _call(self, shard: int, message: m.Message) -> m.Reply:
+        losses = self._losses.get(len(self.log), ())
+        if not self._after:
+            self._lost.update(losses)
+        if shard in self._lost:
+            self.log.append((shard, message))
+            raise ShardsLost(str(shard))
+        reply = super()._call(shard, message)
+        self._lost.update(losses)
+        if shard in self._lost:
+            raise ShardsLost(str(shard))
+        return reply
+
+    def repair(self) -> None:
+        self.n_repairs += 1
+        for shard in self._lost:
+            self.shards[shard].close()
+            self.shards[shard] = self._make[shard]()
+        self._lost.clear()
+
+
+def case(name: str) -> tuple[Any, Any, BoostingPlan]:
+    loss, n_classes = LOSSES[name]
+    more: dict[str, Any] = {"n_iter_no_change": 99, "validation_fraction": 0.2, "subsample": 0.7}
+    plan = BoostingPlan(rules("newton", len(TABLE), max_depth=3, max_features=3), 5, loss, 3, n_classes=n_classes, **more)
+    return wild_target(TABLE, n_classes, 3), wild_weight(N, 3), plan
+
+
+def undisturbed(name: str) -> tuple[BoostingResult, list[tuple[int, m.Message]]]:
+    y, weight, plan = case(name)
+    executor = ShardedExecutor(TABLE, y, weight, SPREAD)
+    result = boost(executor, plan)
+    with local(TABLE, y, weight) as alone:
+        assert_same(boost(alone, plan), result)
+    return result, executor.log
+
+
+def assert_same(found: BoostingResult, wanted: BoostingResult) -> None:
+    assert all(all_equal(a, b) for a, b in zip(found.rounds, wanted.rounds, strict=True))
+    assert found.train_score.tobytes() == wanted.train_score.tobytes()
+    assert found.validation_score.tobytes() == wanted.validation_score.tobytes()
+
+
+def disturbed(name: str, losses: Mapping[int, tuple[int, ...]], after: bool = False) -> tuple[BoostingResult, LossyExecutor]:
+    y, weight, plan = case(name)
+    executor = LossyExecutor(TABLE, y, weight, SPREAD, losses=losses, after=after)
+    return boost(executor, plan), executor
+
+
+@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["before", "after"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_shard_is_lost_at_any_message(name: str, after: bool) -> None:
+    wanted, log = undisturbed(name)
+    tested = set()
+    for k, (shard, message) in enumerate(log):
+        place = (type(message), shard, getattr(message, "output", 0) > 0, k > len(log) // 2)
+        if place in tested:
+            continue
+        tested.add(place)
+        found, executor = disturbed(name, {k: (shard,)}, after)
+        assert executor.n_repairs == 1
+        assert_same(found, wanted)
+    assert {kind for kind, *_ in tested} == {m.Begin, m.Start, m.Search, m.Evaluate, m.Advance, m.Finish} or name == "one output"
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("lost", [(0, 1), (0, 1, 2)], ids=str)
+def test_several_are_lost_at_once(name: str, lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)  # so that state travels in several pieces
+    wanted, log = undisturbed(name)
+    for k in (len(log) // 2, 4 * len(log) // 5):
+        found, executor = disturbed(name, {k: lost})
+        assert_same(found, wanted)
+        kinds = {type(message) for _, message in executor.log}
+        assert (m.Route in kinds) == (len(lost) == 3)
+        assert (m.Adopt in kinds) == (len(lost) < 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
+def test_another_is_lost_while_state_is_brought_to_the_first(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)
+    wanted, log = undisturbed(name)
+    k = len(log) // 2
+    _, executor = disturbed(name, {k: (0,)})
+    recovering = [i for i, (_, message) in enumerate(executor.log) if isinstance(message, m.Renew | m.Begin | m.Fetch | m.Adopt) and i > k]
+    assert len(recovering) > 6
+    for second in recovering:
+        for lost in ((0,), (1,), (2, 0)):
+            found, executor = disturbed(name, {k: (0,), second: lost})
+            assert executor.n_repairs >= 2
+            assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_columns_are_spread_over_more_shards(name: str, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)
+    y, weight, plan = case(name)
+    wanted, _ = undisturbed(name)
+    executor = SpreadingExecutor(TABLE, y, weight, SPREAD, when=when, wider=[(0, 4), (1,), (3, 6), (2, 5)])
+    assert_same(boost(executor, plan), wanted)
+    n_trees = plan.n_rounds * plan.loss.n_outputs
+    assert executor.n_left == list(range(n_trees, 0, -1))
+    after = executor.log[executor.spread_at :]
+    assert {shard for shard, message in after if isinstance(message, m.Begin)} == {3 if when > 1 else shard for shard in range(4)}
+    assert {shard for shard, message in after if isinstance(message, m.Adopt)} == ({3} if when > 1 else set())
+    assert not any(isinstance(message, m.Route) for _, message in after)  # nothing is replayed
+    executor.close()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_shard_is_lost_at_a_scan(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "OFFER_ROWS", N // 2)  # some levels take one exchange, some two
+    y, weight, plan = case("one output")
+    plan = replace(plan, rules=rules("newton", len(TABLE), max_depth=4))
+    undisturbed = ShardedExecutor(TABLE, y, weight, SPREAD)
+    wanted = boost(undisturbed, plan)
+    with local(TABLE, y, weight) as alone:
+        assert_same(boost(alone, plan), wanted)
+    scans = [k for k, (_, message) in enumerate(undisturbed.log) if isinstance(message, m.Scan)]
+    advances = [message for shard, message in undisturbed.log if shard == 0 and isinstance(message, m.Advance)]
+    assert 0 < len(scans) < len(SPREAD) * len(advances)
+    for k in scans:
+        executor = LossyExecutor(TABLE, y, weight, SPREAD, losses={k: (undisturbed.log[k][0],)}, after=after)
+        assert_same(boost(executor, plan), wanted)
+        assert executor.n_repairs == 1
+
+
+class MendedExecutor(LossyExecutor):
+    """Wants repair before the last tree but one."""
+
+    def wants_repair(self, n_left: int) -> bool:
+        return n_left == 2
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_tree_that_is_started_already_starts_again_after_repair(name: str) -> None:
+    wanted, _ = undisturbed(name)
+    y, weight, plan = case(name)
+    calm = MendedExecutor(TABLE, y, weight, SPREAD, losses={})
+    assert_same(boost(calm, plan), wanted)
+    assert calm.n_repairs == 1
+    (renewed,) = {message.epoch for _, message in calm.log if isinstance(message, m.Renew)}
+    twice = [k for k, (_, message) in enumerate(calm.log) if isinstance(message, m.Start) and message.epoch < renewed][-len(SPREAD) :]
+    again = [message for _, message in calm.log if isinstance(message, m.Start) and message.epoch == renewed]
+    assert [calm.log[k][1].tree for k in twice] == [again[0].tree] * len(SPREAD)  # type: ignore[attr-defined]
+    for k in twice:  # and if a shard is lost at it
+        executor = MendedExecutor(TABLE, y, weight, SPREAD, losses={k: (calm.log[k][0],)})
+        assert_same(boost(executor, plan), wanted)
+        assert executor.n_repairs == 1
+
+
+def test_the_only_shard_is_lost() -> None:
+    y, weight, plan = case("one output")
+    wanted, _ = undisturbed("one output")
+    executor = LossyExecutor(TABLE, y, weight, [range(len(TABLE))], losses={5: (0,), 14: (0,)})
+    assert_same(boost(executor, plan), wanted)
+    assert executor.n_repairs == 2
+
+
+def test_messages_of_an_earlier_epoch_are_refused() -> None:
+    y, weight, plan = case("one output")
+    with local(TABLE, y, weight) as executor:
+        executor.broadcast(m.Begin("fit", 0, plan))
+        assert executor.broadcast(m.Renew("fit", 1)) == [m.Standing(0)]
+        for stale in (m.Start("fit", 0, 0, 0, True, True), m.Renew("fit", 1), m.Renew("other", 2)):
+            with pytest.raises(m.StaleMessage):
+                executor.broadcast(stale)
+
+
+def test_a_new_shard_knows_nothing() -> None:
+    y, weight, _ = case("one output")
+    with local(TABLE, y, weight) as executor:
+        assert executor.broadcast(m.Renew("fit", 7)) == [m.Standing(-1)]

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import dtrees
+from dtrees.ensemble.input.schema import CATEGORICAL, NUMERIC, UNKNOWN, Schema
+from tests.examples import examples
+
+
+def frames():
+    """The same table in three libraries."""
+    data = {
+        "age": [1.5, None, 3.0],
+        "job": ["smith", None, "baker"],
+        "old": [True, False, True],
+        "count": [3, 1, 2],
+    }
+    polars = pl.DataFrame(data)
+    return [pd.DataFrame(data), polars, polars.to_arrow()]
+
+
+@pytest.mark.parametrize("frame", frames(), ids=["pandas", "polars", "arrow"])
+def test_frames_of_all_libraries_give_the_same_numbers(frame):
+    schema = Schema.infer(frame)
+    assert [column.kind for column in schema.columns] == [NUMERIC, CATEGORICAL, NUMERIC, NUMERIC]
+    assert [column.dtype for column in schema.columns] == ["float64", "", "bool", "int64"]
+    assert schema.columns[1].categories == ("baker", "smith")
+    age, job, old, count = schema.encode(frame)
+    np.testing.assert_array_equal(age, [1.5, np.nan, 3.0])
+    np.testing.assert_array_equal(job, [1, np.nan, 0])
+    np.testing.assert_array_equal(old, [True, False, True])
+    np.testing.assert_array_equal(count, [3, 1, 2])
+    assert (old.dtype, count.dtype) == (bool, np.int64)
+    np.testing.assert_array_equal(schema.matrix(frame), np.column_stack([age, job, old, count]))
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "encoded"),
+    [
+        (pd.array([1, None], dtype="Int64"), NUMERIC, [1, np.nan]),
+        (pd.array([True, None], dtype="boolean"), NUMERIC, [1, np.nan]),
+        (pd.Series([True, None], dtype=object), NUMERIC, [1, np.nan]),
+        (pd.Series([1.5, 2], dtype=object), NUMERIC, [1.5, 2]),
+        (pd.Series([decimal.Decimal("1.5"), None], dtype=object), NUMERIC, [1.5, np.nan]),
+        (pd.array([1, None], dtype="int8[pyarrow]"), NUMERIC, [1, np.nan]),
+        (pd.array(["b", "a"], dtype="string[pyarrow]"), CATEGORICAL, [1, 0]),
+        (pd.Series(["b", np.nan], dtype=object), CATEGORICAL, [0, np.nan]),
+        (pd.Categorical(["b", "a"], categories=["b", "a", "never seen"]), CATEGORICAL, [1, 0]),
+        (pd.Categorical([30, None], categories=[30, 10]), CATEGORICAL, [0, np.nan]),
+        (pd.Series([None, None], dtype=object), UNKNOWN, [np.nan, np.nan]),
+        (np.array([1.5, 2.5], dtype=np.float16), NUMERIC, [1.5, 2.5]),
+    ],
+)
+def test_pandas_dtypes(column, kind, encoded):
+    frame = pd.DataFrame({"x": column})
+    schema = Schema.infer(frame)
+    assert schema.columns[0].kind == kind
+    np.testing.assert_array_equal(schema.encode(frame)[0], encoded)
+    np.testing.assert_array_equal(schema.matrix(frame)[:, 0], encoded)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "encoded"),
+    [
+        (pl.Series(["b", None], dtype=pl.Categorical), CATEGORICAL, [0, np.nan]),
+        (pl.Series(["a", "b"], dtype=pl.Enum(["b", "a"])), CATEGORICAL, [0, 1]),
+        (pl.Series([None, None]), UNKNOWN, [np.nan, np.nan]),
+        (pl.Series([1, None], dtype=pl.Int16), NUMERIC, [1, np.nan]),
+        (pl.Series([1, 2], dtype=pl.Int128), NUMERIC, [1, 2]),
+        (pl.Series([decimal.Decimal("1.5"), None]), NUMERIC, [1.5, np.nan]),
+        (pl.Series([True, None]), NUMERIC, [1, np.nan]),
+    ],
+)
+def test_polars_dtypes(column, kind, encoded):
+    frame = pl.DataFrame({"x": column})
+    schema = Schema.infer(frame)
+    assert schema.columns[0].kind == kind
+    np.testing.assert_array_equal(schema.encode(frame)[0], encoded)
+
+
+def test_arrays_keep_their_dtype_and_are_not_copied():
+    for dtype in (np.float32, np.float64, np.int8, np.int64, np.uint16, bool):
+        X = np.ones((3, 2), dtype=dtype)
+        columns = Schema.infer(X).encode(X)
+        assert all(column.dtype == dtype and np.shares_memory(column, X) for column in columns)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [(np.float32, np.float32), (np.int16, np.float32), (bool, np.float32), (np.int32, np.float64), ("f8", "f8")]
+)
+def test_matrix_is_float32_where_that_is_exact(dtype, expected):
+    X = np.ones((3, 2), dtype=dtype)
+    assert Schema.infer(X).matrix(X).dtype == expected
+
+
+def test_big_endian_arrays_are_turned_round():
+    X = np.arange(4.0).reshape(2, 2).astype(">f8")
+    assert Schema.infer(X).matrix(X).dtype == np.dtype("=f8")
+
+
+@examples(50)
+@given(
+    st.lists(st.tuples(st.sampled_from(["x", "y", "z", None]), st.sampled_from([1, 2.5, None])), min_size=1, max_size=12),
+    st.integers(1, 5),
+)
+def test_merging_does_not_depend_on_partitions(rows, n_parts):
+    frame = pd.DataFrame({"c": [row[0] for row in rows], "v": [row[1] for row in rows]}).astype({"c": object})
+    parts = [frame.iloc[part] for part in np.array_split(np.arange(len(frame)), n_parts)]
+    merged = Schema.merge(Schema.infer(part) for part in parts)
+    whole = Schema.infer(frame)
+    assert merged.columns[0].categories == whole.columns[0].categories
+    for joined, column in zip(np.concatenate([merged.matrix(part) for part in parts]).T, whole.matrix(frame).T, strict=True):
+        np.testing.assert_array_equal(joined, column)
+
+
+def test_merging_widens_dtypes():
+    parts = [pd.DataFrame({"x": [1, 2]}), pd.DataFrame({"x": [0.5]}), pd.DataFrame({"x": [None]})]
+    schema = Schema.merge(Schema.infer(part) for part in parts)
+    assert schema.columns[0].dtype == "float64"
+    assert all(schema.encode(part)[0].dtype == np.float64 for part in parts)
+
+
+@pytest.mark.parametrize("missing", [np.array([None, None]), np.full(2, np.nan, "f4"), pd.array([pd.NA, pd.NA], "Int64")], ids=str)
+@pytest.mark.parametrize("values", [[1, 2], [True, False], [0.1, 0.2], ["a", "b"], pd.Categorical(["b", "c"]), [None, None]], ids=str)
+def test_partitions_without_a_value_are_of_any_kind(values, missing):
+    parts = [pd.DataFrame({"x": values}), pd.DataFrame({"x": missing})]
+    schema = Schema.merge(Schema.infer(part) for part in parts)
+    assert schema.columns[0].kind == Schema.infer(parts[0]).columns[0].kind
+    encoded = np.concatenate([schema.encode(part)[0] for part in parts])
+    np.testing.assert_array_equal(encoded, [*Schema.infer(parts[0]).encode(parts[0])[0], np.nan, np.nan])
+    np.testing.assert_array_equal(schema.matrix(parts[1]), [[np.nan], [np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([pd.DataFrame({"x": ["a"]}), pd.DataFrame({"x": [1]})], "holds text or categories in some partitions and numbers in others"),
+        ([pd.DataFrame({"x": [1]}), pd.DataFrame({"y": [1]})], "name a column differently"),
+        ([pd.DataFrame({"x": [1]}), pd.DataFrame({"x": [1], "y": [1]})], "partitions of 1 and of 2 columns"),
+        ([pd.DataFrame({"x": pd.Categorical(["a"])}), pd.DataFrame({"x": pd.Categorical([1])})], "categories of numbers and text"),
+    ],
+)
+def test_partitions_that_disagree(parts, message):
+    with pytest.raises(ValueError, match=message):
+        Schema.merge([Schema.infer(part) for part in parts])
+
+
+def test_unseen_categories_are_missing():
+    schema = Schema.infer(pd.DataFrame({"x": ["a", "b"]}))
+    np.testing.assert_array_equal(schema.matrix(pl.DataFrame({"x": ["b", "never", None]}))[:, 0], [1, np.nan, np.nan])
+    np.testing.assert_array_equal(schema.matrix(pd.DataFrame({"x": [None, np.nan]}))[:, 0], [np.nan, np.nan])
+
+
+def test_empty_blocks_have_a_matrix():
+    frame = pd.DataFrame({"x": ["a"], "v": [1.0]})
+    assert Schema.infer(frame).matrix(frame.iloc[:0]).shape == (0, 2)
+    assert Schema.infer(np.ones((2, 3))).matrix(np.ones((0, 3))).shape == (0, 3)
+
+
+def test_columns_of_the_same_name_are_told_apart_by_position():
+    frame = pd.DataFrame([[1, "a"], [2, "b"]], columns=["x", "x"])
+    np.testing.assert_array_equal(Schema.infer(frame).matrix(frame), [[1, 0], [2, 1]])
+
+
+def test_json_round_trip():
+    schema = Schema.infer(pd.DataFrame({"x": ["a", "b"], "v": [1, 2], "c": pd.Categorical([1, 2]), "none": [None, None]}))
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+
+
+@pytest.mark.parametrize("data", [[{"name": "x"}], [None], [{"name": "x", "kind": "other", "dtype": "", "categories": []}]])
+def test_damaged_json(data):
+    with pytest.raises(ValueError, match="schema is damaged"):
+        Schema.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (np.array([["a"]]), ValueError, "array of dtype <U1; wants numbers.*frame"),
+        ([["a", 1.0]], ValueError, "wants numbers"),
+        (np.array([["2020-01-01"]], dtype="M8[D]"), ValueError, "datetime64.*wants numbers"),
+        (np.ones((2, 2), dtype=complex), ValueError, "Complex data not supported"),
+        (np.array([[1.0, np.inf]]), ValueError, "X contains infinity; wants finite numbers"),
+        (np.array([[2**53 + 2]]), ValueError, "integer 9007199254740994; integers must lie within"),
+        (np.array([[-(2**60)]]), ValueError, "integer -1152921504606846976"),
+        (np.ones(3), ValueError, "Expected 2D array, got 1D array"),
+        (np.ones((3, 0)), ValueError, "0 feature"),
+        (csr_matrix(np.eye(2)), TypeError, "Sparse data was passed"),
+        (pl.LazyFrame({"x": [1]}), TypeError, r"call .collect\(\)"),
+        (pd.DataFrame({"day": [datetime.datetime(2020, 1, 1)]}), ValueError, "column 'day' is of dtype Datetime.*wants numbers"),
+        (pl.DataFrame({"lists": [[1]]}), ValueError, "column 'lists' is of dtype List"),
+        (pd.DataFrame({"x": [1, "a"]}), ValueError, "column 'x' mixes numbers and text"),
+        (pd.DataFrame({"x": [{"a": 1}]}), ValueError, "column 'x' holds"),
+        (pd.DataFrame({"x": [1.0, np.inf]}), ValueError, "column 'x' contains infinity"),
+        (pd.DataFrame({"x": pd.array([2**53 + 2, None], dtype="Int64")}), ValueError, "column 'x' contains the integer"),
+        (pd.DataFrame({"x": pd.Series([2**70, 1], dtype=object)}), ValueError, "column 'x' contains the integer"),
+        (pd.DataFrame(index=[0, 1]), ValueError, "0 feature"),
+    ],
+)
+def test_input_that_cannot_be_encoded(X, error, message):
+    with pytest.raises(error, match=message):
+        Schema.infer(X).encode(X)
+
+
+def test_columns_that_changed_their_kind_since_fit():
+    schema = Schema.infer(pd.DataFrame({"c": ["a", "b"], "v": [1.0, 2.0]}))
+    with pytest.raises(ValueError, match="column 'c' held categories of text at fit, but now holds 1"):
+        schema.matrix(pd.DataFrame({"c": [1, 2], "v": [1.0, 2.0]}))
+    with pytest.raises(ValueError, match="column 'v' was numeric at fit, but now holds"):
+        schema.matrix(pd.DataFrame({"c": ["a"], "v": ["b"]}))
+    with pytest.raises(ValueError, match="X is an array, but column 'c' held categories at fit"):
+        schema.matrix(np.ones((1, 2)))
+    with pytest.raises(ValueError, match="X has 1 features, but 2 were seen at fit"):
+        schema.matrix(np.ones((1, 1)))
+
+
+NUMBERS = [f"{i}.5" for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            NUMBERS,
+            r"X column 'x' holds numbers as text, such as '9.5', .* convert it to numbers \(astype\(float\)\), or to a category dtype",
+        ),
+        ([text.replace(".", ",") for text in NUMBERS], "X column 'x' holds numbers as text, such as '9,5'"),
+        ([" 1", "2 ", None, "-3e5"] * 10, "X column 'x' holds numbers as text"),
+        ([f"row {i}" for i in range(40)], "X column 'x' holds 40 different texts in 40 rows, such as 'row 9'"),
+        (["1", "2", "many"] * 10, None),
+        (["0", "1"] * 20, None),
+        (["red", "green", "blue", None] * 10, None),
+        (pd.Categorical(NUMBERS), None),
+        (pl.Series(NUMBERS, dtype=pl.Categorical), None),
+    ],
+)
+@pytest.mark.parametrize("as_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_text_that_was_hardly_meant_to_be_categories(values, message, as_frame):
+    if (isinstance(values, pd.Categorical) and as_frame is pl.DataFrame) or (isinstance(values, pl.Series) and as_frame is pd.DataFrame):
+        pytest.skip("a column of the other kind of frame")
+    frame = as_frame({"x": values})
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        dtrees.DecisionTreeRegressor().fit(frame, np.arange(len(values)))
+    assert [re.match(message, str(one.message)) is not None for one in found] == ([True] if message else [])
+    whole = Schema.merge([Schema.infer(frame[:7]), Schema.infer(frame[7:])])
+    assert whole == Schema.infer(frame)
+    assert whole.columns[0].is_text == Schema.infer(frame).columns[0].is_text

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_classes
+
+floats = st.floats(0, 1e300, allow_subnormal=True)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), floats), min_size=1, max_size=20), st.integers(1, 6))
+def test_summaries_do_not_depend_on_partitions(rows, n_parts):
+    y = np.array([row[0] for row in rows])
+    weight = np.array([row[1] for row in rows])
+    whole = TargetSummary.of(y, weight, classify=True)
+    parts = np.array_split(np.arange(len(rows)), n_parts)  # some are empty
+    merged = TargetSummary.merge(TargetSummary.of(y[part], weight[part], classify=True) for part in parts)
+    assert (merged.n_rows, merged.total_weight, merged.class_weights) == (whole.n_rows, whole.total_weight, whole.class_weights)
+    np.testing.assert_array_equal(merged.classes, whole.classes)
+    np.testing.assert_array_equal(merged.class_counts, whole.class_counts)
+    assert whole.total_weight == sum(whole.class_weights)
+    np.testing.assert_array_equal(whole.classes[encode_classes(y, whole.classes)], y)
+
+
+def test_regression_has_no_classes():
+    merged = TargetSummary.merge(TargetSummary.of(np.ones(n), None, classify=False) for n in (3, 0, 4))
+    assert merged == TargetSummary(7, Fraction(7))
+    merged.check()
+
+
+def test_partitions_of_different_kinds():
+    parts = [TargetSummary.of(np.array(labels), None, classify=True) for labels in (["a"], [1])]
+    with pytest.raises(ValueError, match="y holds text in some partitions and numbers in others"):
+        TargetSummary.merge(parts)
+
+
+@pytest.mark.parametrize(
+    ("summary", "message"),
+    [(TargetSummary(0, Fraction(0)), "have no rows"), (TargetSummary(3, Fraction(0)), "all weights are zero")],
+)
+def test_nothing_to_learn_from(summary, message):
+    with pytest.raises(ValueError, match=message):
+        summary.check()
+
+
+@pytest.mark.parametrize(
+    "y",
+    [[1, 2], (1.0, 2.0), np.array([1, 2], dtype=np.uint8), pd.Series([1, 2]), pd.array([1, 2], dtype="Int64"), np.array([1, 2], object)],
+)
+def test_real_targets_become_float64(y):
+    values = check_target(y, classify=False, name="Tree")
+    assert values.dtype == np.float64
+    assert values.flags.writeable
+    assert values.tolist() == [1.0, 2.0]
+
+
+def test_weights():
+    assert check_weights(None, 3) is None
+    assert check_weights(2, 3).tolist() == [2.0, 2.0, 2.0]
+    weight = check_weights(pd.Series([1, 0, 2]), 3)
+    assert weight.dtype == np.float64
+    assert weight.flags.writeable

@@ -1,0 +1,159 @@
+"""Every registered loss is tested here, and that a loss of one's own works with all that there is."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+from numpy.testing import assert_allclose, assert_array_equal
+
+import dtrees
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.run.boosting_rounds import boost
+from dtrees.ensemble.objective.loss import PARTS, LinkedLoss, OneOutput
+from dtrees.ensemble.objective.registry import loss_for, register_loss, registered_losses, unregister_loss
+from tests.engine.shards import ShardedExecutor, rules
+from tests.ensemble.objective.samples import derivatives, pointwise, sample
+from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
+
+
+@dataclass(frozen=True)
+class Poisson(OneOutput):
+    """A toy: half the Poisson deviance up to a constant, with a logarithmic link."""
+
+    n_outputs: int = 1
+    constant_hessian: bool = False
+
+    def initial(self, target, weight):
+        return np.log([np.average(target, weights=weight)])
+
+    def gradients(self, target, opened, output, g, h):
+        np.exp(opened[output], out=h)
+        np.subtract(h, target, out=g)
+
+    def pointwise(self, target, raw, out):
+        np.exp(raw[0], out=out)
+        out -= target * raw[0]
+
+    def predictions(self, raw):
+        return np.exp(raw[:, 0])
+
+
+@pytest.fixture
+def poisson():
+    register_loss("poisson", lambda n_classes: Poisson(), classify=False)
+    yield Poisson()
+    unregister_loss("poisson")
+
+
+COUNTS = np.random.default_rng(4).poisson(np.exp(SIGNAL / 4)).astype(float)
+REGISTERED = [*registered_losses(), ("poisson", 0, Poisson())]
+every_loss = pytest.mark.parametrize(("name", "n_classes", "loss"), REGISTERED, ids=lambda case: str(case))
+
+
+@every_loss
+def test_gradients_are_differences_of_the_loss(name, n_classes, loss):
+    target, raw, _ = sample(loss, n_classes)
+    factor = 0.5 if name == "squared_error" else 1.0  # derivatives are of half the squared error
+    for output in range(loss.n_outputs):
+        g, h = derivatives(loss, target, raw, output)
+        up, down = raw.copy(), raw.copy()
+        up[output] += 1e-4
+        down[output] -= 1e-4
+        middle = pointwise(loss, target, raw)
+        slope = factor * (pointwise(loss, target, up) - pointwise(loss, target, down)) / 2e-4
+        assert_allclose(slope, g, rtol=1e-7, atol=1e-7)
+        curvature = factor * (pointwise(loss, target, up) - 2 * middle + pointwise(loss, target, down)) / 1e-8
+        scale = loss.n_outputs / (loss.n_outputs - 1) if loss.n_outputs > 1 else 1.0  # the trees of a round move all outputs
+        assert_allclose(scale * curvature, h, rtol=1e-5, atol=1e-5)
+
+
+@every_loss
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_initial_prediction_is_the_best_constant(name, n_classes, loss, weighted):
+    target, raw, weight = sample(loss, n_classes)
+    target = np.abs(target)
+    weight = weight if weighted else None
+    initial = loss.initial(target, weight)
+    assert initial.shape == (loss.n_outputs,)
+    raw = np.repeat(initial[:, np.newaxis], len(target), axis=1)
+    for output in range(loss.n_outputs):
+        g, _ = derivatives(loss, target, raw, output)
+        assert abs(np.average(g, weights=weight)) < 1e-12
+
+
+@every_loss
+def test_losses_are_values(name, n_classes, loss):
+    assert pickle.loads(pickle.dumps(loss)) == loss
+    assert len({loss, pickle.loads(pickle.dumps(loss))}) == 1
+    assert type(loss).__name__ in repr(loss)
+    if name != "poisson":
+        assert loss_for(name, n_classes) == loss
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("inherits", [True, False])
+def test_a_loss_that_lacks_a_part_is_refused(part, inherits):
+    parts = {name: getattr(Poisson, name) for name in PARTS if name != part}
+    lacking = type("Lacking", (LinkedLoss,) if inherits else (), parts)()
+    with pytest.raises(TypeError, match=f"the loss 'lacking' has no {part}; wants all of n_outputs, "):
+        register_loss("lacking", lambda n_classes: lacking, classify=False)
+    with pytest.raises(ValueError, match="The 'loss' parameter of GradientBoostingRegressor must be a str among"):
+        dtrees.GradientBoostingRegressor(loss="lacking").fit(X, SIGNAL)
+
+
+def test_no_two_losses_of_a_name():
+    with pytest.raises(ValueError, match="there is a loss 'log_loss' already"):
+        register_loss("log_loss", lambda n_classes: Poisson(), classify=False)
+
+
+def test_a_loss_of_ones_own(poisson, tmp_path):
+    """Whatever the estimator can do, it can do with a loss that was registered."""
+    settings = {"loss": "poisson", "n_estimators": 30, "min_child_weight": 0.1, "max_features": None}
+    model = make(dtrees.GradientBoostingRegressor, **settings, eval_metric="mae")
+    model = model.fit(X, COUNTS, WEIGHT, eval_set=[(X, COUNTS, WEIGHT)], checkpoint=tmp_path / "checkpoint")
+    predicted = model.predict(X)
+    raw = np.log(model.init_.predict(X)) + model.learning_rate * np.sum([tree.predict(X) for tree in model.estimators_.ravel()], axis=0)
+    assert_allclose(predicted, np.exp(raw))
+    assert_allclose(model.train_score_[-1], np.average(pointwise(poisson, COUNTS, raw[np.newaxis]), weights=WEIGHT))
+    assert np.all(np.diff(model.train_score_) < 0)
+    assert_allclose(model.evals_result_["validation_0"]["mae"][-1], np.average(np.abs(predicted - COUNTS), weights=WEIGHT))
+    assert_array_equal(list(model.staged_predict(X))[-1], predicted)
+    for others in ({"n_jobs": 4}, {"warm_start": True, "n_estimators": 10}):
+        other = make(dtrees.GradientBoostingRegressor, **{**settings, **others}).fit(X, COUNTS, WEIGHT)
+        assert_same_trees(other.set_params(n_estimators=30).fit(X, COUNTS, WEIGHT), model)
+    with pytest.raises(ValueError, match="warm_start=True keeps the trees of the loss 'poisson', but loss is 'squared_error'"):
+        other.set_params(loss="squared_error").fit(X, COUNTS, WEIGHT)
+    assert_array_equal(other.predict(X), predicted)
+    dtrees.save(other, tmp_path / "model")
+    assert_array_equal(dtrees.load(tmp_path / "model").predict(X), predicted)
+    going_on = make(dtrees.GradientBoostingRegressor, **settings).fit(X, COUNTS, WEIGHT, checkpoint=tmp_path / "checkpoint")
+    assert_same_trees(going_on, model)
+
+
+def test_a_loss_of_ones_own_over_shards(poisson):
+    model = make(dtrees.GradientBoostingRegressor, loss="poisson", max_features=None, max_depth=4).fit(X, COUNTS)
+    own_rules = rules("newton", 5, max_depth=4, min_child_weight=1.0, reg_lambda=5.0)
+    plan = BoostingPlan(own_rules, seed=model._seed, loss=poisson, n_rounds=8, learning_rate=0.15)
+    for spread in ([[0, 1, 2, 3, 4]], [[3, 0], [1], [4, 2]]):
+        executor = ShardedExecutor(list(X.T), COUNTS, None, spread)
+        result = boost(executor, plan)
+        executor.close()
+        assert all(tree.equals(grown[0]) for tree, grown in zip(trees(model), result.rounds, strict=True))
+
+
+def test_a_loss_of_ones_own_on_a_cluster(poisson):
+    """Where workers have registered it too, as threads of this process have."""
+    model = make(dtrees.GradientBoostingRegressor, loss="poisson", max_features=None)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    here = make(dtrees.GradientBoostingRegressor, loss="poisson", max_features=None).fit(frame, COUNTS)
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None):
+        parts, target = dd.from_pandas(frame, npartitions=3), dd.from_pandas(pd.Series(COUNTS), npartitions=3)
+        model.fit(parts, target)
+        assert_same_trees(model, here)
+        assert_array_equal(model.predict(parts).compute(), here.predict(frame))

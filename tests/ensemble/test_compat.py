@@ -1,0 +1,35 @@
+"""scikit-learn's private parts: that the metrics it names are recognised, and that nothing else of dtrees reaches for them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import sklearn.metrics
+
+import dtrees
+from dtrees.ensemble.compat import sklearn_metric
+
+PACKAGE = Path(dtrees.__file__).parent
+
+
+@pytest.mark.parametrize("name", sklearn.metrics.get_scorer_names())
+def test_scorers_say_what_they_are(name):
+    scorer = sklearn.metrics.get_scorer(name)
+    known = sklearn_metric(scorer)
+    assert known.greater_is_better
+    assert known.sign == (-1 if name.startswith("neg_") else 1)
+    assert known.name.startswith("neg_") == name.startswith("neg_")
+
+
+def test_no_other_module_uses_private_parts():
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sklearn"):
+                parts = [*node.module.split("."), *(alias.name for alias in node.names)]
+                if any(re.match("_[a-z]", part) for part in parts):
+                    found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == {"ensemble/compat.py"}

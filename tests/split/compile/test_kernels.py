@@ -1,0 +1,121 @@
+"""Several processes that need a kernel at the same time, as the workers of a cluster do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dtrees.split.compile import kernels as kernels
+from dtrees.split.compile.cache import KernelCache
+from dtrees.split.compile.kernels import bind, kernel
+
+SOURCE = """
+import json, sys
+import numpy as np
+from numba.core import event
+from dtrees.split.compile.kernels import inner_kernel, kernel
+
+@inner_kernel
+def half(x):
+    return x[0] / 2
+
+@kernel
+def halves(x):
+    return half(x) + half(x[1:])
+
+if __name__ == "__main__":
+    import kernels
+    print("ready", flush=True)
+    sys.stdin.readline()
+    with event.install_recorder("numba:compile") as recorder:
+        results = [kernels.halves(np.array([3, 5], dtype)) for dtype in sys.argv[1].split(",")]
+    print(json.dumps([results, [record.data["dispatcher"].__name__ for _, record in recorder.buffer if record.is_start]]))
+"""
+DTYPES = "float32", "float64", "int32", "int64", "uint8"
+
+
+def run_together(folder: Path, dtypes: list[str]) -> list[list[list]]:
+    """Return the results of ``halves`` in one process each, and which kernels each of them compiled."""
+    (folder / "kernels.py").write_text(SOURCE)
+    paths = os.pathsep.join([str(Path(__file__).parents[3]), str(folder)])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "kernels.py", dtype],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(folder / "cache")},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for dtype in dtypes
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # all begin before the first is waited for
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+
+
+def test_different_types_are_all_cached(tmp_path: Path) -> None:
+    together = run_together(tmp_path, list(DTYPES))
+    assert [results for results, _ in together] == [[4.0]] * len(DTYPES)
+    ((results, compiled),) = run_together(tmp_path, [",".join(DTYPES)])
+    assert (results, compiled) == ([4.0] * len(DTYPES), [])
+
+
+def test_one_process_compiles_and_the_others_load(tmp_path: Path) -> None:
+    together = run_together(tmp_path, ["float64"] * 4)
+    assert [results for results, _ in together] == [[4.0]] * 4
+    assert sorted(len(compiled) for _, compiled in together) == [0, 0, 0, 2]
+
+
+@kernel
+def _first_of_each(arrays):
+    return arrays[0][0], arrays[1][0]
+
+
+def test_bound_kernels_are_for_the_types_they_were_bound_to() -> None:
+    matrix = np.array([[1.5, 2.5], [3.5, 4.5]])
+    for arrays in [
+        (np.array([1, 2]), matrix[0]),
+        (np.array([1.5]), matrix[0]),
+        (np.array([7], np.uint8), matrix[:, 1]),  # not contiguous
+        (np.array([7], np.int8), np.broadcast_to(np.float32(3.0), 2)),  # read only
+    ]:
+        assert bind(_first_of_each, arrays)(arrays) == (arrays[0][0], arrays[1][0])
+        assert bind(_first_of_each, arrays) is bind(
+            _first_of_each, tuple(array.copy() if array.flags.c_contiguous else array for array in arrays)
+        )
+    assert len(_first_of_each.signatures) == 4
+
+
+@pytest.mark.parametrize("known_numba", [kernels._KNOWN_NUMBA, (0, 0)], ids=["known", "other"])
+@pytest.mark.parametrize(
+    "options", [{"_nrt": True}, {"_nrt": False}, {"_nrt": False, "forceinline": True}], ids=["inner", "lean", "inlined"]
+)
+def test_parts_with_any_numba(monkeypatch, known_numba, options):
+    monkeypatch.setattr(kernels, "_KNOWN_NUMBA", known_numba)
+    part = kernels._part_compiler(**options)
+
+    @part
+    def add(x, y, out):
+        for i in range(x.shape[0]):
+            out[i] = x[i] + y[i]
+
+    @kernel
+    def add_twice(x, out):
+        add(x, x, out)
+        add(out, x, out)
+
+    out = np.empty(3)
+    add_twice(np.arange(3.0), out)
+    assert out.tolist() == [0.0, 3.0, 6.0]
+    is_compiled_alone = isinstance(add._cache, KernelCache)
+    assert is_compiled_alone == (known_numba == (0, 0))

@@ -1,0 +1,91 @@
+"""Kernels that are compiled apart from their callers, in processes that load some of them from disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core.targetconfig import TargetConfig
+
+from dtrees.split.compile.kernels import kernel
+
+SOURCE = """
+import sys
+import numpy as np
+from dtrees.split.compile.kernels import lean_entry, lean_kernel, separate_kernel
+
+@separate_kernel
+def deep(x, i):
+    return 2.0 * x[i]
+
+@separate_kernel
+def total(x):
+    result = 0.0
+    for i in range(x.shape[0]):
+        result += deep(x, i)
+    return result
+
+@lean_kernel
+def between(x):
+    return total(x) + 1.0
+
+@lean_entry
+def one(x):
+    return between(x)
+
+@lean_entry
+def other(x):
+    return between(x) + deep(x, x.shape[0] - 1)
+
+if __name__ == "__main__":
+    import apart
+    for name in sys.argv[1:]:
+        entry = getattr(apart, name)
+        print(name, entry(np.arange(4.0)), sum(entry.stats.cache_hits.values()))
+"""
+
+
+def run(folder: Path, *names: str) -> list[str]:
+    paths = os.pathsep.join([str(Path(__file__).parents[3]), str(folder)])
+    environment = os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, "apart.py", *names]
+    return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True, timeout=300).stdout.splitlines()
+
+
+def test_kernels_apart(tmp_path: Path) -> None:
+    (tmp_path / "apart.py").write_text(SOURCE)
+    assert run(tmp_path, "one") == ["one 13.0 0"]
+    assert run(tmp_path, "one") == ["one 13.0 1"]  # and what it calls is found
+    assert run(tmp_path, "other") == ["other 19.0 0"]  # compiled against what was loaded
+    assert run(tmp_path, "other", "one") == ["other 19.0 1", "one 13.0 1"]
+    (file,) = (tmp_path / "cache").rglob("apart.total-*.kernel")
+    file.unlink()
+    assert run(tmp_path, "one") == ["one 13.0 1"]  # what is missing is compiled
+
+
+def test_others_are_compiled_by_numba_as_ever() -> None:
+    """Nothing of Numba stays changed."""
+    before = TargetConfig.__eq__
+
+    @kernel
+    def assign(out, x):  # type: ignore[no-untyped-def]
+        out[:] = x
+
+    out = np.zeros(3)
+    assign(out, np.arange(3.0))
+    assert out.tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(ValueError, match="another shape"):
+        assign(out, np.arange(4.0))
+    assert TargetConfig.__eq__ is before
+
+    @njit
+    def assign_too(out, x):  # type: ignore[no-untyped-def]
+        out[:] = x
+
+    with pytest.raises(ValueError, match="from input of shape"):
+        assign_too(out, np.arange(4.0))

@@ -1,0 +1,101 @@
+"""One node, one column, worked by hand: which cut, which way missing values go."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from tests import naive
+from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.split.nodes import best_of, expected, same, search_of, widen
+from tests.split.strategies import Task
+
+NAN = math.nan
+PLAIN = naive.SplitLimits(SQUARED_ERROR)
+
+
+def task(x: list[float], a: list[int], limits: naive.SplitLimits, b: list[int] | None = None) -> Task:
+    return Task([np.array(x)], np.array(a), np.array(b or [], np.int64), np.ones(len(x), np.bool_), limits)
+
+
+CASES: list[tuple[Any, ...]] = [
+    # x, a, limits, b, (threshold, missing left, rows left, sums left, gain)
+    ([1, 2, 3, 4], [0, 0, 6, 6], PLAIN, None, (2.5, False, 2, (0, 2), 36.0)),
+    ([4, 1, 3, 2], [6, 0, 6, 0], PLAIN, None, (2.5, False, 2, (0, 2), 36.0)),
+    # Ties: the lower threshold.
+    ([1, 2, 3], [1, 0, 1], PLAIN, None, (1.5, False, 1, (1, 1), 1 / 6)),
+    ([1, 1, 2, 2, 3], [0, 1, 0, 1, 3], PLAIN, None, (2.5, True, 4, (2, 4), 5.0)),
+    # Rows without the value go with the majority.
+    ([1, 2, 3], [0, 0, 3], PLAIN, None, (2.5, True, 2, (0, 2), 6.0)),
+    # Missing values with those they are like; left where both are as good.
+    ([1, 2, NAN], [0, 6, 0], PLAIN, None, (1.5, True, 2, (0, 2), 24.0)),
+    ([1, 2, NAN], [0, 6, 6], PLAIN, None, (1.5, False, 1, (0, 1), 24.0)),
+    ([1, 2, NAN], [-3, 3, 0], PLAIN, None, (1.5, True, 2, (-3, 2), 13.5)),
+    # All values against none.
+    ([1, 2, NAN, NAN], [5, 5, 1, 1], PLAIN, None, (math.inf, False, 2, (10, 2), 16.0)),
+    ([7, 7, NAN], [4, 4, 1], PLAIN, None, (math.inf, False, 2, (8, 2), 6.0)),
+    # Weights: a is weight times target.
+    ([1, 2, 3], [0, 0, 12], PLAIN, [1, 2, 3], (2.5, True, 2, (0, 3), 24.0)),
+    # SplitLimits on rows and weight leave the second best.
+    ([1, 2, 3, 4], [9, 0, 0, 0], PLAIN._replace(min_samples=2), None, (2.5, False, 2, (9, 2), 81 / 4)),
+    ([1, 2, 3, 4], [9, 0, 0, 0], PLAIN._replace(min_weight=3), [1, 1, 1, 5], (3.5, True, 3, (9, 3), 16.875)),
+    # Two classes (a is the weight of class 1).
+    ([1, 2, 3, 4], [0, 0, 1, 1], naive.SplitLimits(GINI), None, (2.5, False, 2, (0, 2), 2.0)),
+    ([1, 2, 3, 4], [0, 0, 1, 1], naive.SplitLimits(ENTROPY), None, (2.5, False, 2, (0, 2), 4.0)),
+    # Four classes: the most even cut halves the entropy of two bits.
+    ([1, 2, 3, 4], [0, 1, 2, 3], naive.SplitLimits(ENTROPY, 4), None, (2.5, False, 2, (1, 1, 0, 0), 4.0)),
+    ([1, 2, 3, NAN], [0, 1, 1, 0], naive.SplitLimits(GINI, 3), None, (1.5, True, 2, (2, 0, 0), 2.0)),
+    ([1, 2, NAN, NAN], [1, 1, 2, 2], naive.SplitLimits(GINI, 3), [1, 2, 3, 4], (math.inf, False, 2, (0, 3, 0), 4.2)),
+    # Newton with penalty 1: 4/2 + 4/2 - 0/3.
+    ([1, 2], [-2, 2], naive.SplitLimits(NEWTON, penalty=1.0), None, (1.5, False, 1, (-2, 1), 4.0)),
+    # Where no row weighs anything on one side, only a penalty makes a split possible.
+    ([1, 2], [-2, 2], naive.SplitLimits(NEWTON, penalty=1.0), [1, 0], (1.5, False, 1, (-2, 1), 6.0)),
+]
+
+
+@pytest.mark.parametrize(("x", "a", "limits", "b", "answer"), CASES)
+def test_by_hand(x: list[float], a: list[int], limits: naive.SplitLimits, b: list[int] | None, answer: tuple[Any, ...]) -> None:
+    one = task(x, a, limits, b)
+    # In bins, and sorted because the table has many more values.
+    for found in (best_of(search_of(one)), best_of(search_of(widen(one, 100)))):
+        status, split = found
+        assert status == SPLIT
+        assert (split.threshold, split.missing_left, split.n_left, split.left) == answer[:4]
+        assert split.gain == pytest.approx(answer[4])
+        assert same(found, expected(one))
+
+
+@pytest.mark.parametrize(
+    ("x", "a", "limits", "b", "status"),
+    [
+        ([3, 3, 3], [1, 2, 3], PLAIN, None, CONSTANT),
+        ([NAN, NAN], [1, 2], PLAIN, None, CONSTANT),
+        ([0.0, -0.0], [1, 2], PLAIN, None, CONSTANT),
+        ([5.0], [1], PLAIN, None, CONSTANT),
+        ([1, 2, 3], [1, 2, 9], PLAIN._replace(min_samples=2), None, NO_SPLIT),
+        ([1, 2, 3], [1, 2, 9], PLAIN._replace(min_weight=4), [3, 1, 3], NO_SPLIT),
+        ([1, 2], [0, 2], PLAIN._replace(min_gain=2.1), None, NO_SPLIT),
+        ([1, 2, 3], [0, 1, 1], naive.SplitLimits(GINI, 3, min_samples=2), None, NO_SPLIT),
+        ([1, NAN], [0, 1], naive.SplitLimits(GINI, 3, min_weight=2), None, NO_SPLIT),
+        # Newton: only a true gain.
+        ([1, 2], [1, 1], naive.SplitLimits(NEWTON), None, NO_SPLIT),
+        ([1, 2], [1, 1], naive.SplitLimits(NEWTON, penalty=1.0), None, NO_SPLIT),
+        ([1, 2], [-2, 2], naive.SplitLimits(NEWTON), [1, 0], NO_SPLIT),
+    ],
+)
+def test_no_split_by_hand(x: list[float], a: list[int], limits: naive.SplitLimits, b: list[int] | None, status: int) -> None:
+    one = task(x, a, limits, b)
+    assert best_of(search_of(one)) == (status, None)
+    assert best_of(search_of(widen(one, 100))) == (status, None)
+    assert expected(one) == (status, None)
+
+
+def test_a_split_without_gain_is_a_split() -> None:
+    """As in scikit-learn, so that what gains only together with a second split is found (exclusive or)."""
+    status, split = best_of(search_of(task([1, 2, 1, 2], [0, 0, 1, 1], naive.SplitLimits(GINI, min_gain=-1e-9))))
+    assert status == SPLIT
+    assert split.gain == 0.0

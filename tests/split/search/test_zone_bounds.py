@@ -1,0 +1,174 @@
+"""Bounds of zones, against every split that rows in these zones can have."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dtrees.split.criteria import parts
+from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.criteria.statistics import Moments
+from dtrees.split.search.zone_bounds import best_edge, flag_zones
+from tests import naive
+from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.split.nodes import package_limits
+
+Row = tuple[int, int]
+
+
+def zone_arrays(zones: list[list[Row]], centre: int = 0) -> NDArray[np.int64]:
+    """The sums of zones of rows (g, h), quantity by quantity."""
+    sums = np.zeros((7, len(zones) + 1), np.int64)
+    g = h = n = 0
+    for z, rows in enumerate(zones):
+        sums[:3, z] = g, h, n
+        g, h, n = g + sum(row[0] for row in rows), h + sum(row[1] for row in rows), n + len(rows)
+        sums[3:6, z] = g, h, n
+        sums[6, z] = sum(abs(row[0] - centre * row[1]) for row in rows)
+    return sums
+
+
+def score(limits: naive.SplitLimits, left: list[Row], right: list[Row]) -> float:
+    """The score of a split, -1.0 if it is not allowed."""
+    if min(len(left), len(right)) < limits.min_samples:
+        return -1.0
+    (x, a), (y, b) = ([sum(row[k] for row in side) for k in range(2)] for side in (left, right))
+    if min(a, b) < limits.min_weight:
+        return -1.0
+    criterion = criterion_named(limits.criterion).for_kernels(0, limits.penalty)
+    return float(parts.score(criterion, float(x), float(a), float(y), float(b)))
+
+
+def sides(zones: list[list[Row]], missing: list[Row], n_left: int) -> list[tuple[list[Row], list[Row]]]:
+    """What lies left and right of a cut after ``n_left`` rows, missing ones on either side."""
+    rows = list(itertools.chain.from_iterable(zones))
+    left, right = rows[:n_left], rows[n_left:]
+    return [(left, right + missing)] + ([(left + missing, right)] if missing else [])
+
+
+def flagged(
+    limits: Any, sums: NDArray[np.int64], n_zones: int, missing: Any, node: Any, bar: float, centre: int, slope: float
+) -> NDArray[np.bool_]:
+    """Which zones are flagged; their sums must have been moved to the front, and nothing else touched."""
+    moved, before, marks = sums.copy(), np.arange(100, 100 + sums.shape[1]), np.full(n_zones + 16, 7, np.uint8)
+    numbers = before.copy()
+    m = flag_zones(limits, moved, n_zones, missing, node, bar, centre, slope, numbers, marks)
+    found = numbers[:m] - 100
+    assert (np.diff(found) > 0).all()
+    assert np.array_equal(moved[:, :m], sums[:, found])
+    assert np.array_equal(moved[:, n_zones:], sums[:, n_zones:])
+    assert np.array_equal(numbers[n_zones:], before[n_zones:])
+    assert (marks[(n_zones + 7) // 8 * 8 :] == 7).all()
+    flags = np.zeros(n_zones, np.bool_)
+    flags[found] = True
+    return flags
+
+
+ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_size=5)
+
+
+@given(
+    st.lists(ROWS, max_size=20),
+    ROWS,
+    st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]),
+    st.sampled_from([0.0, 3.0]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([0, 40]),
+    st.sampled_from([0, 10, 40]),
+    st.booleans(),
+    st.one_of(st.just(0), st.integers(-1000, 1000)),
+    st.one_of(st.none(), st.tuples(st.integers(-1000, 1000), st.sampled_from([2**30, 2**50]), st.booleans())),
+)
+@settings(deadline=None)
+def test_edges_and_flags(
+    zones: list[list[Row]],
+    missing: list[Row],
+    criterion: str,
+    penalty: float,
+    min_samples: int,
+    min_weight: int,
+    shift: int,
+    slope: bool,
+    centre: int,
+    ballast: tuple[int, int, bool] | None,
+) -> None:
+    in_classes = criterion in (GINI, ENTROPY)  # g is the weight of a class there
+    zones = [[((h if g > 0 else 0) if in_classes else g << shift, h) for g, h in rows] for rows in [*zones, missing]]
+    missing = zones.pop()
+    if ballast is not None and zones and not in_classes and shift == 0:  # a row that outweighs all others
+        zones[0 if ballast[2] else -1].append((ballast[0] * ballast[1], ballast[1]))
+        centre = 0
+    limits = naive.SplitLimits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples, min_weight=min_weight)
+    every = [row for rows in [*zones, missing] for row in rows]
+    if not every or (criterion == ENTROPY and len({g > 0 for g, _ in every}) == 1):
+        return  # nodes of one class are leaves, and entropy says nothing of them
+    centre = centre << shift if criterion == SQUARED_ERROR else 0
+    steepest = max(abs(g - centre * h) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
+    given_limits = package_limits(limits)
+    node, absent = totals(every), totals(missing)
+    sums, n_zones = zone_arrays(zones, centre), len(zones)
+    starts = [int(n) for n in sums[2, :n_zones]]
+    wanted = max((score(limits, *split) for n in starts for split in sides(zones, missing, n)), default=-1.0)
+    edge = best_edge(given_limits, sums, n_zones, absent, node, -1.0, np.empty(n_zones + 1))
+    assert edge == max(wanted, -1.0)
+    if edge >= 0.0:
+        assert best_edge(given_limits, sums, n_zones, absent, node, edge, np.empty(n_zones + 1)) == -1.0
+        assert best_edge(given_limits, sums, n_zones, absent, node, np.nextafter(edge, -1), np.empty(n_zones + 1)) == edge
+    for bar in {np.nextafter(edge, -np.inf) if edge >= 0.0 else 0.0, edge / 2 if edge > 0.0 else 0.0}:
+        flags = flagged(given_limits, sums, n_zones, absent, node, bar, centre, steepest)
+        for z, rows in enumerate(zones):
+            best = max(
+                (score(limits, *split) for k in range(1, len(rows) + 1) for split in sides(zones, missing, starts[z] + k)), default=-1.0
+            )
+            assert flags[z] or best <= bar
+            assert rows or not flags[z]
+
+
+def totals(rows: list[Row]) -> Any:
+    return Moments(np.int64(sum(g for g, _ in rows)), np.int64(sum(h for _, h in rows)), np.int64(len(rows)))
+
+
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON])
+def test_most_zones_are_left_out(criterion: str) -> None:
+    """A bound that always passes would be safe, and of no use."""
+    rng = np.random.default_rng(0)
+    zones = [[(int(g), 1) for g in rng.normal(1000.0 if z < 50 else -1000.0, 300.0, 10)] for z in range(100)]
+    every = [row for rows in zones for row in rows]
+    limits = package_limits(naive.SplitLimits(criterion, penalty=1.0 if criterion == NEWTON else 0.0), max(abs(g) for g, _ in every) + 1.0)
+    sums, none = zone_arrays(zones), totals([])
+    edge = best_edge(limits, sums, 100, none, totals(every), -1.0, np.empty(100))
+    flags = flagged(limits, sums, 100, none, totals(every), np.nextafter(edge, -1), 0, limits.slope)
+    assert np.flatnonzero(flags).min() >= 48
+    assert np.flatnonzero(flags).max() <= 51
+    assert flags[49]
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("weight", [1, 2**10, 2**30])
+def test_few_rows_beside_very_many(weight: int, mirrored: bool) -> None:
+    """The sums beyond the best cut vanish beside those of the node, which floats round to more than they are."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        # Many rows of one target, few of it in a zone of their own, and few of another one.
+        n, few = int(rng.integers(10**3, 10**6)), int(rng.integers(1, 6))
+        g = int(rng.integers(2**39, 2**40)) if weight == 1 else int(rng.integers(1, 2**10))
+        zones = [[(n * g * weight, n * weight)], [(few * g, few)], [(-3 * g, 3)]]
+        zones = zones[::-1] if mirrored else zones
+        every = [row for rows in zones for row in rows]
+        limits = package_limits(naive.SplitLimits(NEWTON), g * (1 + 2**-44))
+        sums = zone_arrays(zones)
+        edge = best_edge(limits, sums, 3, totals([]), totals(every), -1.0, np.empty(3))
+        flags = flagged(limits, sums, 3, totals([]), totals(every), np.nextafter(edge, -1), 0, limits.slope)
+        for z, cut in [(1, 2), (0, 1)]:  # the zone below the best cut
+            if edge == score(naive.SplitLimits(NEWTON), every[:cut], every[cut:]):
+                assert flags[z]
+                break
+        else:
+            raise AssertionError

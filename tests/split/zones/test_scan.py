@@ -1,0 +1,305 @@
+"""Zones and their parts against the scan of every row, and proof that each way to pick rows is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtrees.engine.shard import zone_planner as engine_sums
+from dtrees.engine.shard.zone_planner import ZoneSums
+from dtrees.engine.threads import Threads
+from dtrees.split.compile.work_queue import make_queue
+from dtrees.split.grow.level import BAR, SCAN, SUM, search_level
+from dtrees.split.node.candidate import empty_candidates
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.policy import FOLD, LIST_ROWS, MAX_PARTS
+from dtrees.split.search.scratch import make_scratch
+from dtrees.split.table import zone_map as zone_map_module
+from dtrees.split.table.columns import presort
+from dtrees.split.table.zone_map import map_zones
+from dtrees.split.zones.sums import SCALE, Sums, fold, size_shift, slot_size
+from tests import naive
+from tests.examples import examples
+from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.split.grow.test_level import COLUMNS, make_case, search_in_levels
+from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
+from tests.split.strategies import Task, as_lists
+
+#: What was done with a column: nothing was flagged, only zones whose rows are listed, others as well; and whether flagged zones were cut.
+NONE, LISTED, PICKED = range(3)
+_SENTINEL = 7
+
+
+def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) -> tuple[Any, set[tuple[int, bool]]]:
+    """Search the node, so many columns in one scan; return the best split and, of scans of one column, what was done.
+
+    With ``lists``, LISTED are rows that were picked from the lists of whole columns, which are not used otherwise.
+    """
+    columns = presort(task.table)
+    zone_map, k = map_zones(columns, fold=FOLD if fine else 0), columns.n_columns
+    rows = np.flatnonzero(task.inside).astype(np.uint32)
+    n = rows.shape[0]
+    a, b = task.g[rows], task.h[rows] if task.h.shape[0] else task.h
+    scales = np.array([(size_shift(int(np.abs(a).sum())), 0, np.inf)], SCALE)
+    size = slot_size(k, int(zone_map.n_zones.max()), 3 if b.shape[0] else 2, zone_map.fold)
+    grain = zone_map.fold
+    flagged = np.zeros(2, np.int64)
+    sums = Sums(
+        np.zeros((1, size), np.int64),
+        np.full(1, grain),
+        scales,
+        scales,
+        int(zone_map.n_zones.max()),
+        3 if b.shape[0] else 2,
+        grain,
+        0,
+        flagged,
+        np.full(task.g.shape[0] if lists else 0, 2**32 - 1, np.uint32),
+    )
+    if lists:
+        sums.place_of[rows] = np.arange(n)
+        zone_map.ends[:, 0], zone_map.ends[:, 1] = 0, zone_map.n_zones << zone_map.fold  # nothing else is listed
+    node_sums = np.array([[a.sum(), b.sum() if b.shape[0] else n]])
+    operations = [(SUM, 0, n, 0), (BAR, 0, 0, 0), *((SCAN, 0, j, min(j + together, k)) for j in range(0, k, together))]
+    limits = package_limits(task.limits, slope_of(task))
+    scratch, bars = make_scratch(n, int(np.diff(columns.offsets).max()), 0), np.full(1, -1.0)
+    found = empty_candidates(len(operations), 2)
+    done = set()
+    for t, operation in enumerate(operations):
+        traces = scratch.keys, scratch.marks, scratch.cuts[1]  # written by all ways to pick rows, by one, and where zones are cut
+        for array in traces:
+            array[:] = _SENTINEL
+        out = empty_candidates(1, 2)
+        search_level(
+            make_queue(), np.array([[0, 1, 0]]), np.array([operation]), columns, np.arange(k, dtype=np.int32), zone_map,
+            RowPartition(rows, a, b), sums, np.array([[0, n, 0]]), node_sums, limits, bars, scratch, out,
+        )  # fmt: skip
+        found.records[t], found.left[t] = out.records[0], out.left[0]
+        if operation[0] == SCAN:
+            changed = [bool((array != _SENTINEL).any()) for array in traces]
+            done.add((NONE if not changed[0] else PICKED if changed[1] else LISTED, changed[2]))
+    assert 0 <= flagged[0] <= flagged[1] or lists
+    return best_of(found.take(slice(2, None))), done
+
+
+def noise(n: int, seed: int, criterion: str, weighted: bool) -> Task:
+    """A large node that tells nothing, but for a little in the first column."""
+    rng = np.random.default_rng(seed)
+    x = [rng.normal(size=n) for _ in range(5)]
+    x[1][rng.random(n) < 0.1] = np.nan
+    x[2] = np.round(x[2], 2)
+    signal = rng.normal(size=n) + 0.02 * (x[0] > 0.1)
+    b = rng.integers(1, 2**10, n) if weighted else np.empty(0, np.int64)
+    in_classes = criterion in (GINI, ENTROPY)
+    a = (signal > 0).astype(np.int64) * (b if weighted else 1) if in_classes else np.rint(signal * 2.0**35).astype(np.int64)
+    penalty = 1.0 if criterion == NEWTON else 0.0
+    return Task(list(x), a, b, rng.random(n) < 0.9, naive.SplitLimits(criterion, penalty=penalty, min_samples=1 + 30 * (seed % 2)))
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
+    seen: set[tuple[int, bool]] = set()
+    for seed in range(3):
+        task = noise(200_000, seed, criterion, weighted)
+        expected = best_of(search_of(task))
+        found, done = search_by_zones(task, 1, fine)
+        assert same(found, expected)
+        seen |= done
+        assert same(search_by_zones(task, 5, fine)[0], expected)
+    ways = {way for way, _ in seen}
+    assert PICKED in ways
+    if fine and criterion in (SQUARED_ERROR, GINI):
+        assert LISTED in ways
+        assert {cut for way, cut in seen if way != NONE} == {False, True}
+
+
+@pytest.mark.parametrize("share", [0.9, 0.02])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float) -> None:
+    """From the lists of whole columns where the node has many of the rows; where it has few, its own rows are looked at."""
+    seen: set[int] = set()
+    for seed in range(6):
+        task = noise(30_000, seed, criterion, weighted)
+        task = task._replace(inside=np.random.default_rng(seed).random(30_000) < share)
+        expected = best_of(search_of(task))
+        for fine in (False, True):
+            found, done = search_by_zones(task, 1, fine, lists=True)
+            assert same(found, expected)
+            seen |= {way for way, _ in done}
+            assert same(search_by_zones(task, 5, fine, lists=True)[0], expected)
+    assert (LISTED if share > 0.5 else PICKED) in seen
+
+
+@pytest.mark.parametrize("fine", [False, True])
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
+    """Values that take turns: every zone and every part hides more than there is to find, so that all rows are picked."""
+    table, a, b = make_case(["continuous"], "turns", criterion, weighted, 1500, 1)
+    x = table[0]
+    rng = np.random.default_rng(0)
+    table = [x, -x, np.round(x, 2), np.where(rng.random(1500) < 0.3, np.nan, x), np.where(x > 0, 0.5, x)]
+    seen: set[int] = set()
+    for min_samples in (1, 40):
+        limits = naive.SplitLimits(criterion, penalty=3.0 if criterion == NEWTON else 0.0, min_samples=min_samples)
+        task = Task(table, a, b, np.ones(1500, np.bool_), limits)
+        expected = comparable(
+            naive.best_split(as_lists(table), range(5), list(range(1500)), a.tolist(), b.tolist() or None, limits, [0.0] * 5)
+        )
+        found, done = search_by_zones(task, 1, fine)
+        assert same(found, expected)
+        seen |= {way for way, _ in done}
+        assert PICKED in seen or min_samples == 1  # there, the best split may be after a single row
+        for together in (2, 5):
+            assert same(search_by_zones(task, together, fine)[0], expected)
+            assert same(search_by_zones(task, together, fine, lists=True)[0], expected)
+
+
+@given(
+    st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=4),
+    st.sampled_from(["turns", "noise", "ties", "heavy tails", "far off", "outlier"]),
+    st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]),
+    st.booleans(),
+    st.integers(1100, 2000),
+    st.integers(0, 2**20),
+    st.sampled_from([0.0, 1.0, 1e9]),
+    st.sampled_from([1, 60]),
+    st.sampled_from([1, 3]),
+    st.sampled_from([0.0, 0.4, 0.9, 2.0]),
+)
+@examples(60)
+def test_levels_of_large_nodes(
+    kinds: list[str],
+    target: str,
+    criterion: str,
+    weighted: bool,
+    n: int,
+    seed: int,
+    penalty: float,
+    min_samples: int,
+    n_threads: int,
+    fine: float,
+) -> None:
+    """Nodes from a share of all rows on are summed by parts: both children, one of them, or only the root."""
+    table, a, b = make_case(["continuous", *kinds], target, criterion, weighted, n, seed)
+    limits = naive.SplitLimits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples)
+    search_in_levels(table, a, b, limits, seed, n_threads, int(fine * n))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_children_whose_sums_are_folded(weighted: bool) -> None:
+    """Both children of a root summed by parts, or the larger, or none: their sums are equal to those of their rows."""
+    for seed in range(8):
+        table, a, b = make_case(["continuous", "missing", "few values"], "noise", NEWTON, weighted, 1500, seed)
+        for fine_rows in (0, 600, 1400, 1500):
+            search_in_levels(table, a, b, naive.SplitLimits(NEWTON, penalty=1.0), seed, 1 + seed % 2, fine_rows)
+
+
+def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, a, b = make_case(["continuous", "missing"], "noise", NEWTON, False, 1500, 3)
+    columns = presort(table)
+    size = 8 * slot_size(2, int(map_zones(columns).n_zones.max()), 2, FOLD - 2)  # as the table is listed
+    monkeypatch.setattr(engine_sums, "SLOTS_MIN_BYTES", 5 * size)
+    monkeypatch.setattr(engine_sums, "SLOTS_BYTES_PER_ROW", 0)
+    monkeypatch.setattr(engine_sums, "FINE_SLOTS_PER_THREAD", 4)
+    folded = []
+    monkeypatch.setattr(engine_sums, "fold", lambda *arguments: folded.append(fold(*arguments)))
+    search_in_levels(table, a, b, naive.SplitLimits(NEWTON, penalty=1.0), 0, 1, 0)
+    assert len(folded) == 1
+
+
+def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first tree of a table without lists is summed by parts, the next by what the one before has shown."""
+    monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
+    rng = np.random.default_rng(0)
+    n = 3000
+    columns = presort([rng.normal(size=n) for _ in range(5)])
+    with Threads(1) as threads:
+        sums = ZoneSums(map_zones(columns), threads, fine_rows=1000)
+        nothing, places = np.empty(0, np.int64), np.arange(5)
+
+        def grain_after(flagged: tuple[int, int]) -> int:
+            sums.start(places, n, 1, False)
+            work = sums.plan(nothing, nothing, np.array([0]), np.array([0]), np.array([n]))
+            assert work is not None
+            work.sums.flagged[:] = flagged
+            return int(work.sums.grains[work.nodes[0, 2]])
+
+        assert grain_after((900, 1000)) == FOLD - 1
+        assert grain_after((10, 1000)) == FOLD
+        assert grain_after((1, 1000)) == FOLD - 2
+        assert grain_after((900, 1000)) == 0
+        assert grain_after((0, 0)) == FOLD
+        assert grain_after((0, 1)) == FOLD  # no node was large enough to tell
+        assert grain_after((0, 0)) == 0
+
+
+def test_slots_are_as_fine_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for the smallest parts before these are wanted, and for larger ones where memory is short."""
+    monkeypatch.setattr(zone_map_module, "LIST_ROWS", 0)
+    monkeypatch.setattr(engine_sums, "SLOTS_BYTES_PER_ROW", 0)
+    n = 3000
+    columns = presort([np.random.default_rng(0).normal(size=n)])
+    most_zones = int(map_zones(columns).n_zones.max())
+    with Threads(2) as threads:
+        for room_for, wanted in ((FOLD, [FOLD - 1, FOLD, FOLD]), (FOLD - 2, [FOLD - 2] * 3), (0, [0] * 3)):
+            monkeypatch.setattr(
+                engine_sums, "SLOTS_MIN_BYTES", 2 * engine_sums.FINE_SLOTS_PER_THREAD * 8 * slot_size(1, most_zones, 2, room_for)
+            )
+            sums = ZoneSums(map_zones(columns), threads, fine_rows=1000)
+            for grain, flagged in zip(wanted, [1000, 0, 0], strict=True):
+                sums.start(np.arange(1), n, 1, False)
+                sum_slots = sums.sum_slots(2, 1)
+                assert sum_slots is not None
+                assert sum_slots.sums.slots.shape[1] == slot_size(1, most_zones, 2, grain)
+                sum_slots.sums.flagged[:] = flagged, 1000
+
+
+@pytest.mark.parametrize("n", [1, 700, 40_000, 300_000])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_parts_of_a_column(kind: str, n: int) -> None:
+    columns = presort([COLUMNS[kind](np.random.default_rng(0), n)])
+    codes, n_distinct = columns.codes[0].astype(np.int64), int(columns.offsets[1])
+    for fold_to in (0, FOLD):
+        zones = map_zones(columns, fold=fold_to)
+        n_parts = int(zones.n_zones[0]) << fold_to
+        assert zones.fold == fold_to
+        assert n_parts < MAX_PARTS
+        part = zones.part[:, 0].astype(np.int64)
+        present = codes < n_distinct
+        if n <= LIST_ROWS:
+            assert zones.lists[0].tolist() == sorted(code << 32 | row for row, code in enumerate(codes.tolist()))
+        else:
+            assert zones.lists.shape == (1, 0)
+        assert (part[~present] == n_parts).all()
+        if zones.exact[0]:
+            assert n_distinct < 256
+            assert (part == codes << fold_to).all()
+            continue
+        # The parts are what their first codes say.
+        first_codes = zones.first_codes[0]
+        assert (first_codes[0], first_codes[n_parts]) == (0, n_distinct)
+        assert (part[present] == np.searchsorted(first_codes[: n_parts + 1], codes[present], side="right") - 1).all()
+        if n <= LIST_ROWS:
+            assert (zones.firsts[0, : n_parts + 1] == np.searchsorted(np.sort(codes), first_codes[: n_parts + 1])).all()
+        if kind.startswith(("half", "mostly zero", "mostly two")):  # no other value is in the zone of one that many rows have
+            zone = part >> fold_to
+            assert all(np.unique(codes[zone == zone[codes == one][0]]).size == 1 for one in np.flatnonzero(np.bincount(codes) > n // 9))
+        inner = first_codes[: n_parts + 1]
+        inner = inner[(inner > 0) & (inner < n_distinct)]
+        assert (inner % (1 << zones.shift[0]) == 0).all()
+        low, high, n_low, n_high = zones.ends[0]
+        assert zones.listed[0, 0, :n_low].tolist() == np.flatnonzero(present & (part < low)).tolist()
+        assert zones.listed[0, 1, :n_high].tolist() == np.flatnonzero(present & (part >= high)).tolist()
+        assert 0 <= low <= high <= n_parts
+        if kind == "continuous" and n > 700 and fold_to:
+            assert 0 < low < 100
+            assert 0 < n_parts - high < 100
+            assert min(n_low, n_high) > 50

@@ -1,0 +1,80 @@
+"""Sums of zones, quantity by quantity, against sums by NumPy; and parts folded to larger ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+
+from dtrees.split.policy import FOLD
+from dtrees.split.search.zone_bounds import G0, G1, H0, H1, N0, N1, SIZE
+from dtrees.split.table.columns import presort
+from dtrees.split.table.zone_map import map_zones
+from dtrees.split.zones.sums import SCALE, Sums, elements, fold, slot_size
+from dtrees.split.zones.zone_arrays import zone_arrays
+
+
+@njit
+def write_outline(element, n_zones, grain, size_shift, sums):
+    return zone_arrays(element, n_zones, grain, size_shift, sums)
+
+
+@njit
+def elements_of(zone_map, sums, slot):
+    return elements(zone_map, sums, slot)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+@pytest.mark.parametrize("grain", range(FOLD + 1))
+@pytest.mark.parametrize("n_zones", [0, 1, 7, 255])
+def test_outline(width: int, grain: int, n_zones: int) -> None:
+    random = np.random.default_rng(n_zones)
+    n = (n_zones << grain) + 1
+    element = random.integers(-(2**40), 2**40, (n, width))
+    counts, sizes = random.integers(0, 9, n), random.integers(0, 2**20, n)
+    element[:, 1] = sizes << 32 | counts
+    sums = np.full((7, 300), -1)
+    missing = write_outline(element, np.int64(n_zones), np.int64(grain), np.int64(5), sums)
+    weights = element[:, 2] if width == 3 else counts
+    assert missing == (element[-1, 0], weights[-1], counts[-1])
+    for before, after, numbers in (G0, G1, element[:, 0]), (H0, H1, weights), (N0, N1, counts):
+        ends = np.cumsum(numbers[:-1].reshape(n_zones, 1 << grain).sum(axis=1))
+        np.testing.assert_array_equal(sums[after, :n_zones], ends)
+        np.testing.assert_array_equal(sums[before, :n_zones], np.concatenate([[0], ends])[:n_zones])
+    np.testing.assert_array_equal(sums[SIZE, :n_zones], sizes[:-1].reshape(n_zones, 1 << grain).sum(axis=1) << 5)
+    assert (sums[:, n_zones:] == -1).all()
+
+
+@pytest.mark.parametrize("width", [2, 3])
+@pytest.mark.parametrize("grain", range(FOLD + 1))
+def test_fold(width: int, grain: int) -> None:
+    random = np.random.default_rng(grain)
+    X = random.integers(0, [5000, 40], (3000, 2)).astype(np.float64)
+    zone_map = map_zones(presort([X[:, 0], X[:, 1]]))
+    most_zones = int(zone_map.n_zones.max())
+    slots = random.integers(-(2**40), 2**40, (2, slot_size(2, most_zones, width, FOLD)))
+    sums = Sums(
+        slots, np.full(2, FOLD), np.zeros(2, SCALE), np.zeros(1, SCALE), most_zones, width, FOLD, 0, np.zeros(2, np.int64),
+        np.empty(0, np.uint32),
+    )  # fmt: skip
+    other = slots[0].copy()
+    fine = elements_of(zone_map, sums, np.int64(1)).copy()
+    fold(zone_map, sums, np.int64(1), np.int64(grain))
+    coarse = elements_of(zone_map, sums, np.int64(1))
+    assert coarse.shape[1] > most_zones << grain
+    assert coarse.size == slot_size(2, most_zones, width, grain)
+    for j, n_zones in enumerate(zone_map.n_zones):
+        parts = fine[j, : n_zones << FOLD].reshape(n_zones << grain, -1, width)
+        np.testing.assert_array_equal(coarse[j, : n_zones << grain], parts.sum(axis=1))
+        np.testing.assert_array_equal(coarse[j, n_zones << grain], fine[j, n_zones << FOLD])
+    np.testing.assert_array_equal(slots[0], other)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
+    """The same zones of so many columns all have places in the cache, in which those that are 4 kB apart compete for a few."""
+    for most_zones in range(1, 256):
+        for grain in range(FOLD + 1):
+            places = np.arange(32) * 8 * slot_size(1, most_zones, width, grain) % 4096
+            assert np.unique(places).size == 32
+            assert np.bincount(places // 64).max() <= 5
