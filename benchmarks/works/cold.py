@@ -53,7 +53,7 @@ def cold(run: Run) -> Iterator[Yielded]:
             cache = None if run.scale == "tiny" else Path(folder)
             arguments = [n_rows, n_trees, run.threads, everything]
             empty, full = (_seconds(cache, *arguments) for _ in range(2))
-        yield Row(f"{work}, empty kernel cache", "", None, Measure(empty), f"≤ {most:.3g} s", empty <= most)
+        yield Row(f"{work}, empty kernel cache", "", None, Measure(empty), None, f"≤ {most:.3g} s", empty <= most)
         yield Row(f"{work}, full kernel cache", "", None, Measure(full))
 
 

@@ -65,7 +65,7 @@ def _start() -> subprocess.Popen[bytes]:
     global _work
     _work = queue.SimpleQueue()
     helper = subprocess.Popen(
-        [sys.executable, "-c", "from dtrees.split.compile.helper import _main; _main()"],
+        [sys.executable, "-P", "-c", "from dtrees.split.compile.helper import _main; _main()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
