@@ -28,6 +28,9 @@ if "forkserver" in multiprocessing.get_all_start_methods():
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     get_mp_context().set_forkserver_preload(["tests.preloaded"])
 
+# Tests want the kernels that they name: no others in their place while a helper compiles them.
+os.environ["DTREES_HELPER"] = "0"
+
 # No deadline: the first example of a test may compile kernels. In CI the examples are the same in every run.
 in_ci = bool(os.environ.get("CI"))
 settings.register_profile(

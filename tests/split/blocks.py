@@ -50,7 +50,7 @@ def _search(columns, partition, places, first, last, limits, max_features, pool,
     out.records[0].status = status
     out.records[0].column = column
     if status == SPLIT:
-        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         complete(values, column, last - first, sums, limits, score, has_missing, scratch.found, out, 0)
 
 

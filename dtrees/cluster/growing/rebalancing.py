@@ -301,7 +301,8 @@ def _places(ids: Sequence[int], some: Sequence[int]) -> list[int]:
 def _some(block: Columns, places: Sequence[int]) -> list[Columns]:
     """Return columns of a block, each by itself, as they lie there."""
     return [
-        Columns(block.codes[j : j + 1], block.distinct(j), np.array([0, block.offsets[j + 1] - block.offsets[j]], np.int64)) for j in places
+        Columns.of(block.codes[j : j + 1], block.distinct(j), np.array([0, block.offsets[j + 1] - block.offsets[j]], np.int64))
+        for j in places
     ]
 
 
@@ -314,7 +315,7 @@ def _take_each(assembly: Assembly, places: Sequence[int], pieces: Sequence[Colum
 def _first(block: Columns, places: Sequence[int]) -> Columns:
     """Return a block of the first columns of another, where they lie."""
     n = len(places)
-    return Columns(block.codes[:n], block.values[: block.offsets[n]], block.offsets[: n + 1])
+    return Columns(block.codes[:n], block.words[: block.offsets[n]], block.offsets[: n + 1])
 
 
 def _only(block: Columns, places: Sequence[int]) -> Columns:

@@ -14,6 +14,9 @@
 A boosted tree that one shard grows all by itself is a single message instead, ``BoostTree``: on small tables the others would take longer
 than the tree.
 
+While another process compiles the kernels that grow subtrees, which takes far longer than all others, every tree is grown level by level,
+by *plain* searches (:class:`~dtrees.engine.protocol.messages.Start`).
+
 A level is an exchange or two (:class:`~dtrees.engine.protocol.messages.SearchMode`). Where its nodes have few rows, every shard says with
 the best splits
 it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how good the best
@@ -75,12 +78,16 @@ def grow_tree(
     following : Start, optional
         The message that starts the next tree (:func:`starting`), to be sent right behind the one that closes this.
     """
-    if session.boosts_at_once:
-        message = m.BoostTree(session.fit, session.epoch, tree, output, learning_rate, score)
-        return cast(m.Boosted, session.executor.broadcast(message)[0])
     executor = session.executor
-    start = started or starting(session, tree, output)
-    grown, closing = session.run(tree_steps(session, start, learning_rate), is_begun=started is not None)
+    try:
+        if session.boosts_at_once:
+            message = m.BoostTree(session.fit, session.epoch, tree, output, learning_rate, score)
+            return cast(m.Boosted, executor.broadcast(message)[0])
+        start = started or starting(session, tree, output)
+        grown, closing = session.run(tree_steps(session, start, learning_rate), is_begun=started is not None)
+    except m.NotCompiled:
+        start = replace(starting(session, tree, output), search=True, plain=True)
+        grown, closing = session.run(tree_steps(session, start, learning_rate))
     if closing is None:
         return grown, m.Scores(math.nan, math.nan)
     shares = dict(enumerate(shares_of(executor.n_rows, executor.n_shards) if score else []))
@@ -114,7 +121,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
         return (yield from complete(session, start, nodes, root, learning_rate))
     n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
     n_columns = plan.rules.columns_per_tree
-    grower = Grower(plan.rules, n_classes, n_columns, root, _rows_set_aside(session))
+    grower = Grower(plan.rules, n_classes, n_columns, root, 0 if start.plain else _rows_set_aside(session))
     route_bits, last = RouteBitStore(), None
     if grower.to_search.shape[0]:
         yield from _accept(session, grower, [r.found for r in roots], route_bits)

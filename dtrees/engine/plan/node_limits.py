@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Rules
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.limits import BestThreshold, NodeLimits, RandomThreshold, SplitLimits
+from dtrees.split.node.limits import BestThreshold, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
 
 _NO_LIMIT = 2**31
 _MOST_WEIGHT = 2**62
@@ -39,11 +39,11 @@ def limited_splits(rules: Rules, n_rows: int) -> int:
 
 
 def make_limits(
-    rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0
+    rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, plain: bool = False
 ) -> tuple[SplitLimits, NodeLimits]:
     """Return the limits on splits and the stopping rules of a tree whose root has these sums.
 
-    ``slope`` is the largest abs(a) / b of its rows.
+    ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest.
     """
     in_classes = n_classes > 2
     root_weight = int(sums.sum()) if in_classes else int(sums[1])
@@ -57,7 +57,7 @@ def make_limits(
     criterion = criterion_named(rules.criterion)
     limits = SplitLimits(
         criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent)),
-        RandomThreshold() if rules.random_splits else BestThreshold(),
+        RandomThreshold() if rules.random_splits else SortedThreshold() if plain else BestThreshold(),
         slope,
         rules.min_samples_leaf,
         min_weight,

@@ -33,6 +33,10 @@ class ReplicasDiffer(RuntimeError):
     """Shards that must agree about the rows of a tree do not."""
 
 
+class NotCompiled(RuntimeError):
+    """The kernels that grow subtrees are being compiled by another process. Meanwhile, trees can be grown level by level."""
+
+
 class Splits(NamedTuple):
     """Splits that were chosen, a structure of arrays of shape (n,).
 
@@ -123,7 +127,8 @@ class Start(Message):
     """Open a tree: draw rows, compute gradients. Reply: :class:`Root`.
 
     ``tree`` is the tree's identity for random draws, ``output`` the raw prediction it is to improve. ``search`` asks for the root's
-    best split, ``check`` for a checksum of what the tree is grown on.
+    best split, ``check`` for a checksum of what the tree is grown on. ``plain``: all nodes of the tree are searched by themselves, with the
+    kernels that are compiled soonest.
     """
 
     tree: int
@@ -131,6 +136,7 @@ class Start(Message):
     search: bool
     check: bool
     mode: SearchMode = SearchMode.FIND
+    plain: bool = False
 
 
 @dataclass(frozen=True)

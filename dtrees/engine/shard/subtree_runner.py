@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.protocol.messages import NotCompiled
 from dtrees.engine.threads import Threads
+from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.parts import n_class_sums
-from dtrees.split.grow.ahead import compile_apart
 from dtrees.split.grow.best_first import LeafBudget
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.parallel_subtree import grow_together
@@ -123,6 +124,11 @@ class SubtreeRunner:
             Given, larger nodes are searched by zone sums.
         keep : bool, default=True
             Whether the nodes are needed when others are grown; otherwise they may lie where those will.
+
+        Raises
+        ------
+        NotCompiled
+            If another process is compiling the kernels that this takes.
         """
         self._make_room(context, roots, block_rows, share_rows, sum_slots is not None)
         for thread in range(len(self._tasks), n_threads):
@@ -137,7 +143,8 @@ class SubtreeRunner:
         tasks = [_on(context, task, block_rows, sum_slots) for task in self._tasks[:n_threads]]
         run = self._run
         if run is None:
-            compile_apart(self._columns, work_pool, tasks[0])
+            if compiled_elsewhere(grow_together, self._columns, work_pool, tasks[0]):
+                raise NotCompiled("the kernels that grow subtrees are being compiled by another process")
             run = self._run = bind(grow_together, self._columns, work_pool, tasks[0])
         if n_threads == 1:
             run(self._columns, work_pool, tasks[0])

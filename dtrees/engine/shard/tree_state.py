@@ -119,15 +119,17 @@ class TreeState:
         self._shard_columns, self._search = shard_columns, search
 
     def _start(self, message: m.Start, workspace: Workspace) -> m.Root:
-        n_in, n, sums, exponents = self._open(message.tree, message.output, workspace, by_levels=message.search)
+        n_in, n, sums, exponents = self._open(message.tree, message.output, workspace, by_levels=message.search, plain=message.plain)
         found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING, message.mode, workspace) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
         return m.Root(n_in, n, sums, exponents, checksum, found)
 
-    def _open(self, tree: int, output: int, workspace: Workspace, by_levels: bool) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
+    def _open(
+        self, tree: int, output: int, workspace: Workspace, by_levels: bool, plain: bool = False
+    ) -> tuple[int, int, NDArray[np.int64], tuple[int, int]]:
         """Begin a tree; return how many rows are in sample and in all, the root's sums, and the exponents of these.
 
-        Unless levels are to be searched, the tree is grown at once.
+        Unless levels are to be searched, the tree is grown at once. ``plain`` is as of :class:`~dtrees.engine.protocol.messages.Start`.
         """
         in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals = self._target.start(tree, output)
         n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
@@ -154,7 +156,7 @@ class TreeState:
         moments = self._n_classes <= 2
         sums = np.array([total_a, total_b], np.int64) if moments else self._sums_of_classes(n_in)
         rules = self._plan.rules
-        self._limits, self._stops = make_limits(rules, self._n_classes, sums, exponents, slope if moments else 0.0)
+        self._limits, self._stops = make_limits(rules, self._n_classes, sums, exponents, slope if moments else 0.0, plain)
         seed = self._target.seed
         n_columns, self._pool = self._shard_columns.n_columns_total, self._shard_columns.everything
         if rules.columns_per_tree < n_columns:
@@ -163,7 +165,7 @@ class TreeState:
             node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
             self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
         self._nodes.open(n_in, n, hashing.ROOT, sums)
-        inherit = self._inherits and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
+        inherit = self._inherits and not plain and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherit)
         return n_in, n, sums, exponents
 

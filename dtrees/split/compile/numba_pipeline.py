@@ -199,8 +199,11 @@ _defaults: dict[type, dict[str, Any]] = {}
 
 
 def _short_name(name: str, argument_types: Any, *, abi_tags: Any = (), uid: int | None = None) -> str:
-    """Return the name of a compiled function, with a digest of its argument types in place of them all."""
-    digest = hashlib.sha256(repr((argument_types, abi_tags)).encode()).hexdigest()[:16]
+    """Return the name of a compiled function, with a digest of its argument types in place of them all.
+
+    A kernel that is compiled apart has no ``uid``, and one name whatever it is compiled for: Numba's tags tell whether that was a caller.
+    """
+    digest = hashlib.sha256(repr((argument_types, abi_tags if uid is not None else ())).encode()).hexdigest()[:16]
     return default_mangler(name, (), abi_tags=(digest,), uid=uid)
 
 

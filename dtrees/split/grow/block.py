@@ -26,7 +26,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
 from dtrees.split.numbers.hashing import mix_each
 from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS, TINY_ROWS, VECTOR
-from dtrees.split.table.columns import Columns, highest_code_below
+from dtrees.split.table.columns import Columns, highest_code_below, value_at
 from dtrees.split.table.keys import code_in, place_in
 from dtrees.split.table.sorting import sort_places
 
@@ -129,7 +129,7 @@ def make_block(
         np.empty(n_rows, np.uint8),
         np.empty(max(n_rows, n_outside), np.uint32),
         place_of,
-        np.empty((n_rows, width), columns.values.dtype),
+        np.empty((n_rows, width)),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.empty((width, columns.n_rows if may_be_whole else 0), np.uint64),
@@ -178,13 +178,13 @@ def fill_block(columns, pool, partition, target, start, in_stop, stop, block, ra
         j = block.place_of[column]
         keys = block.keys[j]
         sort_places(columns.codes[column], rows, start, in_stop, keys, scratch.spare, scratch.counts)
-        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         missing = np.uint64(values.shape[0])
         if code_in(keys[m - 1]) == missing:
             block.has_missing[0] = 1
         for i in range(m):  # in ascending order, values are read from neighbouring places
             code, place = code_in(keys[i]), place_in(keys[i])
-            block.cells[place, j] = np.nan if code == missing else values[code]
+            block.cells[place, j] = np.nan if code == missing else value_at(values, code)
             if whole:
                 block.sorted[j, i] = keys[i]
 
@@ -196,14 +196,14 @@ def _fill_cells(columns, pool, block, m):
         for column in pool:
             j = block.place_of[column]
             codes = columns.codes[column]
-            values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+            values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
             for i in range(first, min(first + 128, m)):
                 code = codes[block.rows[i]]
                 if code == values.shape[0]:
                     block.cells[i, j] = np.nan
                     block.has_missing[0] = 1
                 else:
-                    block.cells[i, j] = values[code]
+                    block.cells[i, j] = value_at(values, code)
 
 
 @inlined_kernel
@@ -289,7 +289,7 @@ def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     middle = first + np.int64(_divide_places(places, goes_left, spare))
     outside = block.outside
     if out_last > out_first:  # these may have values between those in sample
-        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         cut = highest_code_below(values, cut, missing - 1, split.threshold)
     out_middle = out_first
     n_spare = 0

@@ -301,7 +301,7 @@ def _mark(columns, work_pool, task, i, piece):
     """Tell, and count, the rows going left."""
     start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
     split = work_pool.found.records[i]
-    values = columns.values[columns.offsets[split.column] : columns.offsets[split.column + 1]]
+    values = columns.words[columns.offsets[split.column] : columns.offsets[split.column + 1]]
     missing = np.int64(values.shape[0])
     cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
     codes, rows, missing_left = columns.codes[split.column], partition_of(work_pool, task, i).rows, split.missing_left

@@ -101,7 +101,7 @@ def _search_column_from(source, columns, column, task, first, last, sums, path, 
 @_search_column_from.of(InTable)
 def _(source, columns, column, task, first, last, sums, path, limits, bar):
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
-    codes, values = columns.codes[column], columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     return search_column(limits.criterion, codes, values, task.partition, first, last, sums, limits, bits, bar, task.scratch)
 
 
@@ -148,7 +148,7 @@ def _conclude(columns, task, n, sums, status, score, has_missing, column):
     """Write what the search of a node of ``n`` rows found to ``task.best``."""
     task.best.records[0].status = status
     if status == SPLIT:
-        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         complete(values, column, n, sums, task.limits, score, has_missing, task.scratch.found, task.best, ZERO())
 
 
@@ -264,7 +264,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             continue
         note_split(nodes.records[node], split)
         column = split.column
-        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         missing_code = values.shape[0]
         cut = split.cut
         if stop > in_stop:  # rows out of sample may have values between those in sample

@@ -15,6 +15,7 @@ from dtrees.split.compile.kernels import inlined_kernel, kernel
 from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
 from dtrees.split.node.status import NO_SPLIT, SPLIT
+from dtrees.split.table.columns import value_at
 
 #: One candidate, all but its sums.
 CANDIDATE = np.dtype(
@@ -91,7 +92,7 @@ def complete(values, column, n_all, sums, limits, score, has_missing, found, out
         record.threshold = np.inf
         record.cut = values.shape[0] - 1
     else:
-        record.threshold = midpoint(np.float64(values[split.code]), np.float64(values[split.next_code]))
+        record.threshold = midpoint(value_at(values, split.code), value_at(values, split.next_code))
     record.n_left = split.n_left
     # Where no value was missing, rows that miss it go with the majority.
     record.missing_left = split.missing_left if has_missing else 2 * split.n_left > n_all

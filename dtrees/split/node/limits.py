@@ -14,6 +14,10 @@ class BestThreshold(NamedTuple):
     """Of each column the best of all thresholds counts."""
 
 
+class SortedThreshold(NamedTuple):
+    """Of each column the best of all thresholds counts, and rows are sorted to find it: slower than other ways, but compiled sooner."""
+
+
 class RandomThreshold(NamedTuple):
     """Of each column one threshold drawn at random counts (Extra-Trees)."""
 
@@ -24,6 +28,11 @@ def is_random(thresholds: Any) -> Any:
 
 
 @is_random.of(BestThreshold)
+def _(thresholds):
+    return False
+
+
+@is_random.of(SortedThreshold)
 def _(thresholds):
     return False
 
@@ -41,7 +50,7 @@ class SplitLimits(NamedTuple):
     ----------
     criterion : named tuple
         The criterion's kernel value; its type decides what is compiled (:mod:`dtrees.split.criteria.parts`).
-    thresholds : BestThreshold or RandomThreshold
+    thresholds : BestThreshold, SortedThreshold or RandomThreshold
         Which thresholds of a column count; its type decides what is compiled, too.
     slope : float
         The largest abs(a) / b of a row.
@@ -54,7 +63,7 @@ class SplitLimits(NamedTuple):
     """
 
     criterion: Any
-    thresholds: BestThreshold | RandomThreshold
+    thresholds: BestThreshold | SortedThreshold | RandomThreshold
     slope: float
     min_samples: int
     min_weight: int

@@ -206,7 +206,7 @@ def mark_many(queue, pieces, columns, places, thresholds, missing_left, rows, st
             return
         i, first, last = pieces[k]
         j = places[i]
-        values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
+        values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         missing = np.int64(values.shape[0])
         cut = highest_code_below(values, NONE(), missing - 1, thresholds[i])
         start, stop = starts[i] + 8 * first, min(starts[i] + 8 * last, stops[i])

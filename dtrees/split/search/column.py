@@ -17,7 +17,7 @@ from dtrees.split.criteria.parts import has_bound, node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments
 from dtrees.split.node.candidate import complete
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN
-from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.dominant_value import find_dominant, list_others, search_around_dominant
@@ -50,7 +50,8 @@ def search_column(criterion, codes, values, partition, start, in_stop, sums, lim
     criterion : named tuple
         That of ``limits``.
     codes : ndarray of uint32, shape (n_rows,)
-    values : ndarray of float32 or float64, shape (n_distinct,)
+    values : ndarray of float32, shape (n_distinct, n_words)
+        The column's distinct values; see :func:`~dtrees.split.table.columns.value_at`.
     partition : RowPartition
     start, in_stop : int
         The node's in-sample rows.
@@ -97,6 +98,16 @@ def _(thresholds, codes, values, partition, start, in_stop, sums, limits, thresh
 @_search_sums.of(BestThreshold)
 def _(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
     return search_by_sums(codes, values, partition, start, in_stop, sums, limits, bar, scratch)
+
+
+@_search_sums.of(SortedThreshold)
+def _(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    n, keys = in_stop - start, scratch.keys
+    sort_places(codes, partition.rows, start, in_stop, keys, scratch.spare, scratch.counts)
+    if code_in(keys[0]) == code_in(keys[n - 1]):
+        return CONSTANT, 0.0, False
+    score, has_missing = _sweep_all(keys, ZERO(), n, values.shape[0], partition.g, partition.h, start, sums, limits, bar, scratch)
+    return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
 @separate_kernel
@@ -203,16 +214,24 @@ def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, 
     """Find the best split by rows that are sorted already: ``keys``, ``a``, ``b`` and ``base`` as of :func:`sweep_sorted`."""
     if code_in(keys[first]) == code_in(keys[last - 1]):
         return CONSTANT, 0.0, False
-    node, room, found = node_statistic(limits.criterion, sums, last - first), scratch.classes, scratch.found
+    node = node_statistic(limits.criterion, sums, last - first)
     has_missing = code_in(keys[last - 1]) == np.uint64(n_distinct)
     if not has_missing and sweeps_stretches(limits.criterion, node):
-        score = sweep_stretches(node, limits, keys, first, last, a, b, base, bar, room[0], found, scratch.stretch)
+        score = sweep_stretches(node, limits, keys, first, last, a, b, base, bar, scratch.classes[0], scratch.found, scratch.stretch)
     else:
-        end = first_above(keys, first, last, n_distinct - 1)
-        missing = sum_rows(keys, end, last, a, b, base, nothing(node, room[1]))
-        none = nothing(node, room[0])
-        score = sweep_sorted(limits, keys, first, end, a, b, base, none, missing, node, NONE_HIGHER, bar, room[2], found)
+        score, has_missing = _sweep_all(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
+
+
+@lean_kernel
+def _sweep_all(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
+    """Sweep all rows of a node, of which values may be missing; return the best score, and whether values are."""
+    node, room = node_statistic(limits.criterion, sums, last - first), scratch.classes
+    end = first_above(keys, first, last, n_distinct - 1)
+    missing = sum_rows(keys, end, last, a, b, base, nothing(node, room[1]))
+    none = nothing(node, room[0])
+    score = sweep_sorted(limits, keys, first, end, a, b, base, none, missing, node, NONE_HIGHER, bar, room[2], scratch.found)
+    return score, end < last
 
 
 @kernel
@@ -235,7 +254,7 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, in_s
     for t in range(first, last):
         node, j = tasks[t, 0], tasks[t, 1]
         column = np.int64(column_ids[j])
-        values = columns.values[columns.offsets[j] : columns.offsets[j + 1]]
+        values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         start, in_stop = starts[node], in_stops[node]
         bits = draw(np.uint64(key) ^ paths[node], column)
         status, score, has_missing = search_column(

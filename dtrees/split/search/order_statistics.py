@@ -32,7 +32,7 @@ from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import NONE_HIGHER, note_found
-from dtrees.split.node.limits import BestThreshold, RandomThreshold
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import POINTER_STEPS
 from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, may_be_taken, note
@@ -288,6 +288,7 @@ def _(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scrat
     return search_deviations_at_random(codes, values, n, limits, threshold_bits, bar, scratch)
 
 
+@_search_in_line.of(SortedThreshold)
 @_search_in_line.of(BestThreshold)
 def _(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
     return _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch)

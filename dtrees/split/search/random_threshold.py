@@ -19,7 +19,7 @@ from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw_columns, mix, undraw_columns, uniform
 from dtrees.split.search.columnwise import add_left, add_missing, score_columns, widen
 from dtrees.split.search.sweep import cut_after, nothing
-from dtrees.split.table.columns import highest_code_below
+from dtrees.split.table.columns import highest_code_below, value_at
 
 #: Rows of a block's counts; see :func:`search_random_block`.
 N_MISSING, N_LEFT, H_LEFT, LEFT = 0, 1, 2, 3
@@ -28,8 +28,8 @@ N_MISSING, N_LEFT, H_LEFT, LEFT = 0, 1, 2, 3
 @lean_kernel
 def draw_threshold(values, low, high, bits):
     """Draw a threshold between two codes present in a node; return it and the highest code that it sends left."""
-    v_low = np.float64(values[low])
-    v_high = np.float64(values[high])
+    v_low = value_at(values, low)
+    v_high = value_at(values, high)
     u = uniform(bits)
     threshold = v_low * (1.0 - u) + v_high * u
     if not v_low <= threshold < v_high:

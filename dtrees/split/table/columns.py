@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.compile.words import read_float64
 from dtrees.split.table.mmap_arrays import Reused, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 
@@ -48,15 +49,26 @@ class Columns(NamedTuple):
     ----------
     codes : ndarray of uint32, shape (n_columns, n_rows)
         Index of each row's value among the distinct values of its column; their number if the value is missing.
-    values : ndarray of float32 or float64, shape (n_distinct,)
-        The distinct values of all columns, one column after the other, each ascending.
+    words : ndarray of float32, shape (n_distinct, 1 or 2)
+        The distinct values of all columns, one column after the other, each ascending: float32, or the two halves of float64. One kind of
+        array for both, so that kernels are compiled once (:func:`value_at`).
     offsets : ndarray of int64, shape (n_columns + 1,)
         Column ``j`` has the distinct values ``values[offsets[j]:offsets[j + 1]]``.
     """
 
     codes: NDArray[np.uint32]
-    values: NDArray[Any]
+    words: NDArray[np.float32]
     offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.uint32], values: NDArray[Any], offsets: NDArray[np.int64]) -> Columns:
+        """Return columns of distinct values that are an array of float32 or float64, shape (n_distinct,)."""
+        return cls(codes, values.view(np.float32).reshape(values.shape[0], values.dtype.itemsize // 4), offsets)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The distinct values of all columns, float32 or float64, shape (n_distinct,)."""
+        return self.words.view(np.float32 if self.words.shape[1] == 1 else np.float64)[:, 0]
 
     @property
     def n_columns(self) -> int:
@@ -288,7 +300,7 @@ class Assembly:
         """Return the columns, when all are in their places; nothing can be added any more."""
         self.rest()
         distinct, self._distinct = self._distinct, []
-        return Columns(self._codes, *_join(distinct))
+        return Columns.of(self._codes, *_join(distinct))
 
 
 def _join(distinct: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -301,12 +313,18 @@ def _join(distinct: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]
     return values, offsets
 
 
+@inner_kernel
+def value_at(values, i):
+    """Return the i-th of some distinct values, given as words (:class:`Columns`)."""
+    return np.float64(values[i, 0]) if values.shape[1] == 1 else read_float64(values, i)
+
+
 @kernel
 def highest_code_below(values, low, high, threshold):
     """Return the highest index in low..high with values[index] <= threshold, given that low is one."""
     while low < high:
         middle = (low + high + 1) // 2
-        if np.float64(values[middle]) <= threshold:
+        if value_at(values, middle) <= threshold:
             low = middle
         else:
             high = middle - 1

@@ -40,7 +40,7 @@ def take_rows(columns: Columns, which: NDArray[np.int64], rows: NDArray[np.uint3
         n_found = renumber(columns.codes[j], distinct.shape[0], rows, present, codes[k], found)
         values.append(distinct[found[:n_found]])
     offsets = np.concatenate([[0], np.cumsum([value.shape[0] for value in values])]).astype(np.int64)
-    return Columns(codes, np.concatenate([columns.values[:0], *values]), offsets)
+    return Columns.of(codes, np.concatenate([columns.values[:0], *values]), offsets)
 
 
 @kernel

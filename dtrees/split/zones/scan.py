@@ -47,7 +47,7 @@ def bar_of(column, bar, record):
 def _keep(columns, column_ids, column, node, node_sums, limits, score, has_missing, scratch, bars, i, out, t):
     """Make the split found, if one was, the candidate of operation ``t``."""
     if score >= 0.0:
-        values = columns.values[columns.offsets[column] : columns.offsets[column + 1]]
+        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         complete(values, np.int64(column_ids[column]), node.n, node_sums, limits, score, has_missing, scratch.found, out, t)
         if out.records[t].status == SPLIT:
             bars[i] = max(bars[i], score)

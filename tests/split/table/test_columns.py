@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.split.table.columns import Assembly, highest_code_below, presort, presort_column
+from dtrees.split.compile.kernels import lean_entry
+from dtrees.split.table.columns import Assembly, Columns, highest_code_below, presort, presort_column, value_at
 from tests.split.strategies import POOLS, columns, tables
+
+
+@lean_entry
+def _read(words, i):
+    return value_at(words, i)
 
 
 def naive_presort(column: NDArray[Any]) -> tuple[list[int], list[float]]:
@@ -103,8 +109,22 @@ def test_too_many_rows() -> None:
 
 
 def test_highest_code_below() -> None:
-    values = np.array([-1.0, 0.0, 2.0, 5.0])
-    for threshold in (-1.0, -0.5, 0.0, 1.9, 2.0, 4.0, 5.0, np.inf):
-        assert highest_code_below(values, 0, 3, threshold) == np.searchsorted(values, threshold, "right") - 1
-    assert highest_code_below(values, -1, 3, -2.0) == -1
-    assert highest_code_below(values, 1, 2, 9.0) == 2
+    for dtype in (np.float32, np.float64):
+        values = np.array([-1.0, 0.0, 2.1, 5.0], dtype)
+        words = presort([values]).words
+        for threshold in (-1.0, -0.5, 0.0, 1.9, 2.1, float(np.float32(2.1)), 4.0, 5.0, np.inf):
+            assert highest_code_below(words, 0, 3, threshold) == np.searchsorted(values.astype(np.float64), threshold, "right") - 1
+        assert highest_code_below(words, -1, 3, -2.0) == -1
+        assert highest_code_below(words, 1, 2, 9.0) == 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distinct_values(dtype: type) -> None:
+    """Kernels read them as they are, whatever their precision."""
+    values = np.array([0.1, -3.0, np.finfo(dtype).tiny, np.finfo(dtype).max, -np.inf, np.inf], dtype)
+    columns = presort([np.zeros(6, dtype), values])
+    assert columns.words.dtype == np.float32
+    assert columns.values.dtype == dtype
+    np.testing.assert_array_equal(columns.distinct(1), np.sort(values))
+    assert [_read(columns.words, np.int64(i)) for i in range(1, 7)] == np.sort(values).astype(np.float64).tolist()
+    assert Columns.of(*columns._replace(words=columns.values)).words.tobytes() == columns.words.tobytes()
