@@ -48,7 +48,7 @@ def cold(run: Run) -> Iterator[Yielded]:
     for everything, (work, most) in enumerate(_WORKS.items()):
         if run.scale == "tiny" and everything:
             continue
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             # A tiny run finds what has been compiled: all it shows is that this works.
             cache = None if run.scale == "tiny" else Path(folder)
             arguments = [n_rows, n_trees, run.threads, everything]

@@ -286,9 +286,9 @@ def apply(packed: Packed, X: NDArray[Any], n_threads: int = 1) -> NDArray[np.int
     return out
 
 
-def compile_prediction() -> None:
-    """Compile what predicts, by a prediction of a tree of one split."""
-    stump = Tree.from_arrays(
+def stump() -> Tree:
+    """Return a tree of one split, of the first column: what one is handled by can be compiled by handling it."""
+    return Tree.from_arrays(
         children_left=[1, -1, -1],
         children_right=[2, -1, -1],
         feature=[0, -2, -2],
@@ -300,4 +300,8 @@ def compile_prediction() -> None:
         weighted_n_node_samples=[2.0, 1.0, 1.0],
         value=[[0.0]] * 3,
     )
-    sum_values(pack([stump]), np.zeros((1, 1)))
+
+
+def compile_prediction() -> None:
+    """Compile what predicts."""
+    sum_values(pack([stump()]), np.zeros((1, 1)))

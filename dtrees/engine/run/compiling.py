@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
+
+from dtrees.engine.coordinator.replay import replay_tree
+from dtrees.engine.coordinator.session import Session
+from dtrees.engine.plan.plans import ForestPlan, Rules
+from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.split.compile.cache import is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere
 from dtrees.split.grow.parallel_subtree import grow_together
-from dtrees.tree.predict import compile_prediction
+from dtrees.split.table.columns import presort
+from dtrees.tree.predict import compile_prediction, stump
 
 _logger = logging.getLogger("dtrees")
 _noted = False
@@ -23,3 +30,12 @@ def note_compilation() -> None:
     if not is_cached("dtrees.split.grow.parallel_subtree.grow_together"):
         _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes up to a minute, once.")
         compile_elsewhere(compile_prediction)
+        compile_elsewhere(compile_division)
+
+
+def compile_division() -> None:
+    """Compile what divides rows level by level."""
+    with LocalExecutor(presort([np.arange(2.0)]), np.arange(2.0), None, 1) as executor:
+        session = Session(executor, ForestPlan(Rules("squared_error", 1, 1), 0), "")
+        session.begin()
+        replay_tree(session, stump(), 0)
