@@ -18,11 +18,12 @@ record
 Use
 ---
 Estimators find :class:`~dtrees.cluster.backend.DaskBackend` by themselves when ``X`` is a Dask DataFrame or Array. The fit then runs on
-the cluster, coordinated by a task (:mod:`~dtrees.cluster.growing.submission`); ``dtrees.submit`` starts one without waiting for it. Where
-the
-columns go is decided once, when their sizes are known (:mod:`~dtrees.cluster.data.placement`): to one worker, to all of them (a forest then
-grows by tasks, each of them a few trees), or a share to each (the coordinator then talks to shards, which grow each tree together). The
-model is the same, byte for byte, as the one fitted in one process on the same rows in the same order, whatever workers are lost on the way.
+the cluster, coordinated by a task (:mod:`~dtrees.cluster.growing.submission`); ``dtrees.submit`` starts one without waiting for it.
+
+Where the columns go is decided once, when their sizes are known (:mod:`~dtrees.cluster.data.placement`): to one worker, to all of them (a
+forest then grows by tasks, each of them a few trees), or a share to each (the coordinator then talks to shards, which grow each tree
+together). The model is the same, byte for byte, as the one fitted in one process on the same rows in the same order, whatever workers are
+lost on the way.
 
 Tasks carry the names of their stages, as the dashboard shows them::
 

@@ -4,13 +4,18 @@
     what is to be grown, and the limits that follow from it.
 ``protocol``
     what the coordinator and the shards say to each other, all of it, and executors, which carry it.
+``outcome``
+    what a grown tree comes to: values of nodes, what they are measured by, mean losses.
 ``coordinator``
-    decides about nodes (``grower``, which does no I/O), tells the shards (``tree``), and makes trees of what comes of it (``leaves``).
-    ``lockstep`` does so for many trees of a forest at once, ``delegation`` has small nodes grown by one shard each.
+    decides about nodes (``grower``, which does no I/O), tells the shards (``tree``), and makes trees of the results (``leaves``).
+    ``delegation`` has small nodes grown by one shard each.
 ``shard``
     some presorted columns, and a replica of the row partition of the tree under way. It answers messages.
 ``run``
-    whole fits: independent trees, rounds of boosting, recovery when shards are lost, checkpoints, threads.
+    whole fits: independent trees, rounds of boosting, many trees of a forest side by side (``lockstep``), recovery when shards are lost,
+    checkpoints.
+``threads``
+    the pool of threads that kernels run on.
 
 A tree is grown level by level, in two round trips a level::
 

@@ -7,17 +7,18 @@ How a fit goes::
 and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.prediction`), which the backend of X maps over it.
 
 - :mod:`~dtrees.ensemble.estimators.single_tree`, :mod:`~dtrees.ensemble.estimators.forests`,
-:mod:`~dtrees.ensemble.estimators.gradient_boosting`: the ten estimators.
-- :mod:`~dtrees.ensemble.estimators.base`, :mod:`~dtrees.ensemble.estimators.base_forest`, :mod:`~dtrees.ensemble.estimators.base_boosting`:
-what they share.
-- :mod:`~dtrees.ensemble.input.schema`, :mod:`~dtrees.ensemble.input.target`: input to numbers; :mod:`~dtrees.ensemble.input.parameters`: to
-rules.
-- :mod:`~dtrees.ensemble.objective.registry`: what boosting descends; :mod:`~dtrees.ensemble.evaluation.metrics`: what is measured as it
-goes on, on the sets of
-  :mod:`~dtrees.ensemble.evaluation.evaluation_sets`; :mod:`~dtrees.ensemble.evaluation.callbacks`: who is told, and early stopping.
+  :mod:`~dtrees.ensemble.estimators.gradient_boosting`: the ten estimators.
+- :mod:`~dtrees.ensemble.estimators.base`, :mod:`~dtrees.ensemble.estimators.base_forest`,
+  :mod:`~dtrees.ensemble.estimators.base_boosting`: what they share.
+- :mod:`~dtrees.ensemble.input.schema`, :mod:`~dtrees.ensemble.input.target`: input to numbers.
+- :mod:`~dtrees.ensemble.input.parameters`: parameters to rules.
+- :mod:`~dtrees.ensemble.objective.registry`: the losses of boosting.
+- :mod:`~dtrees.ensemble.evaluation.metrics`: what is measured after each round on
+  :mod:`~dtrees.ensemble.evaluation.evaluation_sets`.
+- :mod:`~dtrees.ensemble.evaluation.callbacks`: callbacks, and early stopping.
 - :mod:`~dtrees.ensemble.persistence.checkpoint`: finished trees, kept for a fit to go on from.
-- :mod:`~dtrees.ensemble.backend`, :mod:`~dtrees.ensemble.in_process`: where the data is, and the backend for this process.
 - :mod:`~dtrees.ensemble.persistence.state`: what a model file holds.
+- :mod:`~dtrees.ensemble.backend`, :mod:`~dtrees.ensemble.in_process`: where the data is, and the backend for this process.
 """
 
 from __future__ import annotations

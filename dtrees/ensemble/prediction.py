@@ -2,7 +2,7 @@
 
 Terms
 -----
-tree sum
+additive trees
     trees whose values add up to *raw* predictions, one column per output (:class:`AdditiveTrees`). A forest's trees hold a value per class
     and make one group; boosting has a group of trees for each output.
 step

@@ -1,4 +1,4 @@
-"""What a table takes on workers, and what they have to spare: the figures that placement is decided by, before any column is loaded.
+"""What a table takes on workers, and what memory they have left: the figures that placement is decided by, before any column is loaded.
 
 A worker that has columns holds, while trees grow::
 
@@ -8,8 +8,8 @@ A worker that has columns holds, while trees grow::
     a row partition     of those that the columns are made of
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
-    columns on loan     forests over shards: what is lent for small nodes at a time (:mod:`dtrees.engine.coordinator.delegation`), 20 bytes
-    a cell
+    delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
+                        (:mod:`dtrees.engine.coordinator.delegation`)
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _VOTES_IN_THE_END = 3
 
 #: Vectors for each output of an evaluation set: the sums of trees, the predictions, and what a metric makes of them.
 _PREDICTIONS = 3
-_LOAN_BYTES = 20
+#: Of each cell that is sent for a delegated node.
+_DELEGATED_BYTES = 20
 #: Of each cell of a column: its code, and its zone.
 CODE_BYTES, ZONE_BYTES = 4, 2
 _VECTOR_BYTES = 8
@@ -116,9 +117,9 @@ class Sizes:
         return max(STATE_BYTES * trees, SORTING_BYTES * threads) * self.n_rows + self.vectors + self.partition
 
     @property
-    def loans(self) -> int:
-        """Bytes of the cells that are lent at a time, where they are lent, on their way, and where they go."""
-        return _LOAN_BYTES * min(SHARED_CELLS, self.n_rows * len(self.columns))
+    def delegated(self) -> int:
+        """Bytes of the cells that are sent at a time for delegated nodes: at the sender, on their way, and at the receiver."""
+        return _DELEGATED_BYTES * min(SHARED_CELLS, self.n_rows * len(self.columns))
 
     def votes_in_all(self, batches: int) -> int:
         """Return what a worker needs for out-of-bag sums.

@@ -146,7 +146,7 @@ def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
 
 def _with_shards(sizes: Sizes, n_trees: int | None) -> int:
     """Return what a worker that has some of the columns needs for a forest."""
-    return 0 if n_trees is None else sizes.votes_in_all(0) + sizes.loans
+    return 0 if n_trees is None else sizes.votes_in_all(0) + sizes.delegated
 
 
 def place_blocks(sizes: Sequence[int], placement: Placement, threads: Mapping[str, int], spare: Mapping[str, float]) -> list[str]:
@@ -247,10 +247,10 @@ def nthreads(client: Client) -> dict[str, int]:
 
 
 def worker_for_all(n_rows: int, n_columns: int, threads: Mapping[str, int], able: Sequence[str] | None = None) -> str | None:
-    """Return the worker that had best boost by itself, None if the columns should be spread over all workers.
+    """Return the worker that should boost alone, None if the columns should be spread over all workers.
 
-    What is saved grows with the number of columns, what is done for each row is done by all workers, and round trips between them cost the
-    same for any table.
+    Spreading saves time in proportion to the number of columns. But every worker still does the work for each row, and the exchanges
+    between workers take the same time for any table.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
 """Row partitions to blocks of presorted columns, each on the worker that is to have it, without a second copy of the table anywhere.
 
-A block grows on its worker: a chain of tasks forest_workers on an assembly (:class:`~dtrees.split.table.columns.Assembly`), each of them
-sorts some more columns into their places, and the last one makes a block of it. All of them have the same arrays in their forest_workers::
+A block grows on its worker, by a chain of tasks that pass on an assembly (:class:`~dtrees.split.table.columns.Assembly`). Each of them
+sorts some more columns into their places, and the last one makes a block of it. All tasks of a chain work on the same arrays::
 
-    encode    a partition: its columns as numbers, in pieces, one for each step of each chain; the partition can go
+    encode    a partition: its columns as numbers, in pieces, one for each step of each chain; the partition is dropped
     split     a piece of a partition
-    presort   a step: the pieces of some columns, of all partitions, are fetched, joined and sorted; then they can go
+    presort   a step: the pieces of some columns, of all partitions, are fetched, joined and sorted, and then dropped
     columns   a step of putting sorted blocks side by side, where a worker is to have them all
 
 A step waits for the one before it, so that there is never more of the table in two places than the columns of a step.
@@ -71,7 +71,7 @@ def presort_blocks(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: in
 
 
 def side_by_side(tasks: Tasks, blocks: Sequence[Future], ids: Sequence[Sequence[int]], n_rows: int, worker: str) -> Future:
-    """Return blocks as one, on a worker, its columns in the order of the table; the blocks are given up one after the other."""
+    """Return blocks as one, on a worker, its columns in the order of the table; the blocks are released one after the other."""
     there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
     assembly = tasks.submit("columns", Assembly, n_rows, sum(map(len, ids)), **there)
     on_the_way = list(blocks)
@@ -105,7 +105,7 @@ def _encode(X: Any, schema: Schema, steps: Sequence[Sequence[int]]) -> list[Piec
 
 
 def _own(column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column in memory of its own: a view would keep a whole partition from going."""
+    """Return a column in memory of its own: a view would keep a whole partition in memory."""
     return column if column.base is None and column.flags.c_contiguous else column.copy()
 
 

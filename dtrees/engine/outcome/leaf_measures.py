@@ -1,4 +1,4 @@
-"""What the values of nodes are measured by, where their sums do not say it: the targets of their rows."""
+"""Values of nodes that their sums do not give: means, medians and spreads, measured on the targets of their rows."""
 
 from __future__ import annotations
 

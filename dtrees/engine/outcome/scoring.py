@@ -1,7 +1,7 @@
 """The mean losses of boosting, of the rows trained on and of those held out.
 
-Losses are added up in *blocks* of rows, and then block by block: the same numbers, to the last bit, whoever adds up which blocks. Over
-shards, all of which have the predictions of all rows, each adds up a share of them.
+Losses are added up within *blocks* of rows, and then over blocks. So the sums are the same, to the last bit, whoever adds up which blocks.
+Every shard has the predictions of all rows, and adds up a share of the blocks.
 """
 
 from __future__ import annotations

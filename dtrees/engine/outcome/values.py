@@ -1,4 +1,4 @@
-"""What the nodes of a tree that was grown become: the arrays of a tree, and the values of a boosted one."""
+"""The arrays of a tree from the nodes that were grown, and the values of a boosted one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEWTON, _I4, _I8, _BOOL = criterion_named("newton"), np.dtype(np.int32), np.dty
 
 
 def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learning_rate: float) -> Tree:
-    """Return the tree that nodes are.
+    """Return the tree that consists of some nodes.
 
     Parameters
     ----------
@@ -39,8 +39,7 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learn
     n = records.shape[0]
     left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
     value, weight, impurity, gain = values = _room_for_values(n)
-    a, b = exponents
-    _finish()(records, sums, a, b, _NEWTON.gain_exponent(exponents), penalty, learning_rate, apart, values)
+    _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), penalty, learning_rate, apart, values)
     return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
@@ -79,24 +78,24 @@ def _take_apart(records, apart):  # type: ignore[no-untyped-def]
 def newton_values(
     records: NDArray[Any],
     sums: NDArray[np.int64],
-    a_exponent: int,
-    b_exponent: int,
+    g_exponent: int,
+    h_exponent: int,
     gain_exponent: int,
     penalty: float,
     learning_rate: float,
 ) -> tuple[NDArray[np.float64], ...]:
     """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
     values = _room_for_values(records.shape[0])
-    _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values)
+    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, values)
     return values
 
 
 @kernel
-def _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values):  # type: ignore[no-untyped-def]
+def _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, values):  # type: ignore[no-untyped-def]
     value, weight, impurity, gain = values
     for i in range(records.shape[0]):
-        g = math.ldexp(float(sums[i, 0]), -a_exponent)
-        h = math.ldexp(float(sums[i, 1]), -b_exponent)
+        g = math.ldexp(float(sums[i, 0]), -g_exponent)
+        h = math.ldexp(float(sums[i, 1]), -h_exponent)
         step = newton_step(g, h, penalty)
         value[i, 0] = learning_rate * step
         weight[i] = h
@@ -111,10 +110,10 @@ def _finish() -> Callable[..., Any]:
 
 
 @kernel
-def _to_tree(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, apart, values):  # type: ignore[no-untyped-def]
+def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, apart, values):  # type: ignore[no-untyped-def]
     """Write the arrays of a boosted tree."""
     _take_apart(records, apart)
-    _newton_values(records, sums, a_exponent, b_exponent, gain_exponent, penalty, learning_rate, values)
+    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, values)
 
 
 def class_values(

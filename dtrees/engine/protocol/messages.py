@@ -41,7 +41,7 @@ class Splits(NamedTuple):
     """Splits that were chosen, a structure of arrays of shape (n,).
 
     ``node`` is the node split, ``left`` the number of its left child; the right one's is one higher. The others are as in
-    :class:`~dtrees.split.search.column.Candidates`.
+    :class:`~dtrees.split.node.candidate.Candidates`.
     """
 
     node: NDArray[np.int64]
@@ -225,7 +225,7 @@ class ShareRows(Message):
 
 @dataclass(frozen=True)
 class GrowDelegated(Message):
-    """Grow nodes to their ends with columns that all other shards lent. Reply: :class:`GrownDelegated`."""
+    """Grow nodes to their ends with columns that all other shards have sent. Reply: :class:`GrownDelegated`."""
 
     nodes: NDArray[np.int64]
     shared: tuple[SharedRows, ...]
@@ -320,13 +320,13 @@ class Root(NamedTuple):
 
 
 class RouteBits(NamedTuple):
-    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node; none if there is none."""
+    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node, or no bytes."""
 
     bits: NDArray[np.uint8]
     offsets: NDArray[np.int64]
 
     def spread(self, which: NDArray[np.bool_]) -> RouteBits:
-        """Return marks of as many splits as ``which`` has elements: these are those of the true ones, the others have none.
+        """Return the bits of as many splits as ``which`` has elements: those of the true ones, in order; the others have none.
 
         Examples
         --------

@@ -1,6 +1,6 @@
-"""Which rows splits would send left, as the shards that found them say before anything is chosen.
+"""Route bits that shards send with the splits that they found, before any split is chosen.
 
-A shard route_bits the marks of its own best split of a node; only those of the best split of all are kept, until it is applied.
+A shard sends the bits of its own best split of a node. Only those of the best split of all are kept, until it is applied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dtrees.split.compile.kernels import kernel
 
 
 class RouteBitStore:
-    """The marks at hand, by node.
+    """The route bits at hand, by node.
 
     Examples
     --------
@@ -27,12 +27,12 @@ class RouteBitStore:
 
     def __init__(self) -> None:
         self._bits: list[NDArray[np.uint8]] = []
-        self._places = np.zeros((64, 3), np.int64)  # of a node's marks: which array, first and last byte
+        self._places = np.zeros((64, 3), np.int64)  # of a node's bits: which array, first and last byte
         self._n_kept = 0
 
-    def note(self, nodes: NDArray[np.int64], marks: RouteBits, which: NDArray[np.bool_]) -> None:
-        """Keep those marks of nodes that are wanted, and not empty."""
-        first, last = marks.offsets[:-1], marks.offsets[1:]
+    def note(self, nodes: NDArray[np.int64], bits: RouteBits, which: NDArray[np.bool_]) -> None:
+        """Keep the bits of those nodes that ``which`` tells, unless they are empty."""
+        first, last = bits.offsets[:-1], bits.offsets[1:]
         which = which & (first < last)
         if not which.any():
             return
@@ -42,17 +42,17 @@ class RouteBitStore:
         kept = nodes[which]
         self._places[kept, 0] = len(self._bits)
         self._places[kept, 1], self._places[kept, 2] = first[which], last[which]
-        self._bits.append(marks.bits)
+        self._bits.append(bits.bits)
         self._n_kept += kept.shape[0]
 
     def has(self, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which nodes' marks are at hand."""
+        """Tell which nodes' bits are at hand."""
         known = nodes < self._places.shape[0]
         known[known] = self._places[nodes[known], 2] > 0
         return known
 
     def take(self, nodes: NDArray[np.int64]) -> RouteBits:
-        """Return the marks of nodes, and keep them no longer."""
+        """Return the bits of nodes, and keep them no longer."""
         places = self._places[nodes]
         offsets = np.concatenate([[0], np.cumsum(places[:, 2] - places[:, 1])]).astype(np.int64)
         bits = np.empty(offsets[-1], np.uint8)
@@ -67,7 +67,7 @@ class RouteBitStore:
 
 @kernel
 def _copy(bits, places, which, all_bits, all_offsets):  # type: ignore[no-untyped-def]
-    """Copy the marks of some nodes to their place among those of all."""
+    """Copy the bits of some nodes to their place among those of all."""
     for k in range(which.shape[0]):
         to = all_offsets[which[k]]
         for i in range(places[which[k], 1], places[which[k], 2]):

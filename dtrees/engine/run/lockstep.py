@@ -2,21 +2,20 @@
 
 To split one node takes messages to the shards and back, however few rows it has, and a tree grown to its end has dozens of levels. So the
 messages of many trees travel together (:class:`~dtrees.engine.protocol.messages.Many`): an exchange takes each tree one step further,
-whatever
-that step is, and when the first tree is finished, a further one starts. A tree is grown by the very steps that a tree alone is grown by
-(:func:`~dtrees.engine.coordinator.tree.tree_steps`), and does not know of the others.
+whatever that step is, and when the first tree is finished, a further one starts. A tree is grown by the very steps that a tree alone is
+grown by (:func:`~dtrees.engine.coordinator.tree.tree_steps`), and does not know of the others.
 
 Terms
 -----
 window
-    the trees under way, consecutive ones; the first leaves it when it is finished, so trees are told of in their order.
+    the trees under way, consecutive ones; the first leaves it when it is finished, so the callback hears of trees in their order.
 slot
     the place of a tree on each shard: its number modulo the size of the window.
 closing
-    adding what the tree says of its rows out of bag to their sums, which every shard keeps. Trees are closed in their order: at any time,
+    adding a tree's predictions of its rows out of bag to their sums, which every shard keeps. Trees are closed in their order: at any time,
     the sums are those of the first so many trees.
 
-When shards are lost, the trees under way are forgotten, the executor puts new ones in place of the lost, out-of-bag sums are
+When shards are lost, the trees under way are forgotten, the executor replaces the lost ones, out-of-bag sums are
 copied from a shard that is left, and the forest goes on. Trees do not depend on one another, so nothing is replayed; only if all shards are
 lost together with the sums, trees are grown again to add them up.
 """

@@ -47,13 +47,13 @@ class Prepared(NamedTuple):
     g, h : ndarray of int64, shape (n_rows,)
         ``h`` is empty where every weight is 1.
     exponents : tuple of int
-        Powers of two that ``a`` and ``b`` were multiplied by.
+        The powers of two that ``g`` and ``h`` were multiplied by.
     pure_by : ndarray of float64, shape (n_rows,) or (0,)
         Nodes in which this is constant are leaves.
     levels : ndarray of int64, shape (n_targets,) or (0,)
-        For absolute error, where ``a`` are the numbers of targets: the targets in fixed point (:mod:`dtrees.split.search.deviations`).
+        For absolute error, where ``g`` are the numbers of targets: the targets in fixed point (:mod:`dtrees.split.search.deviations`).
     spent : bool
-        Whether ``a`` and ``b`` were made for this tree, which may overwrite them, until the next tree.
+        Whether ``g`` and ``h`` were made for this tree, which may overwrite them, until the next tree.
     totals : tuple or None
         What all rows add up to (:func:`~dtrees.split.numbers.fixed_point.add_up`), if that is known already.
     """
@@ -69,7 +69,7 @@ class Prepared(NamedTuple):
 
 
 class Target(Protocol):
-    """See the module's text."""
+    """The targets of a fit: what each tree is to learn, and what the finished trees left behind."""
 
     keeps_out_of_sample: bool  # rows out of sample are routed through the tree
 

@@ -40,7 +40,7 @@ ROUNDING = 1e-9
 
 
 class TreeEstimator(EstimatorState, BaseEstimator, ABC):
-    """Base of the estimators. It has nothing to offer by itself."""
+    """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
@@ -189,7 +189,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     def _single_trees(self, kind: type[TreeEstimator], classes: NDArray[Any] | None, scale: float = 1.0) -> list[list[Any]]:
         """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters that both kinds have.
 
-        Values are divided by ``scale``. The estimators are kept until a parameter of theirs is another.
+        Values are divided by ``scale``. The estimators are kept until one of their parameters changes.
         """
         check_is_fitted(self)
         shared = kind._get_param_names()
@@ -365,7 +365,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: F) -> F:
-    """Have ``fit`` work on a copy of the estimator, and take over what the copy has learnt in one step.
+    """Decorate ``fit``: it works on a copy of the estimator, and what the copy has learnt is taken over in one step.
 
     The copy is fitted here, or by the backend of X where the data is. A fit that fails or is interrupted leaves the estimator as it was.
     """

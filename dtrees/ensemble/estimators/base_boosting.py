@@ -151,9 +151,8 @@ class Boosting(TreeEstimator):
         if result.train_score.size and result.train_score[-1] > (ROUNDING * np.abs(result.initial).max()) ** 2:
             self._warn_without_splits(
                 f"no column of X divides rows into leaves with hessians of min_child_weight={self.min_child_weight} in all (a row has "
-                "one of its "
-                "weight for squared error, of at most a quarter of it for log loss), as many rows as min_samples_leaf asks for, and a gain "
-                "as min_impurity_decrease does"
+                "one of its weight for squared error, of at most a quarter of it for log loss), as many rows as min_samples_leaf asks "
+                "for, and a gain as min_impurity_decrease does"
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
         return self
@@ -236,8 +235,7 @@ class Boosting(TreeEstimator):
     def estimators_(self, estimators: Any) -> None:
         raise AttributeError(
             "estimators_ of boosting cannot be assigned, since each round was grown on those before; use staged predictions, early "
-            "stopping "
-            "or a smaller n_estimators for fewer rounds"
+            "stopping or a smaller n_estimators for fewer rounds"
         )
 
     @property

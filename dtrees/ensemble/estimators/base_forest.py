@@ -212,8 +212,7 @@ class Forest(TreeEstimator):
             if not own or not np.array_equal(getattr(estimator, "classes_", ()), getattr(self, "classes_", ())):
                 raise ValueError(
                     f"estimators_ is given a {type(estimator).__name__}; wants fitted estimators of type {self._TREE.__name__}, of the "
-                    "same columns "
-                    "and classes as the forest"
+                    "same columns and classes as the forest"
                 )
         if not estimators:
             raise ValueError("estimators_ is given no tree; wants at least one")

@@ -193,9 +193,8 @@ class Schema:
             if all(map(_is_number, column.categories)):
                 warn(
                     f"X column {column.name!r} holds numbers as text, such as {example!r:.40}, which are taken for categories: their "
-                    "order is "
-                    "that of the text, and numbers not seen at fit are missing values; convert it to numbers (astype(float)), or to a "
-                    "category dtype if categories are meant"
+                    "order is that of the text, and numbers not seen at fit are missing values; convert it to numbers (astype(float)), or "
+                    "to a category dtype if categories are meant"
                 )
             elif n_categories >= max(_MANY_TEXTS, _MOST * n_rows):
                 warn(

@@ -1,10 +1,10 @@
 """The zone sums of a node in all columns, which are kept for its children.
 
 Where every node is searched in every column, the zone sums (:mod:`dtrees.split.table.zone_map`) of a node are those of its two children
-added
-up. So they are kept, in *slots*, and only the smaller child of each split is summed; the larger one's are its parent's minus its sibling's,
-exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side. A few
+added up. So they are kept, in *slots*, and only the smaller child of each split is summed; the larger one's are its parent's minus its
+sibling's, exactly, as all sums are integers. To sum all columns in one pass, the zones of a row's columns are stored side by side. A few
 rows are taken from their parent's sums one by one.
+
 The best split at a zone's edge is a node's first *bar*; :mod:`dtrees.split.zones.scan` scans what may hold a better one.
 
 Nodes of many rows are summed by parts of zones. When a node has fewer, the sums of the parts of each zone are added up (*folded*).
