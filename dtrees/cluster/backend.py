@@ -26,7 +26,7 @@ from dtrees.cluster.reliability.liveness import current_client, default_client, 
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.scheduler_rpc import own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.ensemble.backend import LoadHints, Output, Table
+from dtrees.ensemble.backend import LoadOptions, Output, Table
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.tree.tree import Tree
 
@@ -51,32 +51,17 @@ class DaskBackend:
         client = default_client()
         return None if client is None else fit(estimator, X, y, sample_weight, options, client)
 
-    def load(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        classify: bool,
-        estimator_name: str,
-        n_jobs: int | None,
-        purpose: LoadHints,
-    ) -> Table:
-        """Check, encode and presort a training set, on the cluster if there is one.
-
-        Workers use the threads they have; ``n_jobs`` matters only without a cluster.
-        """
+    def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
+        """Check, encode and presort a training set, on the cluster if there is one."""
         with current_client() as client:
             if client is not None:
-                table = load(client, X, y, sample_weight, classify=classify, estimator_name=estimator_name, purpose=purpose)
+                table = load(client, X, y, sample_weight, options)
                 current_fit().own(*table.columns.blocks, table.target, table.weight)
                 return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         names = column_names(whole_rows(X))
         X, y, sample_weight = dask.compute(X, y, sample_weight)
-        return LOCAL.load(
-            in_order(X, names), y, sample_weight, classify=classify, estimator_name=estimator_name, n_jobs=n_jobs, purpose=purpose
-        )
+        return LOCAL.load(in_order(X, names), y, sample_weight, options)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""

@@ -148,11 +148,17 @@ class Table:
 
 
 @dataclass(frozen=True)
-class LoadHints:
-    """What a table is loaded for, which decides what must be in memory with it.
+class LoadOptions:
+    """What a table is loaded for, which decides how y is read, and what must be in memory with the table.
 
     Attributes
     ----------
+    classify : bool
+        Whether y holds labels rather than numbers.
+    estimator_name : str
+        For messages.
+    n_jobs : int or None
+        Threads to load and grow with, as the estimator was given it. Workers use the threads they have.
     n_trees : int or None
         Trees to grow that do not depend on each other; None is for boosting.
     out_of_bag : bool
@@ -163,6 +169,9 @@ class LoadHints:
         Whether trees are grown once from the table, so that its columns need not be kept when these are.
     """
 
+    classify: bool
+    estimator_name: str
+    n_jobs: int | None = None
     n_trees: int | None = None
     out_of_bag: bool = False
     sets: Sequence[EvalSet] = ()
@@ -196,17 +205,7 @@ class Backend(Protocol):
     def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
         """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on."""
 
-    def load(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        classify: bool,
-        estimator_name: str,
-        n_jobs: int | None,
-        purpose: LoadHints,
-    ) -> Table:
+    def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set.
 
         Raises ValueError for all input that cannot be learnt from; messages name the argument, what came and what is wanted.

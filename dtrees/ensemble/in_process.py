@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.backends import registered_backend
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.backend import Backend, LoadHints, Output, Placement, Table
+from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.tables import is_frame, numeric_array
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
@@ -50,42 +50,32 @@ class LocalBackend:
     def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> None:
         """Return None: this is the place, and the estimator fits itself."""
 
-    def load(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        *,
-        classify: bool,
-        estimator_name: str,
-        n_jobs: int | None,
-        purpose: LoadHints,
-    ) -> Table:
+    def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set; here, that is the same for any kind of trees."""
         from dtrees.engine.run.compiling import note_compilation
         from dtrees.split.table.columns import presort
 
         note_compilation()
-        y = check_target(y, classify=classify, name=estimator_name)
+        y = check_target(y, classify=options.classify, name=options.estimator_name)
         X = X if is_frame(X) else numeric_array(X)
         n_rows = X.shape[0]
         if n_rows == 0:
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
         check_lengths(n_rows, y)
         weight = check_weights(sample_weight, n_rows)
-        summary = TargetSummary.of(y, weight, classify=classify)
+        summary = TargetSummary.of(y, weight, classify=options.classify)
         summary.check()
         schema = Schema.infer(X)
         encoded = schema.encode(X)
-        n_threads = min(effective_n_jobs(n_jobs), len(encoded))
+        n_threads = min(effective_n_jobs(options.n_jobs), len(encoded))
         if n_threads > 1 and n_rows * len(encoded) > _SERIAL_CELLS:
             with ThreadPoolExecutor(n_threads) as pool:
                 columns = presort(encoded, map=pool.map)
         else:
             columns = presort(encoded)
         target = encode_classes(y, summary.classes) if summary.classes is not None else y
-        handle = _SingleUse(columns) if purpose.single_use else columns
-        return Table.of(schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=n_jobs)
+        handle = _SingleUse(columns) if options.single_use else columns
+        return Table.of(schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs)
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""

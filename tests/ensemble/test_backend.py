@@ -40,8 +40,8 @@ class BlockBackend:
     def fit(self, estimator, X, y, sample_weight, options):
         return None
 
-    def load(self, X, y, sample_weight, **about):
-        return backend_for(np.empty(0)).load(X.compute(), y.compute(), sample_weight, **about)
+    def load(self, X, y, sample_weight, options):
+        return backend_for(np.empty(0)).load(X.compute(), y.compute(), sample_weight, options)
 
     def load_evaluation(self, table, sets, metrics):
         here = [EvalSet(given.name, *self.gather(given.X, given.y, given.weight)) for given in sets]

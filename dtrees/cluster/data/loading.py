@@ -29,7 +29,7 @@ from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
-from dtrees.ensemble.backend import LoadHints, Placement, Table
+from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_classes
 from dtrees.split.table.columns import Columns
@@ -96,7 +96,7 @@ class ClusterColumns:
         return new
 
 
-def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, estimator_name: str, purpose: LoadHints) -> Table:
+def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
     """Check, encode and presort a training set on the cluster.
 
     Parameters
@@ -105,10 +105,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
     X : Dask DataFrame or Array of shape (n, n_columns)
     y : Dask Series or Array, or local array, of shape (n,)
     sample_weight : Dask Series or Array, local array of shape (n,), number or None
-    classify : bool
-    estimator_name : str
-        For messages.
-    purpose : LoadHints
+    options : LoadOptions
 
     Returns
     -------
@@ -120,24 +117,24 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
     NotEnoughMemory
         If no worker, or not all of them together, can hold the columns.
     """
-    check_placement(current_fit().settings.placement, boosting=purpose.n_trees is None)
+    check_placement(current_fit().settings.placement, boosting=options.n_trees is None)
     if not is_lazy(y):
-        y = check_target(y, classify=classify, name=estimator_name)
+        y = check_target(y, classify=options.classify, name=options.estimator_name)
     before = worker_capacities(client)
     with Tasks(client) as tasks:
         parts = align(tasks, X, y, sample_weight)
         if not parts.lengths:
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
-        schema, summary = _summarise(tasks, parts, classify=classify, name=estimator_name)
-        plan = _plan(tasks, parts, schema, summary, purpose, before)
+        schema, summary = _summarise(tasks, parts, classify=options.classify, name=options.estimator_name)
+        plan = _plan(tasks, parts, schema, summary, options, before)
         workers, ids = list(plan.columns), list(plan.columns.values())
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
         blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
         if plan.placement.kind == "replicated":
             blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
             ids, workers = [list(range(len(schema)))], workers[:1]
-        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=estimator_name)
+        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=options.estimator_name)
         target = tasks.submit("target", _join, codes)
         weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
         release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done
@@ -151,7 +148,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, *, classify: bool, 
 
 
 def _plan(
-    tasks: Tasks, parts: Partitions, schema: Schema, summary: TargetSummary, purpose: LoadHints, before: dict[str, WorkerCapacity]
+    tasks: Tasks, parts: Partitions, schema: Schema, summary: TargetSummary, options: LoadOptions, before: dict[str, WorkerCapacity]
 ) -> Plan:
     """Decide where the columns go, and say so.
 
@@ -161,7 +158,7 @@ def _plan(
     n_classes = 0 if summary.classes is None else len(summary.classes)
     evaluation = [
         block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes)
-        for given in purpose.sets
+        for given in options.sets
         for length in lengths_by_target(tasks, given.X, given.y)
     ]
     now = {
@@ -171,9 +168,9 @@ def _plan(
     partition = max(client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
     sizes = Sizes.of(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
-        out_of_bag=purpose.out_of_bag,
+        out_of_bag=options.out_of_bag,
     )  # fmt: skip
-    plan = place(sizes, now, fit.settings.placement, purpose.n_trees)
+    plan = place(sizes, now, fit.settings.placement, options.n_trees)
     plan.log(now)
     placement = plan.placement
     tell(fit.name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)

@@ -20,7 +20,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.ensemble.backend import Backend, LoadHints, Output, Placement, Table
+from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
 from dtrees.ensemble.input.tables import column_names
@@ -44,12 +44,26 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
+    max_depth: int | None
+    min_samples_split: int | float
+    min_samples_leaf: int | float
+    max_features: int | float | str | None
+    max_leaf_nodes: int | None
+    min_impurity_decrease: float
+    n_jobs: int | None
+    random_state: Any
+    warm_start: bool
+    n_features_in_: int
+    max_features_: int
+    placement_: Placement
+
     _schema: Schema
     _trees: AdditiveTrees
     _seed: int
-    warm_start: bool
-    n_features_in_: int
-    placement_: Placement
+
+    def _keep_parameters(self, given: dict[str, Any]) -> None:
+        """Set the parameters of ``__init__``, whose local variables they are, as attributes."""
+        self.__dict__.update({name: value for name, value in given.items() if name != "self"})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -78,14 +92,16 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
             )
         return True
 
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, purpose: LoadHints) -> tuple[Backend, Table]:
-        """Load a training set, and set what it says of columns and classes; with ``keep``, it must agree with the fit before."""
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
+        """Load a training set, and set what it says of columns and classes; with ``keep``, it must agree with the fit before.
+
+        ``purpose`` are fields of :class:`~dtrees.ensemble.backend.LoadOptions`.
+        """
         backend = backend_for(X)
         self.__dict__.pop("_members", None)
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
-        name = type(self).__name__
-        table = backend.load(X, y, sample_weight, classify=is_classifier(self), estimator_name=name, n_jobs=self.n_jobs, purpose=purpose)
+        table = backend.load(X, y, sample_weight, LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose))
         if keep:
             self._check_same_encoding(table)
         self._schema = table.schema
@@ -276,6 +292,7 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
 class TreeClassifier(ClassifierMixin, TreeEstimator):
     """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them."""
 
+    class_weight: Any
     classes_: NDArray[Any]
     n_classes_: int
 
@@ -291,8 +308,8 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
     def _probability_output(self, name: str) -> Output:
         return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
 
-    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, purpose: LoadHints) -> tuple[Backend, Table]:
-        backend, table = super()._load(X, y, sample_weight, keep=keep, purpose=purpose)
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
+        backend, table = super()._load(X, y, sample_weight, keep=keep, **purpose)
         assert table.classes is not None
         self.classes_ = table.classes
         self.n_classes_ = len(table.classes)

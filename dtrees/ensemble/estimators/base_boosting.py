@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss
-from dtrees.ensemble.backend import LoadHints, Output, Table
+from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import ROUNDING, TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import gains_by_column, normalised
@@ -45,26 +45,23 @@ class Boosting(TreeEstimator):
     loss: str
     n_estimators: int
     learning_rate: float
-    reg_lambda: float
-    min_child_weight: float
     subsample: float
+    min_child_weight: float
+    reg_lambda: float
+    colsample_bytree: float
     validation_fraction: float
     n_iter_no_change: int | None
     tol: float
     early_stopping_rounds: int | None
     eval_metric: Any
-    random_state: Any
     verbose: int
-    warm_start: bool
     n_estimators_: int
-    max_features_: int
     train_score_: NDArray[np.float64]
     validation_score_: NDArray[np.float64]
     evals_result_: dict[str, dict[str, NDArray[np.float64]]]
     best_iteration_: int
     best_score_: float
 
-    _seed: int
     _loss_name: str
 
     def _loss(self, table: Table) -> LinkedLoss:
@@ -137,7 +134,7 @@ class Boosting(TreeEstimator):
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = progress_callback(callbacks, self.verbose, "round")
-        backend, table = self._load(X, y, sample_weight, keep=keep, purpose=LoadHints(sets=sets))
+        backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets)
         loss = self._loss(table)
         if sets:
             table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])

@@ -22,7 +22,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
-from dtrees.ensemble.backend import Backend, LoadHints, Table
+from dtrees.ensemble.backend import Backend, Table
 from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
 from dtrees.ensemble.estimators.inspection import decision_path_matrix, gains_by_column, normalised
@@ -44,16 +44,14 @@ class Forest(TreeEstimator):
 
     n_estimators: int
     criterion: str
+    min_weight_fraction_leaf: float
     bootstrap: bool
     oob_score: Any
-    max_samples: Any
-    random_state: Any
+    max_samples: int | float | None
+    colsample_bytree: float
     verbose: int
-    warm_start: bool
-    max_features_: int
     oob_score_: float
 
-    _seed: int
     _batches: list[_Batch]
     _votes: ForestResult | None
 
@@ -106,8 +104,8 @@ class Forest(TreeEstimator):
                 f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
             )
         callback = progress_callback(callbacks, self.verbose, "tree")
-        purpose = LoadHints(n_trees=self.n_estimators - len(trees), out_of_bag=self.oob_score)
-        backend, table = self._load(X, y, sample_weight, keep=keep, purpose=purpose)
+        n_trees = self.n_estimators - len(trees)
+        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score)
         if not keep:
             self._batches, self._votes = [], None
         if len(trees) == self.n_estimators:

@@ -1,6 +1,7 @@
 """Descriptions that several estimators share, written once and filled into their docstrings.
 
-``@described`` replaces a line ``{name}`` of a class docstring by the description of that name, at the line's indentation.
+``@described`` replaces a line ``{name}`` of a class docstring by the description of that name, at the line's indentation. Descriptions may
+name others in the same way.
 """
 
 from __future__ import annotations
@@ -14,6 +15,36 @@ from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
 C = TypeVar("C", bound=type)
 
 _DESCRIPTIONS = {
+    "colsample_bytree": """
+        colsample_bytree : float, default=%s
+            Share of the columns drawn once for each tree; nodes draw from these.
+        """,
+    "min_samples": """
+        min_samples_split : int or float, default=2
+            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
+        min_samples_leaf : int or float, default=%s
+            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
+        """,
+    "max_leaf_nodes": """
+        max_leaf_nodes : int or None, default=None
+            Split the node that gains most next, until there are this many leaves. None splits all.
+        """,
+    "verbose": """
+        verbose : int, default=0
+            Tell of the progress in lines: from 1 on about ten times, from 2 on after every %s. They go to standard error, or, where
+            the logger "dtrees" is listened to at level INFO, there.
+        """,
+    "fitted_columns": """
+        n_features_in_ : int
+            Number of columns at fit.
+        feature_names_in_ : ndarray of str of shape (n_features_in_,)
+            Names of the columns; only where they all had names that are strings.
+        max_features_ : int
+            Columns drawn for each node.
+        placement_ : dtrees.ensemble.backend.Placement
+            Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
+            Not part of a saved model.
+        """,
     "regression_criterion": """
         criterion : {"squared_error", "absolute_error"}, default="squared_error"
             What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict; or
@@ -27,21 +58,17 @@ _DESCRIPTIONS = {
     "growth": """
         max_depth : int or None, default=None
             Depth at which nodes are not split any more. None grows until leaves are pure or too small to split.
-        min_samples_split : int or float, default=2
-            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
-        min_samples_leaf : int or float, default=1
-            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
+        {min_samples: 1}
         min_weight_fraction_leaf : float, default=0.0
             Smallest weight of a leaf, as a fraction of all weight.
         """,
-    "max_features_all": """
+    "max_features": """
         max_features : int, float, {"sqrt", "log2"} or None, default=%s
             Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
             of columns that the tree sees; None takes all. Columns without a possible split do not count.
         """,
     "growth_end": """
-        max_leaf_nodes : int or None, default=None
-            Split the node that gains most next, until there are this many leaves. None splits all.
+        {max_leaf_nodes}
         min_impurity_decrease : float, default=0.0
             Split only where impurity decreases by at least this much, weighted by the node's share of all weight.
         """,
@@ -73,14 +100,10 @@ _DESCRIPTIONS = {
         oob_score : bool or callable, default=False
             Also predict each row by the trees that did not draw it, and score that: by R2 or accuracy, or by the callable
             ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
-        n_jobs : int or None, default=None
-            Threads to fit and predict with. None is 1, -1 all cores. The result does not depend on it. On a cluster, the workers'
-            own number of threads counts.
+        {n_jobs}
         random_state : int, RandomState or None, default=None
             Decides rows and columns drawn, and random thresholds. Pass an int for the same forest every time.
-        verbose : int, default=0
-            Tell of the progress in lines: from 1 on about ten times, from 2 on after every tree. They go to standard error, or, where
-            the logger "dtrees" is listened to at level INFO, there.
+        {verbose: tree}
         warm_start : bool, default=False
             Keep the trees of the previous fit, and add as many as ``n_estimators`` has grown by.
         """,
@@ -88,8 +111,7 @@ _DESCRIPTIONS = {
         max_samples : int, float or None, default=None
             With ``bootstrap``, rows drawn for each tree: a number, or a share of the number of rows (of the sum of weights, with
             weights). None draws as many as there are rows.
-        colsample_bytree : float, default=1.0
-            Share of the columns drawn once for each tree; nodes draw from these.
+        {colsample_bytree: 1.0}
         """,
     "boosting": """
         learning_rate : float, default=%(learning_rate)s
@@ -100,22 +122,15 @@ _DESCRIPTIONS = {
             Share of the rows drawn, without replacement, for each round.
         max_depth : int or None, default=%(max_depth)s
             Depth at which nodes are not split any more; None sets no bound.
-        min_samples_split : int or float, default=2
-            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
-        min_samples_leaf : int or float, default=%(min_samples_leaf)s
-            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
+        {min_samples: %(min_samples_leaf)s}
         min_child_weight : float, default=%(min_child_weight)s
             Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
             predictions become sure. It takes the place of scikit-learn's ``min_weight_fraction_leaf``.
         reg_lambda : float, default=%(reg_lambda)s
             L2 penalty on leaf values, before shrinkage.
-        max_features : int, float, {"sqrt", "log2"} or None, default=%(max_features)s
-            Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
-            of columns that the tree sees; None takes all. Columns without a possible split do not count.
-        colsample_bytree : float, default=%(colsample_bytree)s
-            Share of the columns drawn once for each tree; nodes draw from these.
-        max_leaf_nodes : int or None, default=None
-            Split the node that gains most next, until there are this many leaves. None splits all.
+        {max_features: %(max_features)s}
+        {colsample_bytree: %(colsample_bytree)s}
+        {max_leaf_nodes}
         min_impurity_decrease : float, default=0.0
             Split only where the gain is at least this much for each unit of the tree's sum of hessians.
         """,
@@ -149,12 +164,8 @@ _DESCRIPTIONS = {
     "boosting_control": """
         random_state : int, RandomState or None, default=None
             Decides rows and columns drawn. Pass an int for the same model every time.
-        n_jobs : int or None, default=None
-            Threads to fit and predict with. None is 1, -1 all cores. The result does not depend on it. On a cluster, the workers'
-            own number of threads counts.
-        verbose : int, default=0
-            Tell of the progress in lines: from 1 on about ten times, from 2 on after every round. They go to standard error, or, where
-            the logger "dtrees" is listened to at level INFO, there.
+        {n_jobs}
+        {verbose: round}
         warm_start : bool, default=False
             Keep the rounds of the previous fit, and add as many as ``n_estimators`` has grown by.
         """,
@@ -175,28 +186,12 @@ _DESCRIPTIONS = {
             included; only with an ``eval_set``.
         best_iteration_, best_score_ : int, float
             The best round (from 0; the last of the model), and its score; only with early stopping on an evaluation set.
-        n_features_in_ : int
-            Number of columns at fit.
-        feature_names_in_ : ndarray of str of shape (n_features_in_,)
-            Names of the columns; only where they all had names that are strings.
-        max_features_ : int
-            Columns drawn for each node.
-        placement_ : dtrees.ensemble.backend.Placement
-            Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
-            Not part of a saved model.
+        {fitted_columns}
         feature_importances_ : ndarray of float64 of shape (n_features_in_,)
             The share each column has in the gain of all splits; sums to 1.
         """,
     "fitted": """
-        n_features_in_ : int
-            Number of columns at fit.
-        feature_names_in_ : ndarray of str of shape (n_features_in_,)
-            Names of the columns; only where they all had names that are strings.
-        max_features_ : int
-            Columns drawn for each node.
-        placement_ : dtrees.ensemble.backend.Placement
-            Where the columns were during the fit, and why: of ``kind`` "local", or on a cluster "one-worker", "replicated" or "sharded".
-            Not part of a saved model.
+        {fitted_columns}
         feature_importances_ : ndarray of float64 of shape (n_features_in_,)
             The share each column has in the impurity decrease of all splits, averaged over trees; sums to 1.
         """,
@@ -218,17 +213,21 @@ _DESCRIPTIONS = {
 }
 
 
+_LINE = re.compile(r"^(?P<indent> *)\{(?P<name>\w+)(?:: (?P<text>.+))?\}$", flags=re.MULTILINE)
+
+
 def described(cls: C) -> C:
     """Fill the shared descriptions into a class docstring; ``{name: text}`` also fills ``text`` into the description."""
-
-    def description(match: re.Match[str]) -> str:
-        text = dedent(_DESCRIPTIONS[match["name"]]).strip("\n")
-        if match["text"]:
-            text %= match["text"]
-        elif match["name"] == "boosting":
-            text %= BOOSTING_DEFAULTS
-        return indent(text, match["indent"])
-
     if cls.__doc__:
-        cls.__doc__ = re.sub(r"^(?P<indent> *)\{(?P<name>\w+)(?:: (?P<text>.+))?\}$", description, cls.__doc__, flags=re.MULTILINE)
+        cls.__doc__ = _LINE.sub(_description, cls.__doc__)
     return cls
+
+
+def _description(match: re.Match[str]) -> str:
+    """Return what stands for a line, with the descriptions that it names in turn."""
+    text = dedent(_DESCRIPTIONS[match["name"]]).strip("\n")
+    if match["text"]:
+        text %= match["text"]
+    elif match["name"] == "boosting":
+        text %= BOOSTING_DEFAULTS
+    return indent(_LINE.sub(_description, text), match["indent"])

@@ -24,7 +24,7 @@ class RandomForestRegressor(ForestRegressor):
     {n_estimators}
     {regression_criterion}
     {growth}
-    {max_features_all: 1.0}
+    {max_features: 1.0}
     {growth_end}
     {forest: True}
     {max_samples}
@@ -72,23 +72,7 @@ class RandomForestRegressor(ForestRegressor):
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.criterion = criterion
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.max_samples = max_samples
-        self.colsample_bytree = colsample_bytree
+        self._keep_parameters(locals())
 
 
 @described
@@ -105,7 +89,7 @@ class RandomForestClassifier(ForestClassifier):
     {n_estimators}
     {classification_criterion}
     {growth}
-    {max_features_all: "sqrt"}
+    {max_features: "sqrt"}
     {growth_end}
     {forest: True}
     {class_weight_forest}
@@ -156,24 +140,7 @@ class RandomForestClassifier(ForestClassifier):
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.criterion = criterion
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.class_weight = class_weight
-        self.max_samples = max_samples
-        self.colsample_bytree = colsample_bytree
+        self._keep_parameters(locals())
 
 
 @described
@@ -190,7 +157,7 @@ class ExtraTreesRegressor(ForestRegressor):
     {n_estimators}
     {regression_criterion}
     {growth}
-    {max_features_all: 1.0}
+    {max_features: 1.0}
     {growth_end}
     {forest: False}
     {max_samples}
@@ -239,23 +206,7 @@ class ExtraTreesRegressor(ForestRegressor):
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.criterion = criterion
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.max_samples = max_samples
-        self.colsample_bytree = colsample_bytree
+        self._keep_parameters(locals())
 
 
 @described
@@ -272,7 +223,7 @@ class ExtraTreesClassifier(ForestClassifier):
     {n_estimators}
     {classification_criterion}
     {growth}
-    {max_features_all: "sqrt"}
+    {max_features: "sqrt"}
     {growth_end}
     {forest: False}
     {class_weight_forest}
@@ -324,21 +275,4 @@ class ExtraTreesClassifier(ForestClassifier):
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
     ) -> None:
-        self.n_estimators = n_estimators
-        self.criterion = criterion
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.bootstrap = bootstrap
-        self.oob_score = oob_score
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.class_weight = class_weight
-        self.max_samples = max_samples
-        self.colsample_bytree = colsample_bytree
+        self._keep_parameters(locals())

@@ -80,28 +80,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         verbose: int = 0,
         warm_start: bool = False,
     ) -> None:
-        self.loss = loss
-        self.learning_rate = learning_rate
-        self.n_estimators = n_estimators
-        self.subsample = subsample
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_child_weight = min_child_weight
-        self.reg_lambda = reg_lambda
-        self.max_features = max_features
-        self.colsample_bytree = colsample_bytree
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.early_stopping_rounds = early_stopping_rounds
-        self.eval_metric = eval_metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.warm_start = warm_start
+        self._keep_parameters(locals())
 
     @property
     def init_(self) -> DummyRegressor:
@@ -198,29 +177,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         verbose: int = 0,
         warm_start: bool = False,
     ) -> None:
-        self.loss = loss
-        self.learning_rate = learning_rate
-        self.n_estimators = n_estimators
-        self.subsample = subsample
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_child_weight = min_child_weight
-        self.reg_lambda = reg_lambda
-        self.max_features = max_features
-        self.colsample_bytree = colsample_bytree
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.class_weight = class_weight
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.early_stopping_rounds = early_stopping_rounds
-        self.eval_metric = eval_metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.warm_start = warm_start
+        self._keep_parameters(locals())
 
     def _loss(self, table: Table) -> LinkedLoss:
         assert table.classes is not None

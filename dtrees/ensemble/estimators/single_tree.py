@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan
-from dtrees.ensemble.backend import LoadHints
 from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
 from dtrees.ensemble.estimators.documentation import described
@@ -26,10 +25,7 @@ class SingleTree(TreeEstimator):
 
     criterion: str
     splitter: str
-    max_features: Any
-    class_weight: Any
-    random_state: Any
-    max_features_: int
+    min_weight_fraction_leaf: float
 
     @fit_context(prefer_skip_nested_validation=True)
     @all_or_nothing
@@ -57,7 +53,7 @@ class SingleTree(TreeEstimator):
             If a parameter or the data cannot be used; the message says what is wanted.
         """
         callback = progress_callback(callbacks, 0, "tree")
-        backend, table = self._load(X, y, sample_weight, keep=False, purpose=LoadHints(n_trees=1, single_use=True))
+        backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True)
         rules = parameters.rules_for(
             self,
             self.criterion,
@@ -165,7 +161,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
     splitter : {"best", "random"}, default="best"
         The best of all thresholds, or the best of one random threshold per column.
     {growth}
-    {max_features_all: None}
+    {max_features: None}
     {growth_end}
     {random_state_tree}
     {n_jobs}
@@ -198,17 +194,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        self._keep_parameters(locals())
 
 
 @described
@@ -225,7 +211,7 @@ class DecisionTreeClassifier(SingleTreeClassifier):
     splitter : {"best", "random"}, default="best"
         The best of all thresholds, or the best of one random threshold per column.
     {growth}
-    {max_features_all: None}
+    {max_features: None}
     {growth_end}
     {random_state_tree}
     {class_weight_tree}
@@ -262,18 +248,7 @@ class DecisionTreeClassifier(SingleTreeClassifier):
         class_weight: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.random_state = random_state
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
+        self._keep_parameters(locals())
 
 
 @described
@@ -291,7 +266,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
     splitter : {"best", "random"}, default="random"
         The best of all thresholds, or the best of one random threshold per column.
     {growth}
-    {max_features_all: 1.0}
+    {max_features: 1.0}
     {growth_end}
     {random_state_tree}
     {n_jobs}
@@ -324,17 +299,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        self._keep_parameters(locals())
 
 
 @described
@@ -352,7 +317,7 @@ class ExtraTreeClassifier(SingleTreeClassifier):
     splitter : {"best", "random"}, default="random"
         The best of all thresholds, or the best of one random threshold per column.
     {growth}
-    {max_features_all: "sqrt"}
+    {max_features: "sqrt"}
     {growth_end}
     {random_state_tree}
     {class_weight_tree}
@@ -389,15 +354,4 @@ class ExtraTreeClassifier(SingleTreeClassifier):
         class_weight: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.criterion = criterion
-        self.splitter = splitter
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.min_samples_leaf = min_samples_leaf
-        self.min_weight_fraction_leaf = min_weight_fraction_leaf
-        self.max_features = max_features
-        self.max_leaf_nodes = max_leaf_nodes
-        self.min_impurity_decrease = min_impurity_decrease
-        self.random_state = random_state
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
+        self._keep_parameters(locals())

@@ -22,7 +22,7 @@ from dtrees.cluster.data.placement import place, spread
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.shard.targets import OutOfBag
-from dtrees.ensemble.backend import LoadHints
+from dtrees.ensemble.backend import LoadOptions
 from dtrees.ensemble.evaluation.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
@@ -278,7 +278,7 @@ def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixt
 
     X, y = training_set()
     with caplog.at_level(logging.INFO, logger="dtrees.cluster"):
-        loaded = load(client, X, y, None, classify=False, estimator_name="the test", purpose=LoadHints(n_trees=3))
+        loaded = load(client, X, y, None, LoadOptions(False, "the test", n_trees=3))
     lines = [record.getMessage() for record in caplog.records]
     assert "placement replicated: trees do not depend on each other, and every worker can hold the whole table" in lines
     assert sum(bool(re.fullmatch(r"tcp://\S+ will hold 6 of 6 columns: \S+ kiB of .* in use\)", line)) for line in lines) == 3
@@ -293,13 +293,13 @@ def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, plac
 
     X, y = training_set(7)
     with dask.config.set({"dtrees.placement": placement}):
-        loaded = load(client, X, y, None, classify=False, estimator_name="the test", purpose=LoadHints(n_trees=3))
+        loaded = load(client, X, y, None, LoadOptions(False, "the test", n_trees=3))
     columns = loaded.columns
     made = {future.key for future in [*columns.blocks, loaded.target]}
     wait_until(lambda: {key for keys in client.has_what().values() for key in keys} == made)
     assert sorted(j for ids in columns.ids for j in ids) == list(range(FRAME.shape[1]))
     assert len(columns.blocks) == (3 if placement == "sharded" else 1)
-    wanted = LOCAL.load(FRAME, REGRESSION, None, classify=False, estimator_name="the test", n_jobs=None, purpose=LoadHints()).columns
+    wanted = LOCAL.load(FRAME, REGRESSION, None, LoadOptions(False, "the test")).columns
     holders = client.who_has(columns.blocks)
     for block, ids, worker in zip(columns.blocks, columns.ids, columns.workers, strict=True):
         assert list(holders[block.key]) == [worker]
