@@ -209,8 +209,9 @@ class FileCheckpoint:
             _put(self.path, pack(_KEY, document, {**arrays, **(stacked(groups) if groups[0] else {})}))
         except OSError as error:
             if not _exists(self.path):
-                raise OSError(error.errno, f"checkpoint {self.path!r} cannot be written ({error})") from error
-            warn(f"checkpoint {self.path!r} cannot be written ({error}); the fit goes on, with the checkpoint before it")
+                message = f"checkpoint: {self.path!r} cannot be written ({error})"
+                raise (type(error)(message) if error.errno is None else type(error)(error.errno, message)) from error
+            warn(f"checkpoint: {self.path!r} cannot be written ({error}); the fit goes on, with the checkpoint before it")
 
     def _find(self, tell: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
         damage = None

@@ -431,9 +431,9 @@ def test_a_full_disk(kind, tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "_put", full)
     model = make(kind, **settings_of(kind))
-    with pytest.warns(UserWarning, match=f"checkpoint .*{path}.* cannot be written .*No space left.*; the fit goes on"):
+    with pytest.warns(UserWarning, match=f"checkpoint: .*{path}.* cannot be written .*No space left.*; the fit goes on"):
         model.fit(*data, checkpoint=path, checkpoint_interval=0)
     assert_same(model, make(kind, **settings_of(kind)).fit(*data))
     assert path.read_bytes() == written[-1]
-    with pytest.raises(OSError, match=f"checkpoint .*{tmp_path / 'other'}.* cannot be written .*No space left"):
+    with pytest.raises(OSError, match=f"checkpoint: .*{tmp_path / 'other'}.* cannot be written .*No space left"):
         model.fit(*data, checkpoint=tmp_path / "other", checkpoint_interval=0)
