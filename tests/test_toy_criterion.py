@@ -51,6 +51,7 @@ def test_one_node(random: bool, data: st.DataObject) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
+@pytest.mark.slow  # all kernels that grow trees are compiled for the criterion
 @given(data=st.data())
 @examples(60)
 def test_trees_here_and_over_shards(data: st.DataObject) -> None:
@@ -64,6 +65,7 @@ def test_trees_here_and_over_shards(data: st.DataObject) -> None:
     assert all_equal(grow_sharded(table, target, weight, plan, 4, spread)[0], trees)
 
 
+@pytest.mark.slow
 def test_a_large_table() -> None:
     """Without a bound, columns are scanned whole: large nodes are searched as well, and the same by several threads."""
     table = wild_table(9000, 1)
