@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dtrees.tree import predict
 from dtrees.tree.packing import Packed, pack
 from dtrees.tree.predict import add_tree, apply, sum_values
 from dtrees.tree.tree import Tree
@@ -91,9 +92,9 @@ def test_trees_too_large_for_small_records(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_trees_packed_for_float32_take_nothing_wider() -> None:
     packed = pack(forest(np.random.default_rng(0), 2, 3, 1), np.float32)
-    for predict in (sum_values, apply):
+    for function in (sum_values, apply):
         with pytest.raises(ValueError, match="X has dtype float64, but the trees are packed for float32"):
-            predict(packed, np.zeros((2, 3)))
+            function(packed, np.zeros((2, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,20 @@ def test_any_memory_layout(large: tuple[list[Tree], Packed, NDArray[np.float64]]
     frozen = X[:100].copy()
     frozen.flags.writeable = False
     assert apply(packed, frozen).tolist() == expected.tolist()
+
+
+def test_no_memory_layout_is_compiled_for() -> None:
+    """One kernel takes arrays in whatever order their numbers lie, and arrays that must not be written to."""
+    X = np.random.default_rng(0).normal(size=(40, 6))
+    packed = pack(forest(np.random.default_rng(1), 2, 3, 1), X.dtype)
+    expected = sum_values(packed, np.ascontiguousarray(X[:, :3])), apply(packed, np.ascontiguousarray(X[:, :3]))
+    before = len(predict._add_values.overloads), len(predict._leaf_numbers.overloads)
+    frozen = X[:, :3].copy()
+    frozen.flags.writeable = False
+    for view in (np.asfortranarray(X[:, :3]), X[:, :3], X[::-1, :3][::-1], frozen):
+        np.testing.assert_array_equal(sum_values(packed, view), expected[0])
+        np.testing.assert_array_equal(apply(packed, view), expected[1])
+    assert (len(predict._add_values.overloads), len(predict._leaf_numbers.overloads)) == before
 
 
 def test_thresholds_are_not_cut_to_float32() -> None:
