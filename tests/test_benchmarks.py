@@ -85,6 +85,13 @@ def test_the_list_names_every_benchmark() -> None:
     assert [line.split()[0] for line in result.output.splitlines()] == list(benchmarks())
 
 
+@pytest.fixture
+def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To tidy up between two turns takes a second in a process that has imported as much as the tests have."""
+    monkeypatch.setattr(timing, "tidy_up", lambda: None)
+
+
+@pytest.mark.usefixtures("untidy")
 def test_contenders_take_turns() -> None:
     turns: list[str] = []
     contenders = {name: lambda name=name: turns.append(name) for name in "ab"}
@@ -93,6 +100,7 @@ def test_contenders_take_turns() -> None:
     assert {measure.n for measure in measures.values()} == {3}
 
 
+@pytest.mark.usefixtures("untidy")
 def test_short_work_is_called_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0], sleep=lambda seconds: None))
@@ -105,6 +113,7 @@ def test_short_work_is_called_many_times(monkeypatch: pytest.MonkeyPatch) -> Non
     assert clock[0] == pytest.approx(0.001 + 2 * 0.1)
 
 
+@pytest.mark.usefixtures("untidy")
 def test_slow_contenders_have_fewer_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0], sleep=lambda seconds: None))

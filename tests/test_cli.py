@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from distributed import Client, LocalCluster
 import dtrees
 from dtrees.cli.demo import flats
 from dtrees.cli.main import main
+from dtrees.cluster.transport.connect import connect
 from tests.cluster.samples import assert_clean, wait_until
 
 QUICK = ("-p", "n_estimators=5")
@@ -49,7 +51,7 @@ def fail(*arguments: object, code: int = 1) -> str:
 
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
-    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address=None) as cluster:
         yield cluster.scheduler_address
 
 
@@ -264,7 +266,6 @@ def test_codes_that_look_like_numbers_stay_text(tmp_path: Path, scheduler: str) 
         (("flats.csv", "--target", "rent", "--test", "dear.parquet"), "--test: 'dear.parquet' has no column 'rent'"),
         (("flats.csv", "--target", "rent", "-p", "learning_rate=-1"), "The 'learning_rate' parameter of GradientBoostingRegressor must be"),
         (("flats.csv", "--target", "rent", "--model", "forest", "-p", "criterion=entropie"), "'criterion' parameter of RandomForest"),
-        (("flats.csv", "--target", "rent", "--scheduler", "127.0.0.1:1"), "No Dask scheduler answers at '127.0.0.1:1'"),
     ],
 )
 def test_mistakes_that_show_before_anything_is_started(
@@ -272,6 +273,12 @@ def test_mistakes_that_show_before_anything_is_started(
 ) -> None:
     monkeypatch.chdir(folder)
     assert message in fail("fit", *arguments)
+
+
+def test_no_scheduler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.cluster.transport.connect.connect", functools.partial(connect, timeout=0.5))
+    message = fail("fit", folder / "flats.csv", "--target", "rent", "--scheduler", "127.0.0.1:1")
+    assert "No Dask scheduler answers at '127.0.0.1:1' (waited 0.5 s)" in message
 
 
 @pytest.mark.parametrize(

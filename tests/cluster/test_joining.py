@@ -25,6 +25,7 @@ from dtrees.cluster.growing.rebalancing import Newcomers, share
 from tests.cluster.clusters import process
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.slow import one_quick
 
 FRAME = table()
 TARGETS = targets(FRAME)
@@ -115,7 +116,7 @@ class Running:
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
-@pytest.mark.parametrize("name", ["boosting of classes", "out of bag"])
+@pytest.mark.parametrize("name", one_quick(["boosting of classes", "out of bag"]))
 def test_a_worker_that_joins_has_columns_from_the_next_tree_on(no_nannies: Client, tmp_path: Path, name: str) -> None:
     running = Running(no_nannies, name, tmp_path)
     with joining(no_nannies) as newcomer:

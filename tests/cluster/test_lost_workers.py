@@ -32,6 +32,7 @@ from tests.cluster.samples import (
     wait_until,
     weights,
 )
+from tests.slow import one_quick
 
 FRAME = table()
 REGRESSION = targets(FRAME)["regression"]
@@ -109,7 +110,7 @@ def test_a_task_that_kills_every_worker() -> None:
         assert_clean(client)
 
 
-@pytest.mark.parametrize("name", ["GradientBoostingRegressor", "RandomForestRegressor"])
+@pytest.mark.parametrize("name", one_quick(["GradientBoostingRegressor", "RandomForestRegressor"]))
 def test_the_scheduler_is_lost(name: str, tmp_path: Path) -> None:
     file = str(tmp_path / "scheduler.json")
     options = ["--scheduler-file", file]

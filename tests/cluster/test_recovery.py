@@ -33,6 +33,7 @@ from tests.cluster.samples import (
     targets,
     wait_until,
 )
+from tests.slow import one_quick
 
 FRAME = table()
 TARGETS = targets(FRAME)
@@ -89,7 +90,7 @@ def test_the_coordinator_is_killed_during_recovery(client: Client, tmp_path: Pat
     assert_clean(client)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", one_quick(MODELS))
 def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
     fault = Fault(tmp_path, "Advance", at=25, own=True)
     install(client, fault)

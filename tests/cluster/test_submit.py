@@ -25,6 +25,7 @@ import dtrees
 from dtrees.cluster.errors import ClusterError
 from dtrees.cluster.reliability.local_callback import local_callback
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, numbers, table, targets, wait_until
+from tests.slow import one_quick
 
 FRAME = table()
 TARGETS = targets(FRAME)
@@ -104,8 +105,15 @@ def test_other_fits_end_with_their_client(cluster_of_3: LocalCluster) -> None:
         assert_clean(second)
 
 
-@pytest.mark.parametrize("detached", [False, True])
-@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+@pytest.mark.parametrize(
+    ("placement", "detached"),
+    [
+        ("sharded", False),
+        ("one-worker", True),
+        pytest.param("sharded", True, marks=pytest.mark.slow),
+        pytest.param("one-worker", False, marks=pytest.mark.slow),
+    ],
+)
 def test_cancelling_frees_everything(client: Client, placement: str, detached: bool) -> None:
     with dask.config.set({"dtrees.placement": placement}):
         future = dtrees.submit(boosting(10**6), *training_set(), detached=detached)
@@ -114,7 +122,7 @@ def test_cancelling_frees_everything(client: Client, placement: str, detached: b
     assert_clean(client)
 
 
-@pytest.mark.parametrize("found_again", [False, True])
+@pytest.mark.parametrize("found_again", one_quick([True, False]))
 def test_cancelling_a_detached_fit_that_is_finished(client: Client, found_again: bool) -> None:
     future = dtrees.submit(boosting(), *training_set(), detached=True)
     future.result(timeout=150)
@@ -151,7 +159,7 @@ def test_cancelling_a_fit_of_data_in_memory(client: Client, tmp_path: Path, mode
     assert_clean(client)
 
 
-@pytest.mark.parametrize("name", ["boosting", "forest"])
+@pytest.mark.parametrize("name", one_quick(["boosting", "forest"]))
 async def test_an_asynchronous_client(cluster_of_3: LocalCluster, name: str) -> None:
     async with Client(cluster_of_3.scheduler_address, asynchronous=True, set_as_default=False) as client:
         future = dtrees.submit(MODELS[name](), *training_set(), client=client, detached=True)
@@ -254,7 +262,7 @@ def test_attaching_at_once(client: Client) -> None:
 
 def test_attaching_by_the_key_alone(client: Client) -> None:
     """Of the future, nothing is kept; the scheduler may hear of the fit later than of the question for it."""
-    for _ in range(5):
+    for _ in range(2):
         key = dtrees.submit(forest(), *training_set(), detached=True).key
         assert_same_model(dtrees.attach(key).result(timeout=150), fitted_here("forest"))
     assert_clean(client)

@@ -25,6 +25,7 @@ from dtrees.cluster.reliability.tree_log import ClusterTreeLog
 from dtrees.engine.protocol.messages import Scores
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.slow import one_quick
 
 FRAME = table()
 REGRESSION = targets(FRAME)["regression"]
@@ -114,7 +115,7 @@ def test_topics_do_not_grow_in_number(client: Client) -> None:
     assert client.run_on_scheduler(topics) <= {"dtrees", "dtrees-exchange", "dtrees-progress"}
 
 
-@pytest.mark.parametrize("model", ["boosting", "forest"])
+@pytest.mark.parametrize("model", one_quick(["boosting", "forest"]))
 def test_a_silent_worker_is_left_to_others(mortal_client: Client, tmp_path: Path, model: str) -> None:
     """The fit goes on without it; what others run and hold there is still there when it is heard again."""
     client = mortal_client
