@@ -20,6 +20,7 @@ _LEAST = (2026, 8)
 #: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
 _OF_SCHEDULER = (
     "client_desires_keys", "client_releases_keys", "remove_client", "request_remove_replicas", "set_restrictions", "transitions",
+    "worker_send",
 )  # fmt: skip
 
 
@@ -74,6 +75,16 @@ def is_wanted(worker: Worker, key: str | None) -> bool:
     """Tell whether a task of the worker that this runs on is neither cancelled nor released, and the worker not about to end."""
     task = worker.state.tasks.get(key)
     return task is not None and task.state != "cancelled" and worker.status.name not in ("closing", "closed", "failed")
+
+
+def tell_released(scheduler: Scheduler, address: str, keys: Sequence[Any], stimulus: str) -> None:
+    """Have the scheduler tell a worker to give up tasks, before they are released.
+
+    ``Scheduler.transitions`` tells it when they are, and in the same step has other workers run them. What the worker is to hear in between
+    is sent after this: it hears all in this order.
+    """
+    if keys:
+        scheduler.worker_send(address, {"op": "free-keys", "keys": list(keys), "stimulus_id": stimulus})
 
 
 def close_connections(addresses: Sequence[str], dask_worker: Worker) -> None:

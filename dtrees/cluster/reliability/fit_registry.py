@@ -29,6 +29,7 @@ from typing import Any
 
 from distributed import SchedulerPlugin, Status
 
+from dtrees.cluster.compat import tell_released
 from dtrees.cluster.reliability.heartbeats import Heartbeats
 from dtrees.cluster.transport.events import TOPIC
 
@@ -270,16 +271,24 @@ class FitRegistry(SchedulerPlugin):
         others = [address for address, worker in scheduler.workers.items() if address not in silent and worker.status == Status.running]
         if not others:
             return
+        stimulus = f"{fit}-moved"
         for address in silent:
             worker = scheduler.workers[address]
-            tasks = [task for task in worker.processing if _belongs(task, fit) and _may_move(task)]
-            tasks += [task for task in worker.has_what if _is_missed(task, fit, silent)]
-            elsewhere = [task.key for task in worker.has_what if _belongs(task, fit) and _is_elsewhere(task, silent)]
-            scheduler.request_remove_replicas(address, elsewhere, stimulus_id=f"{fit}-moved")
-            for task in tasks:
+            running = [task for task in worker.processing if _belongs(task, fit) and _may_move(task)]
+            missed = [task for task in worker.has_what if _is_missed(task, fit, silent)]
+            superfluous = [
+                task.key
+                for task in worker.has_what
+                if _belongs(task, fit) and _is_elsewhere(task, silent) and not _is_used(task, worker, running)
+            ]
+            # A worker ends that is to drop what a task needs which it runs: it hears first that it does not run that any more. And tasks
+            # move last, so that where they go nobody asks the silent worker for what they need.
+            tell_released(scheduler, address, [task.key for task in running], stimulus)
+            scheduler.request_remove_replicas(address, superfluous, stimulus_id=stimulus)
+            for task in (*running, *missed):
                 scheduler.set_restrictions({task.key: others})
                 task.loose_restrictions = True
-            scheduler.transitions({task.key: "released" for task in tasks}, stimulus_id=f"{fit}-moved")
+            scheduler.transitions({task.key: "released" for task in (*running, *missed)}, stimulus_id=stimulus)
 
 
 def _belongs(task: Any, fit: str) -> bool:
@@ -295,6 +304,11 @@ def _may_move(task: Any) -> bool:
 def _is_elsewhere(task: Any, silent: Collection[str]) -> bool:
     """Tell whether another worker has a result too: then nobody needs to ask the silent one for it."""
     return any(worker.address not in silent for worker in task.who_has)
+
+
+def _is_used(task: Any, worker: Any, moved: Collection[Any]) -> bool:
+    """Tell whether a worker runs tasks that need a result, other than those which are moved away from it."""
+    return any(other.processing_on is worker and other not in moved for other in task.waiters or ())
 
 
 def _is_missed(task: Any, fit: str, silent: Collection[str]) -> bool:

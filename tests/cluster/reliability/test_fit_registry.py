@@ -19,7 +19,7 @@ import dtrees
 from dtrees.cluster.errors import FitCancelled, WorkerLost
 from dtrees.cluster.reliability.fit_context import Fit, Settings
 from dtrees.cluster.reliability.fit_record import summary, take_turn
-from dtrees.cluster.reliability.fit_registry import FitRegistry, described
+from dtrees.cluster.reliability.fit_registry import FitRegistry, belonging, described
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.tree_log import ClusterTreeLog
 from dtrees.engine.protocol.messages import Scores
@@ -43,10 +43,10 @@ def boosting(n_estimators: int) -> Any:
 
 
 @contextlib.contextmanager
-def recorded(client: Client, fit: str, folder: Path) -> Iterator[Any]:
+def recorded(client: Client, fit: str, folder: Path, patience: float = 20.0) -> Iterator[Any]:
     """A fit that does nothing but wait, with a record."""
     client.register_plugin(FitRegistry())
-    with dask.annotate(**described(fit, patience=20.0, detached=False, needs=[])):
+    with dask.annotate(**described(fit, patience=patience, detached=False, needs=[])):
         future = client.submit(_work, folder / "begun", folder / "end", key=fit)
     wait_until(lambda: fit in summary(client))
     try:
@@ -144,6 +144,42 @@ def test_a_silent_worker_is_left_to_others(mortal_client: Client, tmp_path: Path
     assert_clean(client)
 
 
+@pytest.mark.parametrize("whose", ["of the fit", "of somebody else"])
+def test_data_that_a_silent_worker_uses_stay_until_it_knows_that_it_does_not(mortal_client: Client, tmp_path: Path, whose: str) -> None:
+    """A worker that is to drop what it uses ends, and what others have there is lost. Here it is only held to be silent."""
+    client = mortal_client
+    processes = client.run(os.getpid)
+    victim, other, _ = sorted(processes)
+    data = client.scatter("data of somebody else", workers=[victim], hash=False)
+    ends = [tmp_path / "end of task", tmp_path / "end of copy"]
+    with recorded(client, "dtrees-fit-3", tmp_path, patience=10.0**6):
+        with dask.annotate(**belonging("dtrees-fit-3")):
+            columns = client.submit(_same, "columns", workers=[victim], key="columns")
+            # As long as a task needs it there, Dask keeps a copy.
+            copy = client.submit(_work, tmp_path / "copied", ends[1], columns, workers=[other], key="copy")
+        with dask.annotate(**(belonging("dtrees-fit-3") if whose == "of the fit" else {})):
+            task = client.submit(_work, tmp_path / "run", ends[0], columns, workers=[victim], allow_other_workers=True, key="task")
+        wait_until(lambda: (tmp_path / "copied").exists() and (tmp_path / "run").exists())
+        wait_until(lambda: set(client.who_has()["columns"]) == {victim, other})
+        client.run_on_scheduler(_hold_to_be_silent, "dtrees-fit-3", victim)
+        if whose == "of the fit":
+            wait_until(lambda: (tmp_path / "run").read_text() == "xx")
+        # This reaches the worker after what it was told before.
+        assert client.submit(os.getpid, workers=[victim], key="later").result(timeout=60) == processes[victim]
+        for end in ends:
+            end.touch()
+        assert (task.result(timeout=60) == processes[victim]) == (whose == "of somebody else")
+        assert data.result(timeout=60) == "data of somebody else"
+        assert client.run(os.getpid) == processes
+    del data, columns, copy, task
+    assert_clean(client)
+
+
+def _hold_to_be_silent(fit: str, worker: str, dask_scheduler: Any) -> None:
+    registry = dask_scheduler.plugins[FitRegistry.name]
+    registry._move(registry._records[fit], [worker])
+
+
 class _Stop:
     """A callback that stops a worker's process: the coordinator's own, or another."""
 
@@ -156,7 +192,11 @@ class _Stop:
             os.kill(self._process, signal.SIGSTOP)
 
 
-def _work(begun: Path, end: Path) -> int:
+def _same(data: str) -> str:
+    return data
+
+
+def _work(begun: Path, end: Path, data: Any = None) -> int:
     secede()  # the worker has one thread, which the fit needs too
     with begun.open("a") as file:
         file.write("x")
