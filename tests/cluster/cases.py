@@ -86,6 +86,9 @@ CASES: dict[str, Case] = {
         "regression",
         lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_depth=5, oob_score=True, max_features=0.5, random_state=12),
     ),
+    "forest, best first": Case(
+        "regression", lambda: dtrees.RandomForestRegressor(4, oob_score=True, max_leaf_nodes=12, max_samples=0.8, random_state=15)
+    ),
     "forest of classes": Case(
         "multiclass",
         lambda: dtrees.RandomForestClassifier(5, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6),
