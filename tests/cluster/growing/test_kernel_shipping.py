@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
 import pytest
 from distributed import Client, LocalCluster
 
-from dtrees.cluster.growing.kernel_shipping import share_kernels
+from dtrees.cluster.growing.kernel_shipping import KernelStore, _OfCluster, share_kernels
+from dtrees.split.compile.cache import cache_folder
 
 
 def _call_kernel(folder: str) -> tuple[int, int]:
@@ -28,6 +32,73 @@ def _call_kernel(folder: str) -> tuple[int, int]:
     share_kernels()
     presort([np.arange(10.0)])
     return len(compiled), len(list(Path(cache.cache_folder()).glob("*.kernel")))
+
+
+@pytest.fixture
+def store() -> tuple[KernelStore, dict[str, Any]]:
+    """A store, and the workers of its scheduler."""
+    store, workers = KernelStore(), {name: SimpleNamespace(last_seen=time.time()) for name in ("a", "b")}
+    asyncio.run(store.start(SimpleNamespace(handlers={}, workers=workers)))  # type: ignore[arg-type]
+    return store, workers
+
+
+def answer(store: KernelStore, worker: str, content: bytes | None = None) -> tuple[bytes | None, bool]:
+    return asyncio.run(store.answer("version", "kernel", worker, content))
+
+
+COMPILE, WAIT = (None, False), (None, True)
+
+
+def test_the_first_to_ask_compiles(store: tuple[KernelStore, dict[str, Any]]) -> None:
+    kernels, _ = store
+    assert answer(kernels, "a") == COMPILE
+    assert answer(kernels, "b") == WAIT
+    assert answer(kernels, "a", b"code") == (b"code", False)
+    assert answer(kernels, "b") == (b"code", False)
+
+
+def test_a_worker_that_is_lost_is_not_waited_for(store: tuple[KernelStore, dict[str, Any]]) -> None:
+    kernels, workers = store
+    assert answer(kernels, "a") == COMPILE
+    kernels.remove_worker(None, "a")  # type: ignore[arg-type]
+    assert answer(kernels, "b") == COMPILE
+    assert answer(kernels, "a") == WAIT
+    del workers["b"]
+    assert answer(kernels, "a") == COMPILE
+
+
+def test_a_worker_whose_question_comes_when_it_is_gone_is_not_waited_for(store: tuple[KernelStore, dict[str, Any]]) -> None:
+    kernels, _ = store
+    assert answer(kernels, "gone") == COMPILE
+    assert answer(kernels, "b") == COMPILE
+
+
+def test_a_silent_worker_is_not_waited_for(store: tuple[KernelStore, dict[str, Any]]) -> None:
+    kernels, workers = store
+    assert answer(kernels, "a") == COMPILE
+    workers["a"].last_seen -= 100.0
+    assert answer(kernels, "b") == COMPILE
+
+
+def test_what_comes_to_lie_on_disk_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may have compiled it, and not have sent it."""
+    here = cache_folder() / "dtrees.no.such-kernel"
+    asked = []
+
+    def told_to_wait(*question: Any) -> tuple[bytes | None, bool]:
+        asked.append(question)
+        here.touch()
+        return WAIT
+
+    others = _OfCluster(None, "a")  # type: ignore[arg-type]
+    monkeypatch.setattr(others, "_ask", told_to_wait)
+    monkeypatch.setattr("dtrees.cluster.growing.kernel_shipping._PATIENCE", 5.0)
+    try:
+        assert others.fetch("version", here.name) is None
+        assert others.fetch("version", here.name) is None
+        assert len(asked) == 1
+    finally:
+        here.unlink()
 
 
 @pytest.mark.slow
