@@ -50,9 +50,9 @@ def cluster(display: Display, scheduler: str | None, n_workers: int | None = Non
             with display.stage("Starting a Dask cluster on this machine"):
                 client = stack.enter_context(local_client(n_workers or 1, threads_per_worker, processes=n_workers is not None))
                 if not os.environ.get(TRACEBACK_VARIABLE):
-                    client.run(_hush)
+                    client.run(_silence_worker)
                     logging.getLogger("distributed.batched").setLevel(logging.ERROR)  # of connections that a cluster closes as it ends
-                    stack.push(_hush_the_end)
+                    stack.push(_silence_the_end)
         else:
             client = stack.enter_context(connect(scheduler))
             _check_workers(client, display)
@@ -79,12 +79,12 @@ def _check_workers(client: Any, display: Display) -> None:
         display.warn(f"the workers run dtrees {', '.join(sorted(versions))}, this is {dtrees.__version__}; install the same everywhere.")
 
 
-def _hush_the_end(kind: type[BaseException] | None, *_: object) -> None:
+def _silence_the_end(kind: type[BaseException] | None, *_: object) -> None:
     """Keep a cluster that ends in the middle of its work, because of an error or a signal, from logging each connection that breaks."""
     if kind is not None:
         logging.disable(logging.CRITICAL)
 
 
-def _hush() -> None:
+def _silence_worker() -> None:
     """Keep a worker of the embedded cluster from printing the traceback of what fails here anyway, in one line."""
     logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)

@@ -25,7 +25,7 @@ import click
 TRACEBACK_VARIABLE = "DTREES_TRACEBACK"
 
 #: Errors whose message is meant for users; of others the kind is named too.
-_SPOKEN = (ValueError, TypeError, OSError, ImportError, RuntimeError, LookupError)
+_SELF_EXPLAINING = (ValueError, TypeError, OSError, ImportError, RuntimeError, LookupError)
 
 
 class CommandError(click.ClickException):
@@ -99,7 +99,7 @@ def describe(error: BaseException) -> str:
         return "The data is not UTF-8 text. Convert it first, for example with: iconv -f latin1 -t utf-8"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}."
-    if isinstance(error, KeyError) or not isinstance(error, _SPOKEN) or not message:
+    if isinstance(error, KeyError) or not isinstance(error, _SELF_EXPLAINING) or not message:
         kind = type(error).__name__
         return f"{kind}{': ' if message else ''}{message} (set {TRACEBACK_VARIABLE}=1 to see where)"
     return message

@@ -79,8 +79,6 @@ class Table:
     schema : Schema
         How the columns became numbers.
     n_rows : int
-    weighted : bool
-        Whether sample weights were given.
     total_weight : float
         Exact sum of the sample weights, rounded once; the number of rows without weights.
     classes : ndarray of shape (n_classes,) or None
@@ -101,7 +99,6 @@ class Table:
 
     schema: Schema
     n_rows: int
-    weighted: bool
     total_weight: float
     classes: NDArray[Any] | None
     class_counts: NDArray[np.int64] | None
@@ -134,7 +131,6 @@ class Table:
         return cls(
             schema=schema,
             n_rows=summary.n_rows,
-            weighted=weight is not None,
             total_weight=float(summary.total_weight),
             classes=summary.classes,
             class_counts=summary.class_counts,

@@ -38,7 +38,7 @@ DOMINANT_HITS, OTHER_CODES_SHARE = 12, 3
 STRETCH = 256
 #: Most bins of a column, each of one value: as many as the largest node that is not searched by zones may fill.
 MOST_BINS = 2**13
-#: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: more are taken for wild weights only.
+#: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: only very unequal weights take more.
 POINTER_STEPS = 6
 
 # Zones of a column that differ from node to node (forests that draw columns) -------------------------------------------------------------
@@ -168,7 +168,7 @@ OFFER_ROWS = 65_536
 SHARED_CELLS = 2**20
 #: Parts of the rows, for each shard, that a node has to fit in to be grown by one of them: enough that all have work.
 DELEGATED_PARTS = 4
-#: Columns of a tree for each shard: where there are more, lending all of them costs more than to exchange the splits of a node.
+#: Columns of a tree for each shard: where there are more, sending all of them costs more than to exchange the splits of a node.
 DELEGATED_COLUMNS = 32
 #: Bytes that the trees under way may take on a shard: so many for each row, or so many in all if that is more, which is about what a
 #: worker's process takes before it has any data. Trees grown to their ends on a large table take more: then there is one at a time.

@@ -2,7 +2,7 @@
 
 A call that goes Dask's way passes an event loop at either end, and a thread beside it: half a millisecond of Python for each actor, which
 is what an exchange of short messages then takes. A channel is a connection of Dask's, to the worker's own port, with Dask's handshake. But
-once both sides have agreed on it, the actor waits for calls in a thread at one end, and who calls does so from his thread at the other.
+once both sides have agreed on it, the actor waits for calls in a thread at one end, and the caller uses its own thread at the other.
 
 Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`. A call may be sent before
 the reply to another has come: it waits at the other end, so that the actor is not kept waiting. Who gives up waiting for a reply closes the

@@ -72,7 +72,7 @@ class Exchanges:
         self._next = 0.0
 
     def note(self, **facts: Any) -> None:
-        """Tell of an exchange, by and by."""
+        """Tell of an exchange, together with the next ones."""
         self._untold.append({"fit": self._fit, "what": "exchange", **facts})
         if time.monotonic() > self._next:
             self.tell()

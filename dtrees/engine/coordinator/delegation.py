@@ -1,13 +1,13 @@
-"""Small nodes of a tree over shards, each grown to its end by one shard, to which the others lend their columns of its rows.
+"""Small nodes of a tree over shards, each grown to its end by one shard, to which the others send their columns of its rows.
 
 However small a node is, to split it takes an exchange with all shards; a tree grown to its end has dozens of levels, most of them of small
 nodes. So when no node of a tree has more than some rows, each is given to a shard, and two exchanges do for all that is below::
 
-    ShareRows     every shard: its columns, in the rows of the nodes that other shards are to grow
-    GrowDelegated   every shard: grow nodes, in a table put together from what was lent and its own columns
+    ShareRows       every shard: its columns, in the rows of the nodes that other shards are to grow
+    GrowDelegated   every shard: grow nodes, in a table put together from what the others sent and its own columns
 
-The nodes of a tree are shared out over the shards, whether trees grow side by side or not. Afterwards, where rows lie within a
-node that was lent only the shard that grew it knows: it is the one to ask about the leaves. For rows out of bag it tells all.
+The nodes of a tree are shared out over the shards, whether trees grow side by side or not. Afterwards, only the shard that grew a delegated
+node knows where rows lie within it: that shard is asked about the leaves. For rows out of bag, all shards are told.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Deleg
         groups = {i: nodes[batch[shard[batch] == i]] for i in np.unique(shard[batch]).tolist()}
         shared: dict[int, list[m.SharedRows]] = {i: [] for i in groups}
         if n_shards > 1:
-            asking = {lender: [i for i in groups if i != lender] for lender in range(n_shards)}
+            asking = {sender: [i for i in groups if i != sender] for sender in range(n_shards)}
             asked = {
-                lender: m.ShareRows(session.fit, session.epoch, tuple(groups[i] for i in others))
-                for lender, others in asking.items()
+                sender: m.ShareRows(session.fit, session.epoch, tuple(groups[i] for i in others))
+                for sender, others in asking.items()
                 if others
             }
             replies = yield asked
-            for lender in asked:
-                for i, rows in zip(asking[lender], cast(Sequence[m.SharedRows], replies[lender]), strict=True):
+            for sender in asked:
+                for i, rows in zip(asking[sender], cast(Sequence[m.SharedRows], replies[sender]), strict=True):
                     shared[i].append(rows)
         replies = yield {i: m.GrowDelegated(session.fit, session.epoch, groups[i], tuple(shared[i])) for i in groups}
         for i, group in groups.items():

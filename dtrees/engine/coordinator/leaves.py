@@ -47,13 +47,13 @@ def complete(
     last: m.Advance | None = None,
     delegation: Delegation = NO_DELEGATION,
 ) -> Steps[Grown]:
-    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for what was lent."""
+    """Turn sums into values. One shard is asked for what they need: another for each tree, since all know it, but for delegated nodes."""
     plan = session.plan
     rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
     one = started.tree % session.executor.n_shards
     records = nodes.records
     left, right, feature, threshold, missing_left, n_samples, leaf, start, in_stop, stop = take_apart(records)
-    a_exponent, b_exponent = root.exponents
+    g_exponent, h_exponent = root.exponents
     if criterion.measured == "leaves":
         asked = delegation.ask(start, one)
         replies = yield {i: m.MeasureLeaves(session.fit, session.epoch, start[mine], in_stop[mine]) for i, mine in asked.items()}
@@ -62,7 +62,7 @@ def complete(
             mean[mine], spread[mine] = cast(m.Measured, replies[i])
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
         value, weight, impurity = _from_leaves(
-            left, right, nodes.sums, n_samples, b_exponent, gain, mean, spread, criterion.gain_is_decrease
+            left, right, nodes.sums, n_samples, h_exponent, gain, mean, spread, criterion.gain_is_decrease
         )
     elif criterion.measured == "nodes":
         places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
@@ -70,14 +70,14 @@ def complete(
         median, spread = cast(m.Measured, replies[one])
         weight = _weights(nodes, n_samples)
         value, impurity = median[:, None], spread / weight
-        weight = scaled(weight, -b_exponent)
+        weight = scaled(weight, -h_exponent)
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
     elif criterion.task == "boosting":
         value, weight, impurity, gain = newton_values(
-            records, nodes.sums, a_exponent, b_exponent, criterion.gain_exponent(root.exponents), rules.reg_lambda, learning_rate
+            records, nodes.sums, g_exponent, h_exponent, criterion.gain_exponent(root.exponents), rules.reg_lambda, learning_rate
         )
     else:
-        value, weight, impurity = class_values(nodes, criterion, b_exponent, plan.n_classes)
+        value, weight, impurity = class_values(nodes, criterion, h_exponent, plan.n_classes)
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
     closing = None
     if closes(plan):
@@ -108,7 +108,7 @@ def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 @kernel
-def _from_leaves(left, right, sums, n_samples, b_exponent, gain, mean, spread, gain_is_decrease):  # type: ignore[no-untyped-def]
+def _from_leaves(left, right, sums, n_samples, h_exponent, gain, mean, spread, gain_is_decrease):  # type: ignore[no-untyped-def]
     """Return means, weights and impurities of nodes, by the means and sums of squares of the leaves, in the order of these.
 
     The children of a node have higher numbers. Its sum of squares is theirs plus the gain of its split, or, where the criterion's gain is
@@ -118,7 +118,7 @@ def _from_leaves(left, right, sums, n_samples, b_exponent, gain, mean, spread, g
     value, weight, impurity = np.empty((n, 1)), np.empty(n), np.empty(n)
     leaf = mean.shape[0]
     for node in range(n - 1, -1, -1):
-        weight[node] = _scaled(float(sums[node, 1] if sums.shape[1] > 0 else n_samples[node]), b_exponent)
+        weight[node] = _scaled(float(sums[node, 1] if sums.shape[1] > 0 else n_samples[node]), h_exponent)
         i, j = left[node], right[node]
         if i >= 0:
             apart = value[j, 0] - value[i, 0]
@@ -127,7 +127,7 @@ def _from_leaves(left, right, sums, n_samples, b_exponent, gain, mean, spread, g
             impurity[node] = impurity[i] + impurity[j] + between
         else:
             leaf -= 1
-            value[node, 0], impurity[node] = mean[leaf], _scaled(spread[leaf], b_exponent)
+            value[node, 0], impurity[node] = mean[leaf], _scaled(spread[leaf], h_exponent)
     for node in range(n):
         impurity[node] = impurity[node] / weight[node] if weight[node] > 0.0 else 0.0
     return value, weight, impurity

@@ -67,7 +67,7 @@ class Executor(Protocol):
         return [replies[shard] for shard in range(self.n_shards)]
 
     def wants_repair(self, n_left: int) -> bool:
-        """Tell whether shards had better be replaced before the next tree, if ``n_left`` are left to grow."""
+        """Tell whether it pays to replace shards before the next tree, if ``n_left`` are left to grow."""
 
     def repair(self) -> None:
         """Replace shards that are gone by new ones with the same columns, which know nothing of the fit yet.

@@ -73,20 +73,20 @@ def grow_in_batches(
     if plan.checkpoint is None:
         return grow(first, last, callback)
     saver = Saver(plan.checkpoint)
-    teller = _Teller(callback, last - first)
+    progress = _ForestProgress(callback, last - first)
     result = ForestResult([]) if saver.found is None else saver.found
-    n_wanted = next((i + 1 for i in range(len(result.trees)) if teller(Progress(i + 1, last - first, 0.0))), last - first)
+    n_wanted = next((i + 1 for i in range(len(result.trees)) if progress(Progress(i + 1, last - first, 0.0))), last - first)
     if n_wanted < len(result.trees):
         # What the left-out trees said of rows out of bag cannot be told apart.
         return grow(first, first + n_wanted, None) if plan.out_of_bag else ForestResult(result.trees[:n_wanted])
     if saver.found is None:
         saver.offer(lambda: result)
     size = FIRST_BATCH_TREES if plan.checkpoint.interval > 0 else 1
-    while len(result.trees) < last - first and not teller.stopped:
+    while len(result.trees) < last - first and not progress.stopped:
         begin = first + len(result.trees)
         began = time.perf_counter()
-        teller.before = len(result.trees)
-        result = _together(result, grow(begin, min(begin + size, last), teller))
+        progress.before = len(result.trees)
+        result = _together(result, grow(begin, min(begin + size, last), progress))
         saver.offer(lambda grown=result: grown)  # type: ignore[misc]
         seconds = max(time.perf_counter() - began, 1e-3)
         size = max(1, min(int(size * plan.checkpoint.interval / seconds), BATCH_GROWTH * size))
@@ -94,7 +94,7 @@ def grow_in_batches(
     return result
 
 
-class _Teller:
+class _ForestProgress:
     """Passes on a batch's progress as that of the forest."""
 
     def __init__(self, callback: Callback | None, total: int) -> None:

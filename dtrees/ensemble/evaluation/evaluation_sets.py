@@ -12,8 +12,8 @@ block
 scorer
     keeps the raw predictions of some blocks (:class:`Scorer`): the only one in this process, or one on each worker.
 
-A scorer says what it has of each block, and :class:`Evaluation` puts it together, in the order of the rows. That many scorers, on however
-many workers, come to the same is up to the metrics (:mod:`~dtrees.ensemble.evaluation.metrics`).
+A scorer measures each of its blocks, and :class:`Evaluation` puts the parts together, in the order of the rows. The result does not depend
+on the number of scorers: metrics see to that (:mod:`~dtrees.ensemble.evaluation.metrics`).
 """
 
 from __future__ import annotations

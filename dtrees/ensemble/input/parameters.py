@@ -1,4 +1,4 @@
-"""What parameters may be, and what they come to for a table: from an estimator's parameters to the engine's rules.
+"""The values that parameters may have, and the engine's rules that follow from them for a table.
 
 The constraints are in scikit-learn's notation; scikit-learn turns a violation into an error that names parameter, value and wish.
 """
@@ -118,7 +118,7 @@ def class_weight_options(*presets: str) -> dict[str, list[Any]]:
 
 
 def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, random_splits: bool = False) -> Rules:
-    """Return the splitting rules that an estimator's parameters come to for a table of this shape.
+    """Return the splitting rules that follow from an estimator's parameters for a table of this shape.
 
     Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
     """

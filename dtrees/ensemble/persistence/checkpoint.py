@@ -13,9 +13,9 @@ identity
 previous
     the checkpoint before, which is kept under the name ``PATH.previous``.
 
-Files appear whole or not at all: a new one is written under a temporary name, the old one is moved out of its way, and then it gets its
-name. Whatever moment a run dies in, one of the two is there and whole. Should the newer one be damaged nevertheless (by a full disk, say),
-the previous one is used. No pickle is involved: the format is that of model files (:mod:`dtrees.checked_arrays`).
+Files appear whole or not at all: a new one is written under a temporary name, the old one is renamed, and then the new one gets its
+name. Whenever a run dies, one of the two is there and whole. If the newer one is damaged nevertheless (by a full disk, for example), the
+previous one is used. No pickle is involved: the format is that of model files (:mod:`dtrees.checked_arrays`).
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class FileCheckpoint:
     def write(self, result: BoostingResult | ForestResult) -> None:
         """Put a checkpoint in place of the one there, which becomes the previous one.
 
-        Where there is one already, and the next cannot be written (the disk is full, say), this warns, and leaves the one there.
+        Where there is one already, and the next cannot be written (a full disk, for example), this warns, and leaves the one there.
 
         Raises
         ------

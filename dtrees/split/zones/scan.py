@@ -281,7 +281,7 @@ def _keep_flagged(keys, parts, part_of):
 
 @lean_kernel
 def _is_short(firsts, shift, numbers, place_of, n_rows, n_picked):
-    """Tell whether the flagged zones of a column have so few rows in the whole table that they had better be picked from its list."""
+    """Tell whether the flagged zones of a column have so few rows in the whole table that picking them from its list is faster."""
     if place_of.shape[0] == 0:
         return False
     n_listed = ZERO()

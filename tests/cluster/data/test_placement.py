@@ -116,7 +116,7 @@ def test_room_of_a_worker() -> None:
 SMALL = Sizes(100_000, (1_000_000,) * 4, 800_000, 400_000)
 BESIDES = 6_400_000 + 800_000 + 400_000
 WIDE = Sizes(100_000, (10_000_000,) * 4, 800_000, 400_000)
-#: What is lent takes 20 bytes for each of 400,000 cells.
+#: Columns sent for delegated nodes take 20 bytes for each of 400,000 cells.
 LENDING = BESIDES + 8_000_000
 LONG = Sizes(10_000_000, (1_000_000,) * 4, 0, 0)
 LARGE = Sizes(10_000_000, (1_000_000,) * 400, 0, 0)
@@ -152,8 +152,8 @@ def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, r
     assert sorted(j for columns in plan.columns.values() for j in columns) == list(range(len(sizes.columns)))
     assert list(plan.needs) == list(plan.placement.workers)
     if kind == "sharded":
-        loans = 0 if n_trees is None else 20 * 400_000
-        assert plan.needs == {worker: sizes.needed(columns) + loans for worker, columns in plan.columns.items()}
+        delegated = 0 if n_trees is None else 20 * 400_000
+        assert plan.needs == {worker: sizes.needed(columns) + delegated for worker, columns in plan.columns.items()}
     else:
         assert plan.needs == dict.fromkeys(plan.needs, sizes.needed(range(len(sizes.columns))))
 
@@ -355,7 +355,7 @@ def limited(client: Client) -> Iterator[Any]:
 def test_a_table_for_the_cluster_but_no_single_worker(client: Client, limited: Any, name: str) -> None:
     """A worker needs 300,000 * (24 * 10 + 64 + 8) bytes = 94 MB and a partition for all, 300,000 * (8 * 10 + 64 + 8) = 46 MB for a third.
 
-    The forest, besides, 4.8 MB for sums out of bag, nine times for all, four times for a third, which needs 21 MB more for what is lent.
+    The forest, besides, 4.8 MB for sums out of bag, nine times for all, four times for a third, which needs 21 MB more for delegated nodes.
     """
     n = 300_000
     X = da.random.default_rng(0).integers(0, 2**20, (n, 24), chunks=(50_000, 24)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Small nodes grown on loan: how many exchanges they take, who grows them, and that batches leave no trace."""
+"""Small nodes that are delegated: how many exchanges they take, who grows them, and that batches leave no trace."""
 
 from __future__ import annotations
 
