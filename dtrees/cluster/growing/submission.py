@@ -34,7 +34,7 @@ from typing import Any
 import cloudpickle
 import dask
 import numpy as np
-from distributed import Client, Future, futures_of, secede
+from distributed import Client, Future, futures_of, get_worker, secede
 from sklearn.utils import check_random_state
 
 from dtrees.cluster.data.lost_data import lost_data_named
@@ -244,9 +244,9 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     if lazy:
         secede()  # for good: the thread only waits, and what it waits for may need its place
     client = own_client()
-    turn = take_turn(client, name, "coordinator")
+    turn = take_turn(client, name, "coordinator", get_worker().address, name)
     if turn is None:
-        raise FitCancelled(f"The fit {name} was cancelled.")
+        raise FitCancelled(f"The fit {name} was cancelled, or taken over by another worker.")
     running = Fit(name, settings, turn[0])
     running.heartbeats.take_over(turn[1])
     parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}

@@ -84,6 +84,8 @@ class Fit:
     ----------
     heartbeats : Heartbeats
         Of the workers, as heard by whoever waits for something of this fit here.
+    task : str or None
+        The key of the task that this runs in.
     next_closing : float
         When others are to close their connections to silent workers again (``time.monotonic()``).
     """
@@ -96,9 +98,10 @@ class Fit:
         self.next_closing = 0.0
         self._futures: list[Future | None] = []
         self._worker: Worker | None = None
+        self.task: str | None = None
         with contextlib.suppress(ValueError, KeyError):  # not on a worker, not in a task
             worker = get_worker()
-            self._task = worker.get_current_task()
+            self.task = worker.get_current_task()
             self._worker = worker
 
     @property
@@ -137,7 +140,7 @@ class Fit:
         """
         if self._worker is None:
             return
-        if not is_wanted(self._worker, self._task):
+        if not is_wanted(self._worker, self.task):
             raise FitCancelled(f"The fit {self.name} was cancelled.")
 
     def check_after_tree(self, progress: object) -> bool:

@@ -33,15 +33,17 @@ def register(client: Client) -> asyncio.Future[Any] | None:
     return registering
 
 
-def take_turn(client: Client, fit: str, role: str) -> tuple[int, dict[str, Any]] | None:
-    """Return the number of a new turn, and what was heard of workers; None if nobody wants the fit any more.
+def take_turn(client: Client, fit: str, role: str, worker: str | None, task: str | None) -> tuple[int, dict[str, Any]] | None:
+    """Return the number of a new turn, and what was heard of workers; None if there is none.
+
+    That is if nobody wants the fit any more, or if the task that takes the turn is not to run on this worker any more (None: on none).
 
     Raises
     ------
     SchedulerLost
         If there is no answer.
     """
-    return ask(client, lambda: client.scheduler.dtrees_take_turn(fit=fit, role=role))
+    return ask(client, lambda: client.scheduler.dtrees_take_turn(fit=fit, role=role, worker=worker, task=task))
 
 
 async def keep_trees(client: Client, fit: str, turn: int, first: int, trees: list[bytes]) -> bool:

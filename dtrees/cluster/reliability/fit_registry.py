@@ -9,7 +9,7 @@ What a record does
 - It keeps a detached fit, and the user's persisted data that a fit would need again if it had to start anew.
 - It keeps the finished trees, pickled. A coordinator that takes over from a lost one finds them there.
 - It counts *turns*: each run of the coordinator, and of the task that grows the trees, takes a turn. What a process says that stood still
-  while another took its turn is refused.
+  while another took its turn is refused. A run that the scheduler has given up gets no turn, however late it begins.
 - It listens to workers for as long as the fit runs (:mod:`~dtrees.cluster.reliability.heartbeats`). Tasks of the fit that wait on a silent
   worker, its coordinator among them, run elsewhere; the worker, and what others have there, is left alone.
 - It knows the state of the fit and the last events it told, for whoever wants to show them (:meth:`FitRegistry.summary`).
@@ -179,10 +179,14 @@ class FitRegistry(SchedulerPlugin):
 
     # What fits ask for
 
-    def take_turn(self, fit: str, role: str) -> tuple[int, dict[str, Any]] | None:
-        """Return the number of a new turn of a role, and what was heard of workers; None if the fit is not known, or over."""
+    def take_turn(self, fit: str, role: str, worker: str | None = None, task: str | None = None) -> tuple[int, dict[str, Any]] | None:
+        """Return the number of a new turn of a role, and what was heard of workers; None if there is none.
+
+        That is if the fit is not known, or over, or if the task that asks, on a certain worker, has been given to another one meanwhile,
+        which would otherwise have to yield to a run whose result nobody waits for.
+        """
         record = self._records.get(fit)
-        if record is None or record.is_over:
+        if record is None or record.is_over or (worker is not None and not self._runs(worker, task)):
             return None
         turn = record.turns[role] = record.turns.get(role, 0) + 1
         if role == "coordinator" and turn > 1:  # what an earlier one had made, and cannot give up while it stands still
@@ -236,6 +240,11 @@ class FitRegistry(SchedulerPlugin):
         self._let_go(record.fit)
         self._let_go(record.needs_holder)
         self._release_tasks(record.fit)
+
+    def _runs(self, worker: str, key: str | None) -> bool:
+        """Tell whether the scheduler has a task run on a certain worker."""
+        task = self._scheduler.tasks.get(key)
+        return task is not None and task.processing_on is not None and task.processing_on.address == worker
 
     def _let_go(self, holder: str) -> None:
         """Give up what is kept under a name."""

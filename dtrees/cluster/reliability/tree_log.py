@@ -49,13 +49,13 @@ class ClusterTreeLog:
     Raises
     ------
     FitCancelled
-        If nobody wants the fit any more.
+        If nobody wants the fit any more, or another worker has taken over.
     """
 
     def __init__(self, client: Client, fit: Fit) -> None:
-        turn = take_turn(client, fit.name, "trees")
+        turn = take_turn(client, fit.name, "trees", fit.worker, fit.task)
         if turn is None:
-            raise FitCancelled(f"The fit {fit.name} was cancelled.")
+            raise FitCancelled(f"The fit {fit.name} was cancelled, or taken over by another worker.")
         self._client = client
         self._fit = fit
         self._turn, _ = turn

@@ -101,9 +101,25 @@ def test_a_fit_that_nobody_wants_gets_no_turn(client: Client, tmp_path: Path) ->
     with recorded(client, "dtrees-fit-2", tmp_path) as future:
         future.cancel()
         wait_until(lambda: "dtrees-fit-2" not in summary(client))
-        assert take_turn(client, "dtrees-fit-2", "coordinator") is None
+        assert take_turn(client, "dtrees-fit-2", "coordinator", None, None) is None
         with pytest.raises(FitCancelled):
             ClusterTreeLog(client, Fit("dtrees-fit-2", Settings(), turn=1))
+
+
+def test_a_run_that_was_given_up_gets_no_turn(client: Client, tmp_path: Path) -> None:
+    """As one on a worker that stood still when it should have begun: another has taken over, whose tasks it would take away."""
+    fit = "dtrees-fit-4"
+    with recorded(client, fit, tmp_path):
+        wait_until((tmp_path / "begun").exists)
+        (here,) = (worker for worker, keys in client.processing().items() if fit in keys)
+        elsewhere = min(set(client.nthreads()) - {here})
+        for role in ("coordinator", "trees"):
+            assert take_turn(client, fit, role, here, fit)[0] == 1  # type: ignore[index]
+            assert take_turn(client, fit, role, elsewhere, fit) is None
+            assert take_turn(client, fit, role, here, "another task") is None
+            assert take_turn(client, fit, role, here, fit)[0] == 2  # type: ignore[index]
+    wait_until(lambda: not summary(client))
+    assert_clean(client)
 
 
 def test_topics_do_not_grow_in_number(client: Client) -> None:
