@@ -148,12 +148,12 @@ def _have_no_memory() -> None:
     def grow(self: TreeState, message: Any, workspace: Any) -> Any:
         return np.empty(2**50)
 
-    grow.whole = TreeState._borrow  # type: ignore[attr-defined]
-    TreeState._borrow = grow  # type: ignore[method-assign]
+    grow.whole = TreeState._grow_delegated  # type: ignore[attr-defined]
+    TreeState._grow_delegated = grow  # type: ignore[method-assign]
 
 
 def _have_memory() -> None:
-    TreeState._borrow = TreeState._borrow.whole  # type: ignore[attr-defined,method-assign]
+    TreeState._grow_delegated = TreeState._grow_delegated.whole  # type: ignore[attr-defined,method-assign]
 
 
 def test_cancelling_frees_everything(client: Client, tmp_path: Path) -> None:

@@ -167,8 +167,15 @@ def test_another_dies_in_the_same_tree(no_nannies: Client, tmp_path: Path, numbe
         wait_until(lambda: bool(running.events("shard moved")), 120)
         assert [event["to"] for event in running.events("shard moved")] == [newcomer]
         assert not running.events("columns spread")
-        assert len(stopped(fault)) == 1
+        (process,) = stopped(fault)
+        _end(process)
         running.finish()
+
+
+def _end(process: int) -> None:
+    """End a process that stands still, and would never answer, if there is one."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("kind", "own"), [("Renew", False), ("Renew", True), ("Adopt", False)])
@@ -197,9 +204,9 @@ def test_one_is_lost_while_it_gives_columns(no_nannies: Client, tmp_path: Path, 
             stack.enter_context(joining(no_nannies))
             no_nannies.run(_lose_who_gives, tmp_path / "lost", number)
         wait_until(lambda: bool(running.events("shard moved")), 120)
-        assert (tmp_path / "lost").exists()
         assert not running.events("columns spread")
         running.goes_on()
+        _end(int((tmp_path / "lost").read_text()))
         running.finish()
 
 
@@ -210,7 +217,9 @@ def _lose_who_gives(marker: Path, number: signal.Signals) -> None:
     def lost(*args: Any) -> Any:
         if not any(str(key).startswith("dtrees-fit-") for key in get_worker().state.tasks):
             with contextlib.suppress(FileExistsError):
-                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+                place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+                os.write(place, str(os.getpid()).encode())
+                os.close(place)
                 os.kill(os.getpid(), number)
         return some(*args)
 
