@@ -252,11 +252,16 @@ class FitRegistry(SchedulerPlugin):
             self._scheduler.remove_client(holder)
 
     def _release_tasks(self, fit: str, before: int | None = None) -> None:
-        """Release the tasks of a fit, or those of turns before a certain one, for whichever worker's client wants them."""
+        """Release the tasks of a fit, or those of turns before a certain one.
+
+        Partitions of the user's collections are among them if a coordinator was the first to compute them: what others want of these stays.
+        """
         wanted: dict[str, list[Any]] = {}
         for key, task in self._scheduler.tasks.items():
             if key != fit and _belongs(task, fit) and (before is None or task.annotations[ANNOTATION]["turn"] < before):
                 for client in task.who_wants or ():
+                    if not str(key).startswith("dtrees-") and "-worker-" not in client.client_key:
+                        continue
                     wanted.setdefault(client.client_key, []).append(key)
         for client, keys in wanted.items():
             self._scheduler.client_releases_keys(keys=keys, client=client)

@@ -122,6 +122,20 @@ def test_a_run_that_was_given_up_gets_no_turn(client: Client, tmp_path: Path) ->
     assert_clean(client)
 
 
+def test_partitions_that_a_user_wants_outlast_the_fit_that_computed_them(client: Client, tmp_path: Path) -> None:
+    """They have the mark of the fit, but a name of their own; what the fit itself made goes."""
+
+    def known(dask_scheduler: Any) -> set[str]:
+        return set(dask_scheduler.tasks) & {"a-partition", "dtrees-columns-of-it"}
+
+    with recorded(client, "dtrees-fit-3", tmp_path), dask.annotate(**belonging("dtrees-fit-3", 1)):
+        theirs = client.submit(int, 7, key="a-partition")
+        made = client.submit(int, 8, key="dtrees-columns-of-it")
+        assert client.gather([theirs, made]) == [7, 8]
+    wait_until(lambda: client.run_on_scheduler(known) == {"a-partition"})
+    assert theirs.result(timeout=60) == 7
+
+
 def test_topics_do_not_grow_in_number(client: Client) -> None:
     def topics(dask_scheduler: Any) -> set[str]:
         return {topic for topic in dask_scheduler.get_events() if topic.startswith("dtrees")}
