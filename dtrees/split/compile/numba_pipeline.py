@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import llvmlite.binding as ll
-from numba.core import event, transforms, typed_passes, untyped_passes
+from numba.core import transforms, typed_passes, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, PassManager
 from numba.core.compiler_machinery import FunctionPass, _pass_registry, register_pass
@@ -219,16 +219,11 @@ def _compile_raise_mismatch(source_shape: Any, shape: Any) -> Any:
     return raise_mismatch
 
 
-def _tell_nobody(event: Any) -> None:
-    """Drop an event: Numba tells every compilation under way of each call of LLVM."""
-
-
 #: What is replaced in Numba while kernels are compiled.
 _REPLACED = (
     (TargetConfig, "__eq__", _options_equal),
     (TargetConfig, "__hash__", _hash_options),
     (arrayobj, "raise_with_shape_context", _raise_mismatch),
-    (event, "broadcast", _tell_nobody),
 )
 _depth = 0
 _usual: dict[tuple[Any, str], Any] = {}
