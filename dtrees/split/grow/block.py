@@ -129,7 +129,7 @@ def make_block(
         np.empty(n_rows, np.uint8),
         np.empty(max(n_rows, n_outside), np.uint32),
         place_of,
-        np.empty((n_rows, width)),
+        np.empty((n_rows, width), columns.values.dtype),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.empty((width, columns.n_rows if may_be_whole else 0), np.uint64),

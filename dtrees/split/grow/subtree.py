@@ -318,7 +318,7 @@ def _(criterion, columns, task, bottom, nodes, n_nodes):
     return n_nodes  # blocks are for criteria that follow from sums
 
 
-@separate_kernel
+@lean_kernel
 def grow_block(columns, task, bottom, nodes, n_nodes):
     """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
 

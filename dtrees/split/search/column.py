@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import has_bound, node_statistic
@@ -209,7 +209,7 @@ def flag_each(limits, zones, n_zones, missing, node, bar, scratch):
     return m
 
 
-@lean_kernel
+@inlined_kernel
 def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
     """Find the best split by rows that are sorted already: ``keys``, ``a``, ``b`` and ``base`` as of :func:`sweep_sorted`."""
     if code_in(keys[first]) == code_in(keys[last - 1]):

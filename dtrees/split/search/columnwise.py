@@ -21,6 +21,17 @@ def widen(x, low, high):
 
 
 @lean_kernel
+def widen_two(x, y, low, high):
+    """Take the values of two rows into the lowest and highest of each column."""
+    for j in range(low.shape[0]):
+        lowest, highest = low[j], high[j]
+        lowest = x[j] if x[j] < lowest else lowest
+        highest = x[j] if x[j] > highest else highest
+        low[j] = y[j] if y[j] < lowest else lowest
+        high[j] = y[j] if y[j] > highest else highest
+
+
+@lean_kernel
 def add_missing(x, g, g_missing):
     """Add a number to the sums of those columns in which a row has no value."""
     for j in range(g_missing.shape[0]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments, plus_row, weight_at
@@ -17,7 +17,7 @@ from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw_columns, mix, undraw_columns, uniform
-from dtrees.split.search.columnwise import add_left, add_missing, score_columns, widen
+from dtrees.split.search.columnwise import add_left, add_missing, add_two_left, score_columns, widen, widen_two
 from dtrees.split.search.sweep import cut_after, nothing
 from dtrees.split.table.columns import highest_code_below, value_at
 
@@ -92,8 +92,11 @@ def _find_extremes(cells, places, low, high, n_missing, has_missing):
     low[:] = np.inf
     high[:] = -np.inf
     n_missing[:] = 0
-    for place in places:
-        widen(cells[place], low, high)
+    n = places.shape[0]
+    if n & 1:
+        widen(cells[places[n - 1]], low, high)
+    for i in range(0, n - 1, 2):  # two rows at a time: extreme values are read and written half as often
+        widen_two(cells[places[i]], cells[places[i + 1]], low, high)
     if has_missing:
         for place in places:
             add_missing(cells[place], np.int64(1), n_missing)
@@ -143,10 +146,8 @@ def _(node, x, a, h, counts):
 
 
 @lean_kernel
-def _sum_sides(node, block, places, has_missing):
-    """Sum what goes left and what is missing, for all columns at once."""
-    threshold, counts, weighted = block.reals[2], block.counts, block.h.shape[0] > 0
-    counts[1:] = 0
+def _sum_each(node, block, places, has_missing, threshold, counts):
+    weighted = block.h.shape[0] > 0
     for place in places:
         x, a, h = block.cells[place], block.g[place], weight_at(block.h, place)
         _add_row(node, x, a, h, threshold, counts)
@@ -154,6 +155,43 @@ def _sum_sides(node, block, places, has_missing):
             add_left(x, threshold, np.int64(0), counts[N_LEFT], h, counts[H_LEFT])
         if has_missing:
             _add_missing_row(node, x, a, h, counts)
+
+
+@lean_kernel
+def _sum_pairs(cells, a, places, threshold, g_left, n_left):
+    n, one = places.shape[0], np.int64(1)
+    if n & 1:
+        place = places[n - 1]
+        add_left(cells[place], threshold, a[place], g_left, one, n_left)
+    for i in range(0, n - 1, 2):
+        x, y = places[i], places[i + 1]
+        add_two_left(cells[x], cells[y], threshold, a[x], a[y], g_left, one, one, n_left)
+
+
+@specialised
+def _sum_rows(node, block, places, has_missing, threshold, counts):
+    """Sum what goes left and what is missing, but for weights that are all 1."""
+
+
+@_sum_rows.of(Classes)
+def _(node, block, places, has_missing, threshold, counts):
+    _sum_each(node, block, places, has_missing, threshold, counts)
+
+
+@_sum_rows.of(Moments)
+def _(node, block, places, has_missing, threshold, counts):
+    if block.h.shape[0] > 0 or has_missing:
+        _sum_each(node, block, places, has_missing, threshold, counts)
+    else:  # two rows at a time: extra-trees take three quarters of the time
+        _sum_pairs(block.cells, block.g, places, threshold, counts[LEFT], counts[N_LEFT])
+
+
+@inlined_kernel
+def _sum_sides(node, block, places, has_missing):
+    """Sum what goes left and what is missing, for all columns at once."""
+    threshold, counts, weighted = block.reals[2], block.counts, block.h.shape[0] > 0
+    counts[1:] = 0
+    _sum_rows(node, block, places, has_missing, threshold, counts)
     if not weighted:
         for j in range(threshold.shape[0]):
             counts[H_LEFT, j] = counts[N_LEFT, j]
@@ -197,7 +235,7 @@ def _try_column(limits, node, block, j, bar, scratch):
     return _try_threshold(limits, left, missing, node, low[j] < high[j], ZERO(), threshold[j], bar, scratch)
 
 
-@separate_kernel
+@inlined_kernel
 def search_random_block(limits, max_features, keys, pool, block, first, last, sums, path, scratch):
     """Find the best of the random thresholds of a node of a block (:mod:`dtrees.split.grow.block`), all columns side by side.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments, plus_row, weight_at
@@ -290,7 +290,7 @@ def _compare_columns(block, limits, node, max_features, key, pool, first, path):
     return varies, score, winner, best_place, n_to_sweep
 
 
-@separate_kernel
+@inlined_kernel
 def search_tiny_node(columns, limits, max_features, key, pool, block, first, last, sums, path, scratch):
     """Find the best split of a node of at most TINY_ROWS rows of a block.
 

@@ -51,7 +51,7 @@ class Columns(NamedTuple):
         Index of each row's value among the distinct values of its column; their number if the value is missing.
     words : ndarray of float32, shape (n_distinct, 1 or 2)
         The distinct values of all columns, one column after the other, each ascending: float32, or the two halves of float64. One kind of
-        array for both, so that kernels are compiled once (:func:`value_at`).
+        array for both, so that the kernels of a first fit are compiled once (:func:`value_at`).
     offsets : ndarray of int64, shape (n_columns + 1,)
         Column ``j`` has the distinct values ``values[offsets[j]:offsets[j + 1]]``.
     """
