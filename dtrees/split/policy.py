@@ -68,8 +68,7 @@ LISTED_AT_ENDS = 128
 #: Most parts of a column: of all its zones, and those that flagged zones or parts are cut into. Scratch space has room for so many.
 MAX_PARTS = 4096
 #: A column's codes are shifted to be fewer than this where parts are looked up by them: few enough for tables to stay in the cache. The
-#: same
-#: for columns with a value that many rows have, which is to be told from its neighbours.
+#: same for columns with a value that many rows have, which is to be told from its neighbours.
 MAX_CELLS, MAX_SINGLE_CELLS = 2**17, 2**20
 
 # Sums by zones ---------------------------------------------------------------------------------------------------------------------------
@@ -128,8 +127,7 @@ BLOCK_ROWS, MOST_BLOCK_ROWS, BLOCK_CELLS = 4096, 2**14, 2**19
 #: A table of up to so many cells, and BLOCK_ROWS rows, is grown whole in a block: a level's messages cost more than all its sums.
 WHOLE_BLOCK_CELLS = 2**17
 #: Most pieces of a step that threads share, most nodes that are shared out (of further ones, each is grown by one thread), and fewest rows
-#: of
-#: a piece. Growing in one kernel, by threads that share large nodes, took a tree of 100k x 28 from 19 to 9 ms (4 threads), 27 to 22 (1).
+#: of a piece. Growing in one kernel, by threads that share large nodes, took a tree of 100k x 28 from 19 to 9 ms (4 threads), 27 to 22 (1).
 PIECES, SHARED_NODES, PIECE_ROWS = 32, 512, 4096
 #: Fewest numbers of a slot that are worth a piece.
 PIECE_NUMBERS = 2**12

@@ -18,11 +18,10 @@ While another process compiles the kernels that grow subtrees, which takes far l
 by *plain* searches (:class:`~dtrees.engine.protocol.messages.Start`).
 
 A level is an exchange or two (:class:`~dtrees.engine.protocol.messages.SearchMode`). Where its nodes have few rows, every shard says with
-the best splits
-it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how good the best
-split of each column is at least, a shard that does not know what others know looks for splits that cannot be the best of all, for longer
-than a message takes: so the first exchange is about that, the second, ``Scan``, about the splits. Otherwise the second is ``Evaluate``:
-the owners of the columns split on, and nobody else, say which rows go left.
+the best splits it finds which rows these send left: some more bits, but one exchange. Where they have many, and zone sums tell early how
+good the best split of each column is at least, a shard that does not know what others know looks for splits that cannot be the best of all,
+for longer than a message takes: so the first exchange is about that, the second, ``Scan``, about the splits. Otherwise the second is
+``Evaluate``: the owners of the columns split on, and nobody else, say which rows go left.
 
 The message that starts a boosted tree follows right behind the one that closes the tree before, so that shards need not wait for what is
 done between trees.

@@ -186,9 +186,8 @@ class NodeSearch:
         workspace.threads.share(
             n_tasks,
             lambda queue, thread: search_level(
-                queue, tasks, operations, shard_columns.columns, shard_columns.ids, zone_map, context.partition, level.sums,
-                level.nodes, node_sums,
-                context.limits, searched.bars, scratch[thread], found,
+                queue, tasks, operations, shard_columns.columns, shard_columns.ids, zone_map, context.partition, level.sums, level.nodes,
+                node_sums, context.limits, searched.bars, scratch[thread], found,
             ),
             level.n_threads,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtrees.engine.protocol.messages import NotCompiled
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compiled_elsewhere
-from dtrees.split.compile.kernels import bind
+from dtrees.split.compile.kernels import bind, bound
 from dtrees.split.criteria.parts import n_class_sums
 from dtrees.split.grow.best_first import LeafBudget
 from dtrees.split.grow.block import make_block
@@ -87,7 +87,7 @@ class SubtreeRunner:
                 scratch.line_up.node[:] = -1
 
     def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64]) -> Scratch:
-        """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.column.make_scratch`.
+        """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.scratch.make_scratch`.
 
         The threads before it have some then, too.
         """
@@ -142,6 +142,8 @@ class SubtreeRunner:
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
         tasks = [_on(context, task, block_rows, sum_slots) for task in self._tasks[:n_threads]]
         run = self._run
+        if run is None:  # to look at what is bound takes a tenth of the time that it takes to look up types
+            run = self._run = bound(grow_together, self._columns, work_pool, tasks[0])
         if run is None:
             if compiled_elsewhere(grow_together, self._columns, work_pool, tasks[0]):
                 raise NotCompiled("the kernels that grow subtrees are being compiled by another process")

@@ -1,11 +1,9 @@
 """Named tuples that kernels get by reference.
 
 Numba passes a tuple by value: every array in it as seven numbers, through every call. What a subtree is grown by has a hundred arrays, so
-each
-function of its kernels took nine hundred arguments, which had to be compiled, and handed over, again and again. A named tuple of a class
-marked
-here is written to memory once, where a kernel is called from Python, and functions pass its address; what they read of it, they know not to
-change. Kernels cannot make such a tuple.
+each function of its kernels took nine hundred arguments, which had to be compiled, and handed over, again and again. A named tuple of a
+class marked here is written to memory once, where a kernel is called from Python, and functions pass its address; what they read of it,
+they know not to change. Kernels cannot make such a tuple.
 """
 
 from __future__ import annotations

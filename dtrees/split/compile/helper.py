@@ -25,7 +25,7 @@ from typing import Any
 
 from numba import typeof
 
-from dtrees.split.compile.kernels import is_bound, is_compiled
+from dtrees.split.compile.kernels import is_compiled
 
 _allowed = False
 _helper: subprocess.Popen[bytes] | None = None
@@ -62,8 +62,6 @@ def compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
 
     Where there is no helper, or it has failed, it is not.
     """
-    if is_bound(kernel, *arguments):  # in a tenth of the time that it takes to look up types
-        return False
     key = kernel, tuple(map(typeof, arguments))
     if is_compiled(*key):
         return False

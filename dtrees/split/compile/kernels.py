@@ -180,9 +180,9 @@ def bind(kernel: Any, *arguments: Any, any_layout: Any = None) -> Callable[..., 
     return _bound[key]
 
 
-def is_bound(kernel: Any, *arguments: Any) -> bool:
-    """Tell whether :func:`bind` has been called for arguments of these types."""
-    return _key(kernel, arguments, None) in _bound
+def bound(kernel: Any, *arguments: Any) -> Callable[..., Any] | None:
+    """Return what :func:`bind` has returned for arguments of these types, None if it has not been called."""
+    return _bound.get(_key(kernel, arguments, None))
 
 
 def _key(kernel: Any, arguments: tuple[Any, ...], any_layout: Any) -> Any:

@@ -63,9 +63,8 @@ class WorkPool(NamedTuple):
         Nodes that wait for one thread.
     places : ndarray of int64, shape (n_nodes, 15)
         Start, in_stop, stop and depth of each node, its slot, its left child (the right one has the next number), the pieces of its step,
-        and
-        those not finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which node
-        is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
+        and those not finished, where in ``parts`` the room of its subtree begins, how many nodes that has (-1: it is shared out), which
+        node is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
         in the spare partition.
     paths : ndarray of uint64, shape (n_nodes,)
     priorities : ndarray of float64, shape (n_nodes,)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import inlined_kernel, kernel
 
 #: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``in_stop`` and ``stop`` are places. There are
-#: up
-#: to two nodes a row, so no byte is spent on alignment.
+#: up to two nodes a row, so no byte is spent on alignment.
 NODE = np.dtype(
     [
         ("threshold", np.float64),

@@ -1,10 +1,9 @@
 """Finding the best split of a large node in a column of many values without scanning all of it.
 
-The codes of a column are cut into up to 256 consecutive *zones*. One pass over the node's rows sums each zone; from the sums follows,
-for each zone, an upper bound of the score of any split inside it. Only zones whose bound passes the bar are scanned, exactly. A
-database's zone maps do the same. Nothing is decided by zones: they only skip work that cannot change the result, and the bar itself
-is always the score of a real split. Bounds are part of the criterion
-(:func:`~dtrees.split.criteria.parts.flag_zones_by_bound`).
+The codes of a column are cut into up to 256 consecutive *zones*. One pass over the node's rows sums each zone; from the sums follows, for
+each zone, an upper bound of the score of any split inside it. Only zones whose bound passes the bar are scanned, exactly. A database's zone
+maps do the same. Nothing is decided by zones: they only skip work that cannot change the result, and the bar itself is always the score of
+a real split. Bounds are part of the criterion (:func:`~dtrees.split.criteria.parts.flag_zones_by_bound`).
 """
 
 from __future__ import annotations
