@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import pytest
@@ -15,3 +15,20 @@ def one_quick(values: Iterable[Any]) -> list[Any]:
     [0, 1, 1]
     """
     return [pytest.param(value, marks=pytest.mark.slow if i else ()) for i, value in enumerate(values)]
+
+
+def slow_for(slow: Container[Any], values: Iterable[Any]) -> list[Any]:
+    """Return values of one parameter, or of several that begin with it, those in ``slow`` marked as slow.
+
+    >>> [len(value.marks) for value in slow_for({"b"}, ["a", "b", ("b", 1)])]
+    [0, 1, 1]
+    """
+    marked = []
+    for value in values:
+        several = value if isinstance(value, tuple) else (value,)
+        marked.append(pytest.param(*several, marks=pytest.mark.slow if several[0] in slow else ()))
+    return marked
+
+
+#: Criteria with kernels that grow trees of their own, which take long to compile. Quick tests have them search single nodes.
+KERNELS_OF_THEIR_OWN = frozenset({"entropy"})

@@ -32,7 +32,6 @@ from dtrees.split.numbers.fixed_point import to_fixed
 from dtrees.split.policy import BLOCK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch
-from dtrees.split.search.shifted_zones import sum_zones, zone_shift
 from dtrees.split.search.sweep import sweep_sorted
 from dtrees.split.table.columns import Columns, presort, presort_column
 from dtrees.split.table.sorting import RADIX, sort_places
@@ -161,18 +160,9 @@ def sweep(n: int) -> Prepared:
     return lambda: sweep_sorted(node.limits, keys, zero, n, a, b, zero, nothing, nothing, root, none, -1.0, best), n
 
 
-@kernel("zone sums of one column")
-def zone_sums(n: int) -> Prepared:
-    """Sums of a node's rows by zone."""
-    node = Node.of(normal(n))
-    shift = zone_shift(n, node.n_distinct)
-    zones = make_scratch(n, node.n_distinct, 0).zones
-    return lambda: sum_zones(node.columns.codes[0], node.n_distinct, shift, node.partition, 0, n, zones), n
-
-
 @kernel("search of a root, many values")
 def search_root(n: int) -> Prepared:
-    """By zones."""
+    """By sorting."""
     return Node.of(normal(n)).search()
 
 

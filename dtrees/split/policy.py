@@ -36,17 +36,10 @@ PROBED_ROWS, PROBES, EQUAL_PROBES = 512, 16, 8
 DOMINANT_HITS, OTHER_CODES_SHARE = 12, 3
 #: Rows of a stretch, which is gone through twice: for running sums, then for scores, several at a time. What it needs fits the first cache.
 STRETCH = 256
-#: Most bins of a column, each of one value: as many as the largest node that is not searched by zones may fill.
+#: Most bins of a column, each of one value; columns of more values are sorted where they are not searched by zones.
 MOST_BINS = 2**13
 #: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: only very unequal weights take more.
 POINTER_STEPS = 6
-
-# Zones of a column that differ from node to node (forests that draw columns) -------------------------------------------------------------
-
-#: Rows of a node, and distinct values of a column, from which on its zones are bounded rather than all its rows sorted.
-SHIFTED_ZONES_ROWS, SHIFTED_ZONES_DISTINCT = 2048, 1024
-#: Fewest zones then, and rows for each zone: to bound a zone takes about as long as to sort so many rows.
-FEWEST_SHIFTED_ZONES, ROWS_PER_SHIFTED_ZONE = 32, 64
 
 # Zones of a table (zone map) -------------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from distributed import Client
 
 import dtrees
 from tests.cluster.samples import LENGTHS, N_ROWS, assert_same_model, in_partitions, trees_of
-from tests.slow import one_quick
+from tests.slow import one_quick, slow_for
 
 RNG = np.random.default_rng(7)
 COUNTS = RNG.integers(0, 40, N_ROWS)
@@ -263,7 +263,7 @@ def test_unknown_chunks(client: Client, n: int, n_columns: int, n_target: int) -
     assert_same(local, fitted_array(masked=True))
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", ">f8", "O"])
+@pytest.mark.parametrize("dtype", slow_for({"f2", "f4"}, ["f2", "f4", ">f8", "O"]))
 def test_dtypes_of_arrays(client: Client, dtype: str) -> None:
     found = tree().fit(array(ARRAY, 100, 3).astype(dtype), array(TARGET, 100), array(WEIGHT, 100))
     assert_same(found, fitted_array(dtype=dtype))

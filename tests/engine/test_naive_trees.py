@@ -34,6 +34,7 @@ from tests.engine.shards import (
     wild_weight,
 )
 from tests.examples import examples
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.strategies import as_lists, integers_of, tables
 
 
@@ -155,7 +156,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 @given(data=st.data())
 @examples(200)
 def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> None:
@@ -264,7 +265,7 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
         assert assert_exact(tree, table, sample, plan, 5) > 20
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), [("squared_error", 0), ("gini", 2), ("entropy", 2)])
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("gini", 2), ("entropy", 2)]))
 def test_every_split_of_large_forest_trees(criterion: str, n_classes: int) -> None:
     for seed, changes in enumerate([{"max_depth": 6}, {"min_samples_leaf": 40}]):
         table = large_table(seed + 5)

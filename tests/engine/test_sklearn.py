@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.tree.tree import Tree
 from tests.engine.shards import grow_here, rules
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 N = 3000
 CRITERIA = {
@@ -59,7 +60,7 @@ def theirs(X: NDArray[Any], y: NDArray[Any], criterion: str, weight: Any = None,
 
 def ours(X: NDArray[Any], y: NDArray[Any], criterion: str, n_classes: int, weight: Any = None, **parameters: Any) -> Tree:
     plan = ForestPlan(rules(criterion, X.shape[1], **parameters), seed=0, n_classes=n_classes)
-    return grow_here(list(X.T), y, weight, plan)[0]
+    return grow_here(list(X.astype(np.float64).T), y, weight, plan)[0]  # the same values; kernels for these are compiled already
 
 
 def assert_same_structure(tree: Tree, other: Any) -> None:
@@ -93,7 +94,7 @@ def impurity_decrease(tree: Any) -> NDArray[np.float64]:
     return np.where(tree.children_left < 0, 0.0, total - total[tree.children_left] - total[tree.children_right])
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     "parameters",
@@ -115,7 +116,7 @@ def test_structure(criterion: str, n_classes: int, seed: int, parameters: dict[s
     assert_same_structure(tree, theirs(X, y, criterion, weight, **parameters))
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 def test_structure_with_weights(criterion: str, n_classes: int) -> None:
     X = continuous(2)
     y = target_of(X, n_classes, 2)
@@ -124,7 +125,9 @@ def test_structure_with_weights(criterion: str, n_classes: int) -> None:
     assert_same_structure(ours(X, y, criterion, n_classes, weight, **parameters), theirs(X, y, criterion, weight, **parameters))
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), [case for case in CASES if case[0] != "absolute_error"])
+@pytest.mark.parametrize(
+    ("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, [case for case in CASES if case[0] != "absolute_error"])
+)
 def test_structure_with_missing_values(criterion: str, n_classes: int) -> None:
     X = continuous(3)
     X[np.random.default_rng(3).random(X.shape) < 0.15] = np.nan
@@ -132,7 +135,7 @@ def test_structure_with_missing_values(criterion: str, n_classes: int) -> None:
     assert_same_structure(ours(X, y, criterion, n_classes, min_samples_leaf=60), theirs(X, y, criterion, min_samples_leaf=60))
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 def test_best_first(criterion: str, n_classes: int) -> None:
     """scikit-learn numbers these nodes in another order, but they are the same."""
     X = continuous(4)
@@ -149,7 +152,7 @@ def fit_of(impurity: NDArray[Any], weight: NDArray[Any], leaf: NDArray[Any]) -> 
     return float((impurity * weight)[leaf].sum())
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 def test_with_ties_stumps_are_as_good(criterion: str, n_classes: int) -> None:
     """Where gains tie the choice may differ, but the impurity of a stump must not."""
     for seed in range(40):
@@ -169,7 +172,7 @@ def test_with_ties_stumps_are_as_good(criterion: str, n_classes: int) -> None:
         assert mine <= reference + 1e-9 * n
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CASES)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 def test_with_ties_full_trees_fit_as_well(criterion: str, n_classes: int) -> None:
     """Grown to the end, both separate all rows that differ."""
     rng = np.random.default_rng(9)

@@ -47,6 +47,7 @@ def test_the_same_trees(monkeypatch: pytest.MonkeyPatch, name: str, weight: np.n
         asked.append(kernel.__name__)
         return len(asked) <= 2  # the others are grown as usual
 
+    monkeypatch.setattr(subtree_runner, "bound", lambda *arguments: None)
     monkeypatch.setattr(subtree_runner, "compiled_elsewhere", compiled_elsewhere)
     found = estimator(**model.get_params()).fit(X, y, sample_weight=weight)
     assert asked

@@ -22,7 +22,6 @@ from dtrees.split.criteria.parts import (
     classes_of,
     flag_zones_by_bound,
     gain,
-    has_bound,
     moments_of,
     node_statistic,
     score,
@@ -110,11 +109,6 @@ def _(criterion, score, node):
     for k in range(node.weights.shape[0]):
         own += _xlog2(float(node.weights[k]), weight)
     return score - (own + weight * math.log2(node.weights.shape[0]))
-
-
-@has_bound.of(EntropyOfTwo)
-def _(criterion):
-    return True
 
 
 @flag_zones_by_bound.of(EntropyOfTwo)

@@ -96,18 +96,8 @@ def _(criterion):
 
 
 @specialised
-def has_bound(criterion: Any) -> Any:
-    """Tell whether :func:`flag_zones_by_bound` has a version. Optional: it has not, and columns are scanned whole."""
-
-
-@has_bound.otherwise
-def _(criterion):
-    return False
-
-
-@specialised
 def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slope: Any, slack: Any, flags: Any) -> Any:
-    """Set the flag of each zone in which a split may score above the bar (criteria of moments that have a bound).
+    """Set the flag of each zone in which a split may score above the bar (criteria of moments). Optional: all are.
 
     Parameters
     ----------

@@ -27,7 +27,6 @@ from dtrees.split.criteria.parts import (
     flag_zones_by_bound,
     flag_zones_roughly,
     gain,
-    has_bound,
     is_arithmetic,
     is_centred,
     is_worthwhile,
@@ -104,11 +103,6 @@ def _(criterion, gain):
 
 
 @is_arithmetic.of(Squares)
-def _(criterion):
-    return True
-
-
-@has_bound.of(Squares)
 def _(criterion):
     return True
 

@@ -13,32 +13,20 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.parts import has_bound, node_statistic
+from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments
 from dtrees.split.node.candidate import complete
-from dtrees.split.node.found import NONE_HIGHER, UNKNOWN
+from dtrees.split.node.found import NONE_HIGHER
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.dominant_value import find_dominant, list_others, search_around_dominant
 from dtrees.split.search.order_statistics import search_deviations
 from dtrees.split.search.random_threshold import search_random
-from dtrees.split.search.shifted_zones import (
-    accumulate_zones,
-    code_after,
-    is_constant,
-    last_present,
-    pick_rows,
-    prefers_zones,
-    scan_zones,
-    sum_zones,
-    zone_shift,
-)
 from dtrees.split.search.sweep import first_above, nothing, sum_rows, sweep_bins, sweep_sorted
 from dtrees.split.search.vector_sweep import sweep_stretches, sweeps_stretches
-from dtrees.split.search.zone_bounds import best_edge, flag_zones, lay_out
 from dtrees.split.table.keys import code_in
-from dtrees.split.table.sorting import fill_bins, prefers_bins, sort_keys, sort_places
+from dtrees.split.table.sorting import fill_bins, prefers_bins, sort_places
 
 
 @specialised
@@ -129,7 +117,7 @@ def search_by_sums(codes, values, partition, start, in_stop, sums, limits, bar, 
 
 @specialised
 def _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
-    """Search a column by zones or bins, where that is faster than to sort it.
+    """Search a column by bins, where that is faster than to sort it.
 
     Returns whether it was, and status, score and whether values are missing, as :func:`search_column`.
     """
@@ -142,9 +130,6 @@ def _(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
 
 @_search_sums_by_value.of(Moments)
 def _(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
-    if has_bound(limits.criterion) and prefers_zones(node.n, n_distinct):
-        status, score, has_missing = search_zones(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch)
-        return True, status, score, has_missing
     if prefers_bins(node.n, n_distinct):
         status, score, has_missing = search_bins(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch)
         return True, status, score, has_missing
@@ -159,54 +144,6 @@ def search_bins(codes, n_distinct, partition, start, in_stop, node, limits, bar,
         return CONSTANT, 0.0, False
     score = sweep_bins(limits, scratch.bins, m, missing, node, bar, scratch.found)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, missing.n > 0
-
-
-@lean_kernel
-def search_zones(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch):
-    """Find the best split, scanning only those zones of the column in which one may pass the bar.
-
-    See :mod:`dtrees.split.search.shifted_zones`; ``node`` is the node's moments.
-    """
-    shift = zone_shift(in_stop - start, n_distinct)
-    n_zones = ((n_distinct - 1) >> shift) + 1
-    zones = scratch.zones
-    sum_zones(codes, n_distinct, shift, partition, start, in_stop, zones)
-    missing = Moments(zones[n_zones].g, zones[n_zones].h, zones[n_zones].n)
-    present = accumulate_zones(zones, n_zones)
-    if present == 0:
-        return CONSTANT, 0.0, False
-    lay_out(zones, n_zones, scratch.sums)
-    edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
-    bar_inside = np.nextafter(edge, -np.inf) if edge > bar else bar
-    score = -1.0
-    if flag_each(limits, zones, n_zones, missing, node, bar_inside, scratch) > 0:
-        m = pick_rows(codes, n_distinct, shift, partition.rows, start, in_stop, zones, scratch.keys)
-        keys, found = scratch.keys[:m], scratch.found
-        sort_keys(keys, scratch.spare, m, scratch.counts)
-        score = scan_zones(limits, keys, zones, n_zones, last_present(zones, n_zones), partition, start, missing, node, bar_inside, found)
-        if score >= 0.0 and found.record[0].next_code == UNKNOWN:
-            found.record[0].next_code = code_after(codes, n_distinct, partition.rows, start, in_stop, found.record[0].code)
-    if score < 0.0:
-        if present == 1 and is_constant(codes, partition.rows, start, in_stop):
-            return CONSTANT, 0.0, False
-        return NO_SPLIT, -1.0, missing.n > 0
-    return SPLIT, score, missing.n > 0
-
-
-@lean_kernel
-def flag_each(limits, zones, n_zones, missing, node, bar, scratch):
-    """Write 1 to the flag of each zone where a split may score above the bar, otherwise 0; return how many there are.
-
-    The zones are laid out in ``scratch.sums``, of which only the flagged ones are left.
-    """
-    numbers = scratch.cuts[0]
-    for z in range(n_zones):
-        numbers[z] = z
-        zones[z].flag = 0
-    m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, numbers, scratch.flags)
-    for k in range(m):
-        zones[numbers[k]].flag = 1
-    return m
 
 
 @inlined_kernel

@@ -11,10 +11,24 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.node.found import Found, no_split_found
 from dtrees.split.policy import MAX_CELLS, MAX_PARTS, MAX_SINGLE_CELLS, MOST_BINS
 from dtrees.split.search.order_statistics import LineUp, make_line_up
-from dtrees.split.search.shifted_zones import ZONE
 from dtrees.split.search.vector_sweep import Stretch, make_stretch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sorting import BIN, RADIX
+
+#: One zone: its sums of g, abs(g) and h and its number of rows, those of all zones before it, and whether it must be scanned.
+ZONE = np.dtype(
+    [
+        ("g", np.int64),
+        ("abs_g", np.int64),
+        ("h", np.int64),
+        ("n", np.int64),
+        ("g_before", np.int64),
+        ("h_before", np.int64),
+        ("n_before", np.int64),
+        ("flag", np.int64),
+    ],
+    align=True,
+)
 
 _NO_LEVELS = np.empty(0, np.int64)
 
@@ -72,8 +86,8 @@ class Scratch(NamedTuple):
 def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
-    Columns with many more distinct values than the node has rows are sorted rather than put in bins, and larger nodes are searched by
-    zones, so bins are few. ``n_classes`` is 0 where moments are summed; ``levels`` are the targets of criteria of order statistics.
+    Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins are few.
+    ``n_classes`` is 0 where moments are summed; ``levels`` are the targets of criteria of order statistics.
     """
     n_bins = min(max_distinct, 4 * n_rows, MOST_BINS) + 1
     n_keys = n_rows + 1

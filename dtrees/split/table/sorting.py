@@ -16,7 +16,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
 from dtrees.split.criteria.statistics import Moments
-from dtrees.split.policy import EQUAL_PROBES, INSERTION_ROWS, PROBED_ROWS, PROBES
+from dtrees.split.policy import EQUAL_PROBES, INSERTION_ROWS, MOST_BINS, PROBED_ROWS, PROBES
 from dtrees.split.table.keys import code_in, key_of
 
 #: Values of a digit of the radix sort.
@@ -31,9 +31,9 @@ BIN = np.dtype([("g", np.int64), ("h", np.int64), ("n", np.uint32), ("code", np.
 def prefers_bins(n_rows, n_distinct):
     """Tell whether filling bins is cheaper than sorting.
 
-    A pass over the bins costs about a quarter of handling a row by sorting.
+    A pass over the bins costs about a quarter of handling a row by sorting; there is room for so many bins only.
     """
-    return n_distinct <= 4 * n_rows
+    return n_distinct <= min(4 * n_rows, MOST_BINS)
 
 
 @kernel

@@ -1,6 +1,6 @@
 """The zones of every row, for all columns at once.
 
-Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.split.search.shifted_zones` says what for), and each of them
+Each column's values are cut into up to 255 consecutive *zones* (:mod:`dtrees.split.zones.bounds` says what for), and each of them
 into sixteen *parts*, which nodes of many rows, for the table, are summed by; those of half as many by two parts together, and so on: a zone
 hides what the order of its rows may do to a sum, which grows with its rows, while noise in the sums of a node grows with the square root of
 the node's. Of a million rows of noise, as those of late boosting trees are, 255 zones rule out nothing, 2,040 parts all but a twentieth,

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
-from dtrees.split.search.column import flag_each
-from dtrees.split.search.shifted_zones import code_after, scan_zones
-from dtrees.split.search.sweep import cut_after, first_above, sweep_bins
-from dtrees.split.search.zone_bounds import best_edge, flag_zones, lay_out
+from dtrees.split.search.sweep import cut_after, first_above, sweep_bins, sweep_sorted
 from dtrees.split.table.sorting import sort_keys
+from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out
 from dtrees.split.zones.gather_rows import pick
 from dtrees.split.zones.sums import count_flagged, elements, slope_of, unpack
 from dtrees.split.zones.zone_arrays import part_arrays, zone_arrays
@@ -137,7 +135,7 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
             if zone_map.lists.shape[1] // (in_stop - start) < in_stop - start and sums.place_of.shape[0] > 0:
                 found.next_code = _code_after(zone_map.lists[j], sums.place_of, start, in_stop, found.code)
             else:
-                found.next_code = code_after(codes, n_distinct, partition.rows, start, in_stop, found.code)
+                found.next_code = _first_code_after(codes, n_distinct, partition.rows, start, in_stop, found.code)
         _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
 
 
@@ -150,7 +148,7 @@ def _scan_zones(columns, zone_map, j, n_zones, m, last_zone, partition, sums, pl
     zones, numbers, keys = scratch.zones, scratch.numbers[:n_zones], scratch.keys
     if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, in_stop - start, m):
         _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, in_stop, keys)
-        return scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
+        return _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
     pick(codes, n_distinct, zone_map, j, zone_shift, numbers, partition.rows[start:in_stop], keys, scratch)
     keys = keys[:m]
     if min(MAX_PARTS, m // ROWS_PER_CUT_PART) >= 2 * n_zones:
@@ -161,12 +159,59 @@ def _scan_zones(columns, zone_map, j, n_zones, m, last_zone, partition, sums, pl
         if edge > bar:
             bars[i] = max(bars[i], edge)
             bar = below(edge)
-        flag_each(limits, zones, n_zones, missing, node, bar, scratch)
+        _flag_each(limits, zones, n_zones, missing, node, bar, scratch)
         keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
     if keys.shape[0] == 0:
         return -1.0
     sort_keys(keys, scratch.spare, keys.shape[0], scratch.counts)
-    return scan_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
+    return _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
+
+
+@lean_kernel
+def _flag_each(limits, zones, n_zones, missing, node, bar, scratch):
+    """Write 1 to the flag of each zone where a split may score above the bar, otherwise 0; return how many there are.
+
+    The zones are laid out in ``scratch.sums``, of which only the flagged ones are left.
+    """
+    numbers = scratch.cuts[0]
+    for z in range(n_zones):
+        numbers[z] = z
+        zones[z].flag = 0
+    m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, numbers, scratch.flags)
+    for k in range(m):
+        zones[numbers[k]].flag = 1
+    return m
+
+
+@kernel
+def _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, found):
+    """Sweep the flagged zones, whose rows are ``keys`` sorted; return the best score, -1.0 if none is above the bar.
+
+    ``last_zone`` is the one with the column's highest values in the node, -1 if that is not among the zones.
+    """
+    top = bar
+    first = ZERO()
+    for z in range(n_zones):
+        zone = zones[z]
+        if zone.flag:
+            last = first + zone.n
+            left = Moments(zone.g_before, zone.h_before, zone.n_before)
+            a, b, next_code = partition.g, partition.h, NONE_HIGHER if z == last_zone else UNKNOWN
+            score = sweep_sorted(limits, keys, first, last, a, b, start, left, missing, node, next_code, top, found.left, found)
+            top = max(top, score)
+            first = last
+    return top if top > bar else -1.0
+
+
+@kernel
+def _first_code_after(codes, n_distinct, rows, start, in_stop, code):
+    """Return the lowest code above ``code`` among a node's rows."""
+    following = np.int64(n_distinct)
+    for i in range(start, in_stop):
+        other = np.int64(codes[rows[i]])
+        if other > code:
+            following = min(following, other)
+    return following
 
 
 @lean_kernel

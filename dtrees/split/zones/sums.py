@@ -30,8 +30,8 @@ from dtrees.split.compile.work_queue import increase
 from dtrees.split.criteria.parts import is_centred
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.policy import ASKEW, COARSE, NUMBERS_PER_CELL, ROWS_TO_ADD, SAMPLED_COLUMNS, SHARPER
-from dtrees.split.search.zone_bounds import best_edge
 from dtrees.split.zones.accumulate import add_rows
+from dtrees.split.zones.bounds import best_edge
 from dtrees.split.zones.zone_arrays import zone_arrays
 
 #: Rows beyond which sizes and counts cannot be packed.

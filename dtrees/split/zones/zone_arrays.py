@@ -1,4 +1,4 @@
-"""Zone sums of one column of a slot (:mod:`dtrees.split.zones.sums`), quantity by quantity, for :mod:`dtrees.split.search.zone_bounds`."""
+"""Zone sums of one column of a slot (:mod:`dtrees.split.zones.sums`), quantity by quantity, for :mod:`dtrees.split.zones.bounds`."""
 
 from __future__ import annotations
 

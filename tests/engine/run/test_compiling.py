@@ -20,6 +20,7 @@ def test_division() -> None:
 
 def test_columns_of_both_precisions_begin_with_the_same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of the other precision does not make a user wait again."""
+    monkeypatch.setattr(subtree_runner, "bound", lambda *arguments: None)
     monkeypatch.setattr(subtree_runner, "compiled_elsewhere", lambda *arguments: True)
     X = np.random.default_rng(0).normal(size=(500, 3))
     y = X[:, 0] + X[:, 1] ** 2

@@ -25,6 +25,7 @@ from tests.engine.run.test_recovery import LossyExecutor
 from tests.engine.shards import ShardedExecutor, SpreadingExecutor, Table, all_equal, rules, wild_table, wild_target, wild_weight
 from tests.engine.test_naive_trees import plans, problems
 from tests.examples import examples
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 N = 500
 TABLE = wild_table(N, 1)
@@ -60,7 +61,7 @@ def assert_same(found: ForestResult, wanted: ForestResult) -> None:
         assert found.oob_exponent == wanted.oob_exponent
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CRITERIA)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CRITERIA))
 @pytest.mark.parametrize("case", CASES)
 def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
@@ -75,7 +76,7 @@ def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
         executor.close()
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), CRITERIA)
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CRITERIA))
 @given(data=st.data())
 @examples(100)
 def test_any_table(criterion: str, n_classes: int, data: st.DataObject) -> None:

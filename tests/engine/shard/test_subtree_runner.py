@@ -70,6 +70,7 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
 
         return fail_or_run
 
+    monkeypatch.setattr(runner, "bound", lambda *arguments: None)
     monkeypatch.setattr(runner, "bind", bind_what_fails)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30_000, 8))

@@ -23,6 +23,7 @@ from dtrees.split.table.zone_map import map_zones
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of
 from tests.split.strategies import Task, as_lists
 
@@ -139,7 +140,7 @@ def make_case(kinds: list[str], target: str, criterion: str, weighted: bool, n: 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
 def test_every_kind_of_column(target: str, criterion: str) -> None:
     for seed, weighted in enumerate([False, True]):
         table, a, b = make_case(list(COLUMNS), target, criterion, weighted, 400, seed)

@@ -40,9 +40,9 @@ def test_bins_and_sorting_find_the_same(task: Task) -> None:
 
 
 def large_task(criterion: str, target: str, weighted: bool, missing: float, seed: int) -> Task:
-    """A node large enough to be searched by zones, in columns of many values."""
+    """A large node in columns of many values, of more than there are bins for in some."""
     rng = np.random.default_rng(seed)
-    n = int(rng.integers(2048, 6000))
+    n = int(rng.integers(2048, 9500))
     table: list[NDArray[Any]] = [rng.normal(size=n), np.exp(rng.normal(0, 9, n)), rng.integers(0, 1200, n) / 7, rng.random(n)]
     for column in table[1:]:
         column[rng.random(n) < missing] = np.nan

@@ -12,22 +12,28 @@ from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.blocks import expected_of_drawn, search_in_block
 from tests.split.nodes import same
 from tests.split.search.test_tiny_node import continuous
-from tests.split.strategies import Task, tasks
+from tests.split.strategies import criteria_by_sums, tasks
 
 
-@given(tasks(max_rows=25, max_columns=6, random=True), st.data())
-@examples(600)
-def test_the_best_of_the_columns_drawn(task: Task, data: st.DataObject) -> None:
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, criteria_by_sums()))
+@given(data=st.data())
+@examples(200)
+def test_the_best_of_the_columns_drawn(criterion: str, data: st.DataObject) -> None:
+    task = data.draw(tasks(max_rows=25, max_columns=6, random=True, criteria=(criterion,)))
     n_columns = len(task.table)
     pool = np.array(sorted(data.draw(st.sets(st.integers(0, n_columns - 1), min_size=1))), np.int32)
     max_features = data.draw(st.integers(1, pool.shape[0]))
     assert same(search_in_block(task, max_features, pool), expected_of_drawn(task, max_features, pool))
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), [(SQUARED_ERROR, 0), (NEWTON, 0), (GINI, 0), (ENTROPY, 0), (GINI, 4), (ENTROPY, 4)])
+CASES = [(SQUARED_ERROR, 0), (NEWTON, 0), (GINI, 0), (ENTROPY, 0), (GINI, 4), (ENTROPY, 4)]
+
+
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_larger_nodes_of_many_columns(criterion: str, n_classes: int, weighted: bool) -> None:
     n_split = 0

@@ -25,6 +25,7 @@ from dtrees.split.zones.sums import SCALE, Sums, fold, size_shift, slot_size
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.grow.test_level import COLUMNS, make_case, search_in_levels
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
 from tests.split.strategies import Task, as_lists
@@ -102,7 +103,7 @@ def noise(n: int, seed: int, criterion: str, weighted: bool) -> Task:
 
 @pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
 def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
     seen: set[tuple[int, bool]] = set()
     for seed in range(3):
@@ -121,7 +122,7 @@ def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
 
 @pytest.mark.parametrize("share", [0.9, 0.02])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
 def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float) -> None:
     """From the lists of whole columns where the node has many of the rows; where it has few, its own rows are looked at."""
     seen: set[int] = set()
@@ -138,7 +139,7 @@ def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float
 
 
 @pytest.mark.parametrize("fine", [False, True])
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
     """Values that take turns: every zone and every part hides more than there is to find, so that all rows are picked."""

@@ -7,9 +7,9 @@ import pytest
 from numba import njit
 
 from dtrees.split.policy import FOLD
-from dtrees.split.search.zone_bounds import G0, G1, H0, H1, N0, N1, SIZE
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
+from dtrees.split.zones.bounds import G0, G1, H0, H1, N0, N1, SIZE
 from dtrees.split.zones.sums import SCALE, Sums, elements, fold, slot_size
 from dtrees.split.zones.zone_arrays import zone_arrays
 

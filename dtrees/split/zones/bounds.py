@@ -1,5 +1,10 @@
 """What zones may hide: scores at their edges, and bounds of the scores inside, which are the criterion's.
 
+The values of a column are cut into consecutive *zones*. From the sums of the rows of a zone follows an upper bound of the score of any
+split inside it. Only zones whose bound passes the bar are scanned, exactly. A database's zone maps do the same. Nothing is decided by
+zones: they only skip work that cannot change the result, and the bar itself is always the score of a real split. Bounds are part of the
+criterion (:func:`~dtrees.split.criteria.parts.flag_zones_by_bound`).
+
 Here the sums of a column's zones lie quantity by quantity, the rows of an array, so that the compiler takes several zones at a time; the
 loops are free of branches for that.
 """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
-from dtrees.split.search.zone_bounds import best_edge, flag_zones
+from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from tests.split.nodes import package_limits
