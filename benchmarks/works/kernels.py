@@ -19,12 +19,14 @@ from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
-from dtrees.split.compile.kernels import NONE, ZERO
+from dtrees.split.compile.kernels import ZERO
 from dtrees.split.compile.kernels import kernel as compiled
 from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.criteria.statistics import Moments, no_moments
 from dtrees.split.grow.block import fill_block, make_block
 from dtrees.split.node import partition
 from dtrees.split.node.candidate import empty_candidates
+from dtrees.split.node.found import NONE_HIGHER
 from dtrees.split.node.limits import BestThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing
@@ -40,6 +42,12 @@ from dtrees.split.table.sorting import RADIX, sort_places
 @compiled
 def _sort(codes, rows, start, in_stop, keys, spare, counts):  # type: ignore[no-untyped-def]
     sort_places(codes, rows, start, in_stop, keys, spare, counts)
+
+
+@compiled
+def _sweep(limits, keys, partition, root, scratch):  # type: ignore[no-untyped-def]
+    n, g, h, found, none = keys.shape[0], partition.g, partition.h, scratch.found, no_moments()
+    return sweep_sorted(limits, keys, ZERO(), n, g, h, ZERO(), none, none, root, NONE_HIGHER, -1.0, found.left, found)
 
 
 @compiled
@@ -154,10 +162,8 @@ def sweep(n: int) -> Prepared:
     node = Node.of(normal(n))
     keys, counts = np.empty(n, np.uint64), np.empty(RADIX, np.int64)
     _sort(node.columns.codes[0], node.partition.rows, 0, n, keys, np.empty(n, np.uint64), counts)
-    best, zero, none = np.zeros(6, np.int64), ZERO(), NONE()
-    nothing, root = (zero, zero, zero), (node.sums[0], node.sums[1], np.int64(n))
-    a, b = node.partition.g, node.partition.h
-    return lambda: sweep_sorted(node.limits, keys, zero, n, a, b, zero, nothing, nothing, root, none, -1.0, best), n
+    root, scratch = Moments(node.sums[0], node.sums[1], np.int64(n)), make_scratch(n, node.n_distinct, 0)
+    return lambda: _sweep(node.limits, keys, node.partition, root, scratch), n
 
 
 @kernel("search of a root, many values")

@@ -13,6 +13,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from distributed import Client, Future
+from distributed.utils import DequeHandler
 
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import Columns
@@ -157,5 +158,6 @@ def _left_on_worker(in_processes: bool, dask_worker: Any) -> list[str]:
     found += [f"result {key}" for key in state.data] + [f"actor {key}" for key in state.actors]
     if found or not in_processes:
         return found
+    DequeHandler.clear_all_instances()  # Dask's log keeps the last errors of connections, with all that their frames refer to
     gc.collect()  # tracebacks and the frames they refer to are circles
     return [f"a {type(item).__name__}" for item in gc.get_objects() if type(item) in (Columns, Shard)]
