@@ -54,18 +54,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         compile_kernels()
 
 
-#: Checks of scikit-learn that have kernels compiled which others do without: those of blocks of float32.
-_SLOW_CHECKS = "check_estimators_dtypes", "readonly_memmap=True,X_dtype=float32"
-
-
-@pytest.hookimpl(tryfirst=True)  # before slow tests are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as slow that others have made the parameters of."""
-    for item in items:
-        if "test_sklearn_checks" in item.nodeid and any(check in item.nodeid for check in _SLOW_CHECKS):
-            item.add_marker(pytest.mark.slow)
-
-
 def pytest_collection_finish() -> None:
     """Leave what is there before the first test out of further collections of garbage: half a million objects, a third of a second each."""
     gc.collect()

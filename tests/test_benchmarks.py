@@ -25,12 +25,13 @@ from benchmarks.works.growth import slope
 from benchmarks.works.losses import first_below
 from benchmarks.works.threads import thread_counts
 from benchmarks.works.worst_cases import cases
+from tests.slow import slow_for
 
 #: Benchmarks that are tried in every run of the tests; the others take long, most of them for clusters or peers.
 QUICK = {"boosting", "tree-depth-6", "best-first"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in benchmarks()])
+@pytest.mark.parametrize("name", slow_for(set(benchmarks()) - QUICK, benchmarks()))
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     # OpenMP's threads wait for one another by spinning, which takes forever on a machine that runs other tests too.
     threads = "2" if name == "threads" else "1"

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,9 @@ from benchmarks.run import Run
 
 #: What is fitted: its name, and the most seconds that it may take with an empty cache.
 _WORKS = {"first boosting fit": 15.0, "all estimators and criteria": 60.0}
+
+#: Seconds that compiling may go on for after a fit.
+_COMPILES_AT_MOST = 600
 
 #: Fits in a fresh process: the number of rows and of trees, the number of threads, and whether all estimators are fitted.
 _PROGRAM = """
@@ -64,8 +66,11 @@ def cold(run: Run) -> Iterator[Yielded]:
 
 def _await_compilers(cache: Path | None) -> None:
     """Wait for the processes that still compile for a fit that has ended: they would slow down whatever is measured next."""
-    while cache is not None and any(_environment(process).get("NUMBA_CACHE_DIR") == str(cache) for process in psutil.process_iter()):
-        time.sleep(0.2)
+    if cache is not None:
+        compilers = [process for process in psutil.process_iter() if _environment(process).get("NUMBA_CACHE_DIR") == str(cache)]
+        _, left = psutil.wait_procs(compilers, timeout=_COMPILES_AT_MOST)
+        if left:
+            raise TimeoutError(f"kernels were still being compiled after {_COMPILES_AT_MOST} s, by processes {[one.pid for one in left]}")
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

@@ -51,8 +51,8 @@ def _sweep(limits, keys, partition, root, scratch):  # type: ignore[no-untyped-d
 
 
 @compiled
-def _fill(columns, pool, partition, target, start, in_stop, stop, block, random, scratch):  # type: ignore[no-untyped-def]
-    fill_block(columns, pool, partition, target, start, in_stop, stop, block, random, scratch)
+def _fill(columns, pool, partition, target, start, in_stop, stop, block, thresholds, scratch):  # type: ignore[no-untyped-def]
+    fill_block(columns, pool, partition, target, start, in_stop, stop, block, thresholds, scratch)
 
 
 Prepared = tuple[Callable[[], Any], int]
@@ -209,7 +209,7 @@ def block(n: int) -> Prepared:
     pool = np.arange(N_COLUMNS, dtype=np.int32)
     room = make_block(m, 0, False, pool, columns, False, 0)
     scratch = make_scratch(m, m, 0)
-    return lambda: _fill(columns, pool, root, y, 0, m, m, room, False, scratch), m * N_COLUMNS
+    return lambda: _fill(columns, pool, root, y, 0, m, m, room, BestThreshold(), scratch), m * N_COLUMNS
 
 
 @kernel("trees of full depth on 3,000 rows, a level", of=10)

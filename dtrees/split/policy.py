@@ -117,6 +117,9 @@ TINY_ROWS = 16
 #: In-sample rows of a block, and up to how many where columns are few: of so many cells. A block is to stay in the cache; larger ones, with
 #: what else that change brought, made a forest for regression on 100k x 28 a sixth faster, one for classification a seventh.
 BLOCK_ROWS, MOST_BLOCK_ROWS, BLOCK_CELLS = 4096, 2**14, 2**19
+#: Up to so many rows of a node of a block that are out of sample are divided by their values. For more, the code of the threshold is looked
+#: for first, which takes as long as to read the values of some 20. A forest of bootstrap samples of 100,000 rows: PLACEHOLDER.
+COMPARED_OUTSIDE = 32
 #: A table of up to so many cells, and BLOCK_ROWS rows, is grown whole in a block: a level's messages cost more than all its sums.
 WHOLE_BLOCK_CELLS = 2**17
 #: Most pieces of a step that threads share, most nodes that are shared out (of further ones, each is grown by one thread), and fewest rows

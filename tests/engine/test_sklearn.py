@@ -60,7 +60,7 @@ def theirs(X: NDArray[Any], y: NDArray[Any], criterion: str, weight: Any = None,
 
 def ours(X: NDArray[Any], y: NDArray[Any], criterion: str, n_classes: int, weight: Any = None, **parameters: Any) -> Tree:
     plan = ForestPlan(rules(criterion, X.shape[1], **parameters), seed=0, n_classes=n_classes)
-    return grow_here(list(X.astype(np.float64).T), y, weight, plan)[0]  # the same values; kernels for these are compiled already
+    return grow_here(list(X.T), y, weight, plan)[0]
 
 
 def assert_same_structure(tree: Tree, other: Any) -> None:

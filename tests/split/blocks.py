@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.grow.block import fill_block, make_block
 from dtrees.split.node.candidate import complete, empty_candidates
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, is_random
+from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers import hashing
@@ -42,7 +42,7 @@ def _(thresholds, columns, limits, max_features, pool, block, first, last, sums,
 @numba.njit
 def _search(columns, partition, places, first, last, limits, max_features, pool, block, sums, scratch, out):  # type: ignore[no-untyped-def]
     n = partition.rows.shape[0]
-    fill_block(columns, pool, partition, np.empty(0), 0, n, n, block, is_random(limits.thresholds), scratch)
+    fill_block(columns, pool, partition, np.empty(0), 0, n, n, block, limits.thresholds, scratch)
     for i in range(n):
         block.places[i] = places[i]
     found = _search_block(limits.thresholds, columns, limits, max_features, pool, block, first, last, sums, scratch)

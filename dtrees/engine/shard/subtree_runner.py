@@ -141,13 +141,13 @@ class SubtreeRunner:
             note_places(place_of, rows, 0, rows.shape[0])
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
         tasks = [_on(context, task, block_rows, sum_slots) for task in self._tasks[:n_threads]]
-        run = self._run
-        if run is None:  # to look at what is bound takes a tenth of the time that it takes to look up types
-            run = self._run = bound(grow_together, self._columns, work_pool, tasks[0])
+        # To look at what is bound takes a tenth of the time that it takes to look up types.
+        run = self._run or bound(grow_together, self._columns, work_pool, tasks[0])
         if run is None:
             if compiled_elsewhere(grow_together, self._columns, work_pool, tasks[0]):
                 raise NotCompiled("the kernels that grow subtrees are being compiled by another process")
-            run = self._run = bind(grow_together, self._columns, work_pool, tasks[0])
+            run = bind(grow_together, self._columns, work_pool, tasks[0])
+        self._run = run
         if n_threads == 1:
             run(self._columns, work_pool, tasks[0])
         else:

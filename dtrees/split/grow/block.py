@@ -1,9 +1,9 @@
 """A small node grown to its end in a compact copy of its rows.
 
-The node's rows are copied into a *block* that fits the cache, once with their values row by row, once sorted by each column. A split then
+The node's rows are copied into a *block* that fits the cache, once with their codes row by row, once sorted by each column. A split then
 divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal and Mehta, 1996), so no node below is ever sorted again::
 
-    cells[place]          the values of a row in the tree's columns, NaN where missing
+    cells[place]          the codes of a row in the tree's columns, MISSING where it has no value
     keys[j, first:last]   keys (code and place), ascending, of a node's in-sample rows by column j (nodes of more than TINY_ROWS rows)
     places[first:last]    the same rows in ascending order of their place (row number)
 
@@ -11,23 +11,25 @@ divides the sorted lists of all columns stably (as SPRINT did: Shafer, Agrawal a
 
 Where the node has all rows of the table, these are the same for every tree: their cells stay, and their keys are sorted once.
 
-Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.search.tiny_node`), and for
-random thresholds (:mod:`dtrees.split.search.random_threshold`), for which nothing is sorted, from the cells.
+Splits are found by the same sweep over sorted rows as elsewhere; in nodes of few rows (:mod:`dtrees.split.search.tiny_node`) from the
+cells. For random thresholds (:mod:`dtrees.split.search.random_threshold`) nothing is sorted, and cells are values, NaN where missing.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.numbers.hashing import mix_each
-from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS, TINY_ROWS, VECTOR
+from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, COMPARED_OUTSIDE, MOST_BLOCK_ROWS, TINY_ROWS, VECTOR
 from dtrees.split.table.columns import Columns, highest_code_below, value_at
-from dtrees.split.table.keys import code_in, place_in
+from dtrees.split.table.keys import MISSING, code_in, place_in
 from dtrees.split.table.sorting import sort_places
 
 
@@ -77,7 +79,7 @@ class Block(NamedTuple):
     goes_left: NDArray[np.uint8]
     spare: NDArray[np.uint32]
     place_of: NDArray[np.int32]
-    cells: NDArray[Any]
+    cells: NDArray[np.uint32] | NDArray[np.float64]
     has_missing: NDArray[np.int64]
     whole: NDArray[np.int64]
     sorted: NDArray[np.uint64]
@@ -86,7 +88,7 @@ class Block(NamedTuple):
     swaps: NDArray[np.uint64]
     reals: NDArray[np.float64]
     counts: NDArray[np.int64]
-    tile: NDArray[np.float64]
+    tile: NDArray[np.int64]
     some_places: NDArray[np.uint64]
     chosen: NDArray[np.uint64]
     column_at: NDArray[np.int32]
@@ -114,7 +116,7 @@ def make_block(
     """
     width = pool.shape[0]
     lanes = width if random else -(-width // VECTOR) * VECTOR
-    n_counts = 4 + 2 * max(n_classes, 1)
+    n_counts = 5 + 2 * max(n_classes, 1)
     may_be_whole = not random and n_rows >= columns.n_rows
     place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
@@ -129,16 +131,16 @@ def make_block(
         np.empty(n_rows, np.uint8),
         np.empty(max(n_rows, n_outside), np.uint32),
         place_of,
-        np.empty((n_rows, width), columns.values.dtype),
+        np.empty((n_rows, width), np.float64 if random else np.uint32),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.empty((width, columns.n_rows if may_be_whole else 0), np.uint64),
         mix_each(pool),
         mix_each(np.arange(width, dtype=np.int32)),
         np.empty(width, np.uint64),
-        np.empty((7, lanes)),
+        np.empty((4, lanes)),
         np.empty((n_counts, lanes), np.int64),
-        np.empty((TINY_ROWS, lanes)),
+        np.empty((TINY_ROWS, lanes), np.int64),
         np.empty(TINY_ROWS, np.uint64),
         np.empty(width, np.uint64),
         pool.copy(),
@@ -147,7 +149,7 @@ def make_block(
 
 
 @lean_kernel
-def fill_block(columns, pool, partition, target, start, in_stop, stop, block, random, scratch):
+def fill_block(columns, pool, partition, target, start, in_stop, stop, block, thresholds, scratch):
     """Copy a node's rows into the block and, but for random thresholds, sort them by every column of the tree."""
     m = in_stop - start
     rows, a, b = partition.rows, partition.g, partition.h
@@ -170,35 +172,46 @@ def fill_block(columns, pool, partition, target, start, in_stop, stop, block, ra
                 block.keys[j, i] = block.sorted[j, i]
         return
     block.whole[0] = whole
-    if random:
-        _fill_cells(columns, pool, block, m)
-        return
     block.has_missing[0] = 0
+    _fill_cells(thresholds, columns, pool, rows[start:in_stop], block, scratch)
+    if whole:
+        for j in range(block.sorted.shape[0]):
+            for i in range(block.sorted.shape[1]):
+                block.sorted[j, i] = block.keys[j, i]
+
+
+@specialised
+def _fill_cells(thresholds, columns, pool, rows, block, scratch):
+    """Fill the cells of the block, and its keys if there are to be any; note whether values are missing."""
+
+
+@_fill_cells.of(BestThreshold)
+def _(thresholds, columns, pool, rows, block, scratch):
+    m = rows.shape[0]
     for column in pool:
         j = block.place_of[column]
         keys = block.keys[j]
-        sort_places(columns.codes[column], rows, start, in_stop, keys, scratch.spare, scratch.counts)
-        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-        missing = np.uint64(values.shape[0])
-        if code_in(keys[m - 1]) == missing:
+        sort_places(columns.codes[column], rows, ZERO(), m, keys, scratch.spare, scratch.counts)
+        missing = np.uint64(columns.offsets[column + 1] - columns.offsets[column])
+        present = m
+        while present > 0 and code_in(keys[present - 1]) == missing:
+            present -= 1
+            block.cells[place_in(keys[present]), j] = MISSING
             block.has_missing[0] = 1
-        for i in range(m):  # in ascending order, values are read from neighbouring places
-            code, place = code_in(keys[i]), place_in(keys[i])
-            block.cells[place, j] = np.nan if code == missing else value_at(values, code)
-            if whole:
-                block.sorted[j, i] = keys[i]
+        for i in range(present):
+            block.cells[place_in(keys[i]), j] = code_in(keys[i])
 
 
-@lean_kernel
-def _fill_cells(columns, pool, block, m):
-    block.has_missing[0] = 0
+@_fill_cells.of(RandomThreshold)
+def _(thresholds, columns, pool, rows, block, scratch):
+    m = rows.shape[0]
     for first in range(0, m, 128):  # so few rows at a time that their cells stay in the cache
         for column in pool:
             j = block.place_of[column]
             codes = columns.codes[column]
             values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
             for i in range(first, min(first + 128, m)):
-                code = codes[block.rows[i]]
+                code = codes[rows[i]]
                 if code == values.shape[0]:
                     block.cells[i, j] = np.nan
                     block.has_missing[0] = 1
@@ -264,8 +277,23 @@ def _divide_places(places, goes_left, spare):
     return left
 
 
+@specialised
+def _goes_left(thresholds, cell, split):
+    """Tell whether a row with this cell in the column of a split goes left."""
+
+
+@_goes_left.of(BestThreshold)
+def _(thresholds, cell, split):
+    return split.missing_left if cell == MISSING else cell <= np.uint32(split.cut)
+
+
+@_goes_left.of(RandomThreshold)
+def _(thresholds, cell, split):
+    return split.missing_left if cell != cell else cell <= split.threshold
+
+
 @inlined_kernel
-def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
+def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep_sorted):
     """Apply a split (a CANDIDATE) to a node of the block; return where the right child begins, in and out of sample.
 
     With ``keep_sorted`` false, no child will need sorted lists, and they are left as they are.
@@ -280,23 +308,25 @@ def divide_block(columns, block, spare_keys, pool, split, node, keep_sorted):
     j = block.place_of[column]
     places, spare = block.places[first:last], block.spare
     for place in places:
-        value = block.cells[place, j]
-        goes_left[place] = missing_left if value != value else value <= split.threshold
+        goes_left[place] = _goes_left(thresholds, block.cells[place, j], split)
     if keep_sorted:
         for k in range(pool.shape[0]):
             if k != j or block.has_missing[0]:  # by the column itself, rows are divided already
                 _divide_keys(block.keys[k, first:last], goes_left, spare_keys)
     middle = first + np.int64(_divide_places(places, goes_left, spare))
     outside = block.outside
-    if out_last > out_first:  # these may have values between those in sample
-        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    # Rows out of sample may have values between those in sample. The code of the threshold is looked for if it is wanted for many of them.
+    values, first_right = columns.words[columns.offsets[column] : columns.offsets[column + 1]], missing
+    if out_last - out_first > COMPARED_OUTSIDE:
         cut = highest_code_below(values, cut, missing - 1, split.threshold)
+        first_right = cut + 1
     out_middle = out_first
     n_spare = 0
     for i in range(out_first, out_last):
         row = outside[i]
-        code = codes[row]
-        if missing_left if code == missing else code <= cut:
+        code = np.int64(codes[row])
+        left = code <= cut or (code < first_right and value_at(values, code) <= split.threshold)
+        if missing_left if code == missing else left:
             outside[out_middle] = row
             out_middle += 1
         else:

@@ -332,7 +332,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
     if may_not or is_pure(task.target, task.partition.rows, base, in_stop):
         _open_node(stack, bottom, nodes, n_nodes)
         return n_nodes + 1
-    fill_block(columns, task.pool, task.partition, task.target, base, in_stop, stop, block, is_random(limits.thresholds), task.scratch)
+    fill_block(columns, task.pool, task.partition, task.target, base, in_stop, stop, block, limits.thresholds, task.scratch)
     stack.todo[bottom, 6] = 0
     n_todo = bottom + 1
     while n_todo > bottom:
@@ -361,7 +361,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         larger = max(split.n_left, n_rows - split.n_left)
         keep_sorted = not is_random(limits.thresholds) and larger >= max(stops.min_samples, TINY_ROWS + 1) and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)
-        middle, out_middle = divide_block(columns, block, task.scratch.spare, task.pool, split, places, keep_sorted)
+        middle, out_middle = divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
         left_in_stop = start + middle - first
         left_stop = left_in_stop + out_middle - out_first
         put_children(stack, n_todo, node, start, in_stop, stop, depth, path, left_stop, left_in_stop, node_sums, best.left[0])

@@ -1,7 +1,7 @@
 """Sums over rows for many columns side by side.
 
-A row ``x`` holds its values in some columns, NaN where missing. The loops run over columns, none of which depends on another, so that the
-compiler turns them into vector instructions. For that, whatever is read is read unconditionally.
+A row ``x`` holds its values in some columns, NaN where missing, or their codes. The loops run over columns, none of which depends on
+another, so that the compiler turns them into vector instructions. For that, whatever is read is read unconditionally.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def add_missing(x, g, g_missing):
 
 @lean_kernel
 def add_left(x, cut, g, g_left, h, h_left):
-    """Add two numbers of a row to the sums of those columns in which its value is up to ``cut``."""
+    """Add two numbers of a row to the sums of those columns in which its value, or code, is up to ``cut``."""
     for j in range(cut.shape[0]):
         left = x[j] <= cut[j]
         g_left[j] += g if left else 0

@@ -1,7 +1,7 @@
 """The best split of a node of few rows, all columns side by side.
 
 So small a node is not worth sorting: for each row i and each column, the rows with values up to row i's are the left side of a split, and
-comparing every row with every other finds their sums. As the rows' values lie row by row (the cells of :mod:`dtrees.split.grow.block`), the
+comparing every row with every other finds their sums. As the rows' codes lie row by row (the cells of :mod:`dtrees.split.grow.block`), the
 innermost loops run over columns and become vector instructions.
 
 Columns with missing values, and criteria whose scores are not plain arithmetic, are left to the sweep over sorted rows.
@@ -15,8 +15,8 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments, plus_row, weight_at
-from dtrees.split.node.candidate import bar_for, midpoint
-from dtrees.split.node.found import HAS_THRESHOLD, note_found
+from dtrees.split.node.candidate import bar_for
+from dtrees.split.node.found import note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
@@ -25,32 +25,38 @@ from dtrees.split.search.column import search_sorted
 from dtrees.split.search.columnwise import (
     add_class_terms,
     add_left,
-    add_missing,
     add_two_left,
     finish_class_scores,
     score_columns,
     widen,
 )
 from dtrees.split.search.sweep import cut_after, nothing
-from dtrees.split.table.keys import key_of
+from dtrees.split.table.keys import MISSING, key_of
 from dtrees.split.table.sorting import sort_keys
 
-#: Rows of the scratch space of reals: lowest, highest value of a column, best score, value it cuts after, score.
-_LOW, _HIGH, _BEST, _VALUE, _SCORE = 0, 1, 2, 3, 4
-#: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these.
-_MISSING, _H, _N, _G = 0, 1, 2, 3
+#: Rows of the scratch space of reals: best score of a column, and score.
+_BEST, _SCORE = 0, 1
+#: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these;
+#: lowest and highest code, and the code that the best split is after.
+_MISSING, _H, _N, _G, _LOW, _HIGH, _CUT = 0, 1, 2, 3, 4, 5, 6
 
 
 @inlined_kernel
-def _copy_row(x, chosen, out):
+def _copy_row(codes, chosen, out):
     for d in range(out.shape[0]):
-        out[d] = x[chosen[d]]
+        out[d] = codes[chosen[d]]
 
 
 @inlined_kernel
-def _copy_whole_row(x, out):
+def _copy_whole_row(codes, out):
     for d in range(out.shape[0]):
-        out[d] = x[d]
+        out[d] = codes[d]
+
+
+@lean_kernel
+def _count_missing(x, n_missing):
+    for j in range(n_missing.shape[0]):
+        n_missing[j] += x[j] == np.int64(MISSING)
 
 
 @lean_kernel
@@ -62,53 +68,53 @@ def _forbid(limits, n_left, n, h, total, score):
 
 
 @inlined_kernel
-def _keep_best(x, high, score, best, value):
-    """Note where a cut after ``x``, unless the node has no higher value, is better than the best so far; the lower of equals is."""
+def _keep_best(x, high, score, best, best_cut):
+    """Note where a cut after ``x``, unless the node has no higher code, is better than the best so far; the lower of equals is."""
     for j in range(x.shape[0]):
         # Read everything first: a read under a condition would be a branch, and keep the compiler from taking columns together.
-        cut, top, top_value, found = x[j], best[j], value[j], score[j]
+        cut, top, top_cut, found = x[j], best[j], best_cut[j], score[j]
         found = found if cut < high[j] else -1.0
-        better = (found > top) | ((found == top) & (cut < top_value))
+        better = (found > top) | ((found == top) & (cut < top_cut))
         best[j] = found if better else top
-        value[j] = cut if better else top_value
+        best_cut[j] = cut if better else top_cut
 
 
 @specialised
-def _score_cut(node, criterion, tile, width, value, places, a, b, reals, counts):
-    """Score a cut of every column after ``value``; the weight that goes left, zero so far, is left in ``counts``."""
+def _score_cut(node, criterion, tile, width, cut, places, a, b, reals, counts):
+    """Score a cut of every column after the codes ``cut``; the weight that goes left, zero so far, is left in ``counts``."""
 
 
 @_score_cut.of(Moments)
-def _(node, criterion, tile, width, value, places, a, b, reals, counts):
+def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
     n = places.shape[0]
     g, h = counts[_G, :width], counts[_H, :width]
     g[:] = 0
     if n & 1:
         place = places[n - 1]
-        add_left(tile[n - 1, :width], value, a[place], g, weight_at(b, place), h)
+        add_left(tile[n - 1, :width], cut, a[place], g, weight_at(b, place), h)
     for k in range(0, n - 1, 2):
         one, other = places[k], places[k + 1]
-        add_two_left(tile[k, :width], tile[k + 1, :width], value, a[one], a[other], g, weight_at(b, one), weight_at(b, other), h)
+        add_two_left(tile[k, :width], tile[k + 1, :width], cut, a[one], a[other], g, weight_at(b, one), weight_at(b, other), h)
     score_columns(node, criterion, counts[_G:, :width], h, reals[_SCORE, :width])
 
 
 @_score_cut.of(Classes)
-def _(node, criterion, tile, width, value, places, a, b, reals, counts):
-    _score_cut_of_classes(node, criterion, tile, width, value, places, a, b, reals, counts)
+def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
+    _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, reals, counts)
 
 
 @lean_kernel
-def _score_cut_of_classes(node, criterion, tile, width, value, places, a, b, reals, counts):
+def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, reals, counts):
     """Score a cut; the places are in the order of the rows' classes, so that one class after the other is summed."""
     n = places.shape[0]
     left, h, ignored, scores = counts[_G, :width], counts[_H, :width], counts[_N, :width], reals[_SCORE, :width]
     for k in range(n):
-        add_left(tile[k, :width], value, weight_at(b, places[k]), h, np.int64(0), ignored)
+        add_left(tile[k, :width], cut, weight_at(b, places[k]), h, np.int64(0), ignored)
     scores[:] = 0.0
     left[:] = 0
     for k in range(n):
         own = a[places[k]]
-        add_left(tile[k, :width], value, weight_at(b, places[k]), left, np.int64(0), ignored)
+        add_left(tile[k, :width], cut, weight_at(b, places[k]), left, np.int64(0), ignored)
         if k == n - 1 or a[places[k + 1]] != own:
             add_class_terms(criterion, left, node.weights[own], h, node.h, scores)
             left[:] = 0
@@ -117,23 +123,23 @@ def _score_cut_of_classes(node, criterion, tile, width, value, places, a, b, rea
 
 @inlined_kernel
 def _scan_columns(limits, node, tile, width, places, a, b, reals, counts):
-    """Find the best cut of every column, whose values of the node's rows are in ``tile``; scores and values go to ``reals``."""
+    """Find the best cut of every column, whose codes of the node's rows are in ``tile``."""
     n = places.shape[0]
     h, n_left, score = counts[_H, :width], counts[_N, :width], reals[_SCORE, :width]
     counted = b.shape[0] > 0 and limits.min_samples > 1
     for i in range(n):
-        value = tile[i, :width]
+        cut = tile[i, :width]
         h[:] = 0
-        _score_cut(node, limits.criterion, tile, width, value, places, a, b, reals, counts)
+        _score_cut(node, limits.criterion, tile, width, cut, places, a, b, reals, counts)
         if counted:
             n_left[:] = 0
             for k in range(n):
-                add_left(tile[k, :width], value, np.int64(1), n_left, np.int64(0), counts[_G, :width])
+                add_left(tile[k, :width], cut, np.int64(1), n_left, np.int64(0), counts[_G, :width])
             _forbid(limits, n_left, node.n, h, node.h, score)
         elif limits.min_weight > 0 or limits.min_samples > 1:
             # Either every weight is 1, and the weight is the number of rows, or one row is enough.
             _forbid(limits, h, node.h, h, node.h, score)
-        _keep_best(value, reals[_HIGH, :width], score, reals[_BEST, :width], reals[_VALUE, :width])
+        _keep_best(cut, counts[_HIGH, :width], score, reals[_BEST, :width], counts[_CUT, :width])
 
 
 @specialised
@@ -171,18 +177,17 @@ def _sweep_column(columns, column, block, first, last, sums, limits, bar, scratc
 
 
 @inlined_kernel
-def _describe(node, tile, d, places, a, b, value, scratch):
-    """Write what goes left of the best cut, which is after ``value`` in column ``d`` of the tile."""
-    higher = np.inf
+def _describe(node, tile, d, places, a, b, cut, scratch):
+    """Write what goes left of the best cut, which is after the code ``cut`` in column ``d`` of the tile."""
+    higher = np.int64(MISSING)
     left = nothing(node, scratch.classes[0])
     for i in range(places.shape[0]):
-        x = tile[i, d]
-        if x <= value:
+        code = tile[i, d]
+        if code <= cut:
             left = plus_row(left, a[places[i]], weight_at(b, places[i]))
         else:
-            higher = min(higher, x)
-    note_found(scratch.found, ZERO(), HAS_THRESHOLD, False, left)
-    scratch.found.record[0].threshold = midpoint(value, higher)
+            higher = min(higher, code)
+    note_found(scratch.found, cut, higher, False, left)
 
 
 @inlined_kernel
@@ -200,7 +205,7 @@ def _column_of_pair(block, max_features, key, pool, first, path):
     winner = np.int64(n_columns)  # a place among the tree's columns, which ascend
     for d in range(width):
         j = np.int64(block.place_of[pool[d]])
-        if x[j] != y[j] and (x[j] == x[j] or y[j] == y[j]):
+        if x[j] != y[j]:
             winner = min(winner, j)
             if everything:
                 break
@@ -209,7 +214,7 @@ def _column_of_pair(block, max_features, key, pool, first, path):
         draw_columns(key, path, pool, drawn, drawn + 1)
         j = np.int64(block.place_of[pool[drawn]])
         drawn += 1
-        if x[j] != y[j] and (x[j] == x[j] or y[j] == y[j]):
+        if x[j] != y[j]:
             winner = j
     if drawn > width:
         undraw_columns(key, path, pool, drawn)
@@ -225,13 +230,12 @@ def _search_pair(columns, limits, node, block, column, first, sums, scratch):
     left, right = block.places[first], block.places[first + 1]
     if block.cells[right, j] < block.cells[left, j]:
         left, right = right, left
-    low, high = np.float64(block.cells[left, j]), np.float64(block.cells[right, j])
-    if not low < high:  # one is missing
+    low, high = block.cells[left, j], block.cells[right, j]
+    if high == MISSING:
         return _sweep_column(columns, column, block, first, first + 2, sums, limits, -1.0, scratch)
     one = plus_row(nothing(node, scratch.classes[0]), block.g[left], weight_at(block.h, left))
     missing = nothing(node, scratch.classes[1])
-    score = cut_after(limits, one, missing, node, ZERO(), HAS_THRESHOLD, -1.0, scratch.classes[2], scratch.found)
-    scratch.found.record[0].threshold = midpoint(low, high)
+    score = cut_after(limits, one, missing, node, np.int64(low), np.int64(high), -1.0, scratch.classes[2], scratch.found)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, False
 
 
@@ -253,22 +257,22 @@ def _compare_columns(block, limits, node, max_features, key, pool, first, path):
     _put_in_order(node, places, block.g)
     for d in range(width):
         chosen[d] = block.place_of[pool[d]]
-    low, high, n_missing = reals[_LOW, :lanes], reals[_HIGH, :lanes], counts[_MISSING, :lanes]
-    low[:] = np.inf
-    high[:] = -np.inf
+    low, high, n_missing = counts[_LOW, :lanes], counts[_HIGH, :lanes], counts[_MISSING, :lanes]
+    low[:] = MISSING
+    high[:] = -1
     n_missing[:] = 0
     for i in range(n):
         x = tile[i, :lanes]
-        x[width:] = 0.0  # columns that fill up a vector; the loops over whole vectors are the fast ones
+        x[width:] = 0  # columns that fill up a vector; the loops over whole vectors are the fast ones
         if everything:
             _copy_whole_row(block.cells[places[i]], x[:width])
         else:
             _copy_row(block.cells[places[i]], chosen, x[:width])
         widen(x, low, high)
         if block.has_missing[0]:
-            add_missing(x, np.int64(1), n_missing)
+            _count_missing(x, n_missing)
     reals[_BEST, :lanes] = -1.0
-    reals[_VALUE, :lanes] = np.inf
+    counts[_CUT, :lanes] = MISSING
     arithmetic = is_arithmetic(limits.criterion)
     if arithmetic:
         _scan_columns(limits, node, tile, lanes, places, block.g, block.h, reals, counts)
@@ -317,7 +321,7 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
     if varies:
         status = SPLIT if d >= 0 else NO_SPLIT
     if d >= 0:
-        _describe(node, block.tile, d, block.some_places[: node.n], block.g, block.h, block.reals[_VALUE, d], scratch)
+        _describe(node, block.tile, d, block.some_places[: node.n], block.g, block.h, block.counts[_CUT, d], scratch)
     n_drawn = ZERO()
     swept = 0
     while swept < n_to_sweep or (status == CONSTANT and width < n_columns):

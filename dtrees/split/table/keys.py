@@ -9,6 +9,8 @@ from dtrees.split.compile.kernels import inlined_kernel
 #: The bits of a key that hold the place; the code is in the upper half.
 PLACE = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+#: In place of a code, where the number of a column's values is not at hand: the value is missing. No column has so many values.
+MISSING = np.uint32(0xFFFFFFFF)
 
 
 @inlined_kernel

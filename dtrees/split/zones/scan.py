@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.candidate import bar_for, complete
@@ -133,9 +133,9 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
         found = scratch.found.record[0]
         if score >= 0.0 and found.next_code == UNKNOWN:
             if zone_map.lists.shape[1] // (in_stop - start) < in_stop - start and sums.place_of.shape[0] > 0:
-                found.next_code = _code_after(zone_map.lists[j], sums.place_of, start, in_stop, found.code)
+                found.next_code = _next_code_by_list(zone_map.lists[j], sums.place_of, start, in_stop, found.code)
             else:
-                found.next_code = _first_code_after(codes, n_distinct, partition.rows, start, in_stop, found.code)
+                found.next_code = _next_code_by_rows(codes, n_distinct, partition.rows, start, in_stop, found.code)
         _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
 
 
@@ -169,7 +169,7 @@ def _scan_zones(columns, zone_map, j, n_zones, m, last_zone, partition, sums, pl
 
 @lean_kernel
 def _flag_each(limits, zones, n_zones, missing, node, bar, scratch):
-    """Write 1 to the flag of each zone where a split may score above the bar, otherwise 0; return how many there are.
+    """Write 1 to the flag of each zone where a split may score above the bar, otherwise 0.
 
     The zones are laid out in ``scratch.sums``, of which only the flagged ones are left.
     """
@@ -180,10 +180,9 @@ def _flag_each(limits, zones, n_zones, missing, node, bar, scratch):
     m = flag_zones(limits, scratch.sums, n_zones, missing, node, bar, ZERO(), limits.slope, numbers, scratch.flags)
     for k in range(m):
         zones[numbers[k]].flag = 1
-    return m
 
 
-@kernel
+@lean_kernel
 def _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, found):
     """Sweep the flagged zones, whose rows are ``keys`` sorted; return the best score, -1.0 if none is above the bar.
 
@@ -203,8 +202,8 @@ def _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, miss
     return top if top > bar else -1.0
 
 
-@kernel
-def _first_code_after(codes, n_distinct, rows, start, in_stop, code):
+@lean_kernel
+def _next_code_by_rows(codes, n_distinct, rows, start, in_stop, code):
     """Return the lowest code above ``code`` among a node's rows."""
     following = np.int64(n_distinct)
     for i in range(start, in_stop):
@@ -348,7 +347,7 @@ def _pick_sorted(rows, firsts, shift, numbers, place_of, start, in_stop, keys):
 
 
 @lean_kernel
-def _code_after(rows, place_of, start, in_stop, code):
+def _next_code_by_list(rows, place_of, start, in_stop, code):
     """Return the lowest code above ``code`` among a node's rows, of which there is one, from the list of a column."""
     at = first_above(rows, ZERO(), rows.shape[0], code)
     while not start <= np.int64(place_of[rows[at] & _PLACE]) < in_stop:

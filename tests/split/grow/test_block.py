@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dtrees.split.grow.block import Block, fill_block, make_block
+from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import Columns, presort
@@ -16,15 +17,15 @@ TABLE = [np.array([3.0, 1.0, np.nan, 1.0, 2.0, 0.5] * 4), np.array([0.0, 1.0, 0.
 
 
 @numba.njit
-def _fill(columns, pool, partition, first, last, block, random, scratch):  # type: ignore[no-untyped-def]
-    fill_block(columns, pool, partition, np.empty(0), first, last, last, block, random, scratch)
+def _fill(columns, pool, partition, first, last, block, thresholds, scratch):  # type: ignore[no-untyped-def]
+    fill_block(columns, pool, partition, np.empty(0), first, last, last, block, thresholds, scratch)
 
 
 def fill(block: Block, columns: Columns, first: int, last: int, factor: int, random: bool) -> None:
     n = columns.n_rows
     partition = RowPartition(np.arange(n, dtype=np.uint32), factor * np.arange(n), np.empty(0, np.int64))
-    scratch = make_scratch(n, n, 0)
-    _fill(columns, np.arange(columns.n_columns, dtype=np.int32), partition, first, last, block, random, scratch)
+    scratch, thresholds = make_scratch(n, n, 0), RandomThreshold() if random else BestThreshold()
+    _fill(columns, np.arange(columns.n_columns, dtype=np.int32), partition, first, last, block, thresholds, scratch)
 
 
 def content(block: Block, n: int) -> list[NDArray[np.generic]]:
