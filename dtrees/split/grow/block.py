@@ -17,7 +17,7 @@ cells. For random thresholds (:mod:`dtrees.split.search.random_threshold`) nothi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,7 @@ class Block(NamedTuple):
     goes_left: NDArray[np.uint8]
     spare: NDArray[np.uint32]
     place_of: NDArray[np.int32]
-    cells: NDArray[np.uint32] | NDArray[np.float64]
+    cells: NDArray[Any]
     has_missing: NDArray[np.int64]
     whole: NDArray[np.int64]
     sorted: NDArray[np.uint64]
