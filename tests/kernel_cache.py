@@ -10,8 +10,8 @@ from dtrees.split.compile.cache import is_cached
 
 
 def compile_kernels() -> None:
-    """Compile nearly all kernels, if there are none, those for both tasks side by side."""
+    """Compile nearly all kernels, if there are none, in two processes side by side."""
     if not is_cached("dtrees.split.grow.parallel_subtree.grow_together"):
         fits = [sys.executable, "-m", "tests.first_fits"]
-        for process in [subprocess.Popen([*fits, task], cwd=Path(__file__).parents[1]) for task in ("regression", "classification")]:
+        for process in [subprocess.Popen([*fits, part], cwd=Path(__file__).parents[1]) for part in ("regression", "others")]:
             process.wait()

@@ -73,7 +73,7 @@ def test_medians_are_measured_by_one_shard() -> None:
 
 def test_columns_of_many_kinds_of_trees() -> None:
     for changes in ({"columns_per_tree": 3, "max_features": 2}, {"random_splits": True, "max_features": 2}, {"max_depth": 7}):
-        _, executor = grown(plan_of("entropy", 3, **changes))
+        _, executor = grown(plan_of("gini", 3, **changes))
         delegation = [loan for _, message in sent(executor, m.GrowDelegated) for loan in message.shared]
         assert delegation
         if "columns_per_tree" in changes:

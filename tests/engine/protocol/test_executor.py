@@ -19,6 +19,7 @@ from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import ShardedExecutor, all_equal, grow_here, grow_sharded, local, rules, wild_table, wild_target, wild_weight
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 N = 900
 TABLE = wild_table(N, 1)
@@ -45,7 +46,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
         True,
     ),
 }
-TARGETS = [("squared_error", 0), ("gini", 2), ("entropy", 3)]
+TARGETS = slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 3)])
 
 
 @pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)

@@ -36,6 +36,7 @@ CRITERIA = [
     ("squared_error", 0),
     ("absolute_error", 0),
     ("gini", 2),
+    ("gini", 3),
     ("entropy", 3),
 ]
 

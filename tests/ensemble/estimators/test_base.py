@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 
 import dtrees
 from tests.ensemble.samples import FORESTS, LABELS, SIGNAL, WEIGHT, X, assert_same_trees, every_ensemble, every_kind, make, target
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 
 def interrupt(progress):
@@ -60,7 +61,7 @@ ONE_CLASS = [kind for kind in FORESTS if kind.__name__.endswith("Classifier")] +
 
 
 @pytest.mark.parametrize("kind", ONE_CLASS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ["gini", "entropy"]))
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_one_class(kind, criterion, class_weight, tmp_path):
     y = np.full(len(X), "only")
