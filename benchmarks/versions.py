@@ -1,7 +1,9 @@
 """The dtrees of this checkout against that of another one, by turns: ``python -m benchmarks.versions CHECKOUT``.
 
 Each version runs in a process of its own, which keeps its tables and has its kernels compiled; they fit the same table one after the other,
-so that whatever else the machine does meets both. The ratio is this version's median over the other's: above 1 this one is slower.
+so that whatever else the machine does meets both. The ratio is this version's median over the other's: above 1 this one is slower. One
+process is faster than another of the same version, by up to 5 %, for as long as it lives. So both are started anew some times, and the
+ratio is the median of those of each start.
 """
 
 from __future__ import annotations
@@ -101,26 +103,45 @@ class _Version:
             raise click.ClickException("one of the processes has ended")
         return float(line.split()[1])
 
+    def end(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
 
 @click.command()
 @click.argument("checkout", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--only", default="", help="Works with this in their name.")
 @click.option("--turns", type=click.IntRange(1), default=10, show_default=True, help="Turns of the short works; long ones have fewer.")
-def main(checkout: Path, only: str, turns: int) -> None:
+@click.option("--starts", type=click.IntRange(1), default=3, show_default=True, help="How often both versions are started.")
+def main(checkout: Path, only: str, turns: int, starts: int) -> None:
     """Time this version and the one at CHECKOUT by turns."""
-    here, there = _Version(Path(__file__).parents[1]), _Version(checkout.resolve())
-    click.echo("| work | seconds before | now | now / before |\n|---|---|---|---|")
+    folders = (checkout.resolve(), Path(__file__).parents[1])
+    click.echo("| work | seconds before | now | now / before | of each start |\n|---|---|---|---|---|")
     for work, (share, made, timed) in _WORKS.items():
         if only not in work:
             continue
-        there.seconds(timed, made), here.seconds(timed, made)  # compiles, and fills caches
-        pairs = []
-        for turn in range(max(1, share * turns // 10)):
-            order = (here, there) if turn % 2 else (there, here)
-            found = {version: version.seconds(timed) for version in order}
-            pairs.append((found[there], found[here]))
-        before, now = (statistics.median(some) for some in zip(*pairs, strict=True))
-        click.echo(f"| {work} | {before:.3g} | {now:.3g} | {now / before:.2f} |")
+        found = [_medians(folders if start % 2 else folders[::-1], made, timed, max(1, share * turns // 10)) for start in range(starts)]
+        before, now = ([medians[folder] for medians in found] for folder in folders)
+        ratios = sorted(mine / theirs for theirs, mine in zip(before, now, strict=True))
+        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        seconds = f"{statistics.median(before):.3g} | {statistics.median(now):.3g}"
+        click.echo(f"| {work} | {seconds} | {statistics.median(ratios):.2f} | {each} |")
+
+
+def _medians(folders: tuple[Path, ...], made: str, timed: str, turns: int) -> dict[Path, float]:
+    """Start the version of each folder, and return the median of its seconds."""
+    versions = {folder: _Version(folder) for folder in folders}
+    for version in versions.values():
+        version.seconds(timed, made)  # compiles, and fills caches
+    seconds: dict[Path, list[float]] = {folder: [] for folder in folders}
+    for turn in range(turns):
+        for folder in folders[:: 1 if turn % 2 else -1]:
+            seconds[folder].append(versions[folder].seconds(timed))
+    for version in versions.values():
+        version.end()
+    return {folder: statistics.median(some) for folder, some in seconds.items()}
 
 
 if __name__ == "__main__":
