@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.prefetch import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block, divide_block, fill_block, is_pure_block, write_back
 from dtrees.split.grow.stack import Stack, put, put_children
-from dtrees.split.node.candidate import Candidates, bar_for, complete
+from dtrees.split.node.candidate import Candidates, bar_for, complete, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import BestThreshold, NodeLimits, RandomThreshold, SplitLimits, is_random, may_be_split, node_weight
 from dtrees.split.node.partition import RowPartition, divide_within, is_pure, mark_left
 from dtrees.split.node.records import link, make_leaf, note_split
@@ -150,6 +151,30 @@ def _conclude(columns, task, n, sums, status, score, has_missing, column):
     if status == SPLIT:
         values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         complete(values, column, n, sums, task.limits, score, has_missing, task.scratch.found, task.best, ZERO())
+
+
+@inlined_kernel
+def _threshold_in(columns, column, code, next_code):
+    """Return the threshold between two codes of a column."""
+    return threshold_between(columns.words[columns.offsets[column] : columns.offsets[column + 1]], code, next_code)
+
+
+@specialised
+def _conclude_small(thresholds, columns, task, n, sums, status, score, has_missing, column):
+    """Write what the search of a node of a block found to ``task.best``, but for thresholds that are to be read from the table."""
+
+
+@_conclude_small.of(RandomThreshold)
+def _(thresholds, columns, task, n, sums, status, score, has_missing, column):
+    _conclude(columns, task, n, sums, status, score, has_missing, column)
+
+
+@_conclude_small.of(BestThreshold)
+def _(thresholds, columns, task, n, sums, status, score, has_missing, column):
+    task.best.records[0].status = status
+    if status == SPLIT:
+        n_distinct, found = columns.offsets[column + 1] - columns.offsets[column], task.scratch.found
+        complete_but_threshold(n_distinct, column, n, sums, task.limits, score, has_missing, found, task.best, ZERO())
 
 
 @inlined_kernel
@@ -335,6 +360,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
     fill_block(columns, task.pool, task.partition, task.target, base, in_stop, stop, block, limits.thresholds, task.scratch)
     stack.todo[bottom, 6] = 0
     n_todo = bottom + 1
+    unread, code, next_code = NONE(), ZERO(), ZERO()
     while n_todo > bottom:
         bring_up_best(task.sum_slots, task.budget, stack, bottom, n_todo)
         n_todo -= 1
@@ -352,11 +378,20 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         may_be = may_be_split(stops, n_rows, depth, node_weight(limits, node_sums)) and not waits_in_vain(task.budget, n_todo)
         if may_be and not is_pure_block(task.target, block, first, last):
             status, score, has_missing, column = _search_small(limits.thresholds, columns, task, first, last, node_sums, path)
-            _conclude(columns, task, n_rows, node_sums, status, score, has_missing, column)
+            _conclude_small(limits.thresholds, columns, task, n_rows, node_sums, status, score, has_missing, column)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             write_back(task.partition, block, start, first, last, out_first, out_last)
             continue
+        if not is_random(limits.thresholds):
+            # The two values that a threshold lies between are asked for now and read when the next node is split.
+            if unread >= 0:
+                nodes.records[unread].threshold = _threshold_in(columns, nodes.records[unread].column, code, next_code)
+            unread, code, next_code = node, task.scratch.found.record[0].code, task.scratch.found.record[0].next_code
+            if out_last > out_first:
+                split.threshold = _threshold_in(columns, split.column, code, next_code)
+            prefetch_row(columns.words, columns.offsets[split.column] + code)
+            prefetch_row(columns.words, columns.offsets[split.column] + next_code)
         note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
         keep_sorted = not is_random(limits.thresholds) and larger >= max(stops.min_samples, TINY_ROWS + 1) and depth + 1 < stops.max_depth
@@ -369,4 +404,6 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         stack.todo[n_todo + 1, 6] = out_first
         n_todo += 2
         put_in_order(task.sum_slots, task.budget, stack, bottom, n_todo)
+    if unread >= 0:
+        nodes.records[unread].threshold = _threshold_in(columns, nodes.records[unread].column, code, next_code)
     return n_nodes

@@ -79,20 +79,28 @@ def bar_for(column, best_column, best_score):
 
 
 @inlined_kernel
+def threshold_between(values, code, next_code):
+    """Return the threshold of a split between two codes; ``next_code`` may be NONE_HIGHER."""
+    return np.inf if next_code == NONE_HIGHER else midpoint(value_at(values, code), value_at(values, next_code))
+
+
+@inlined_kernel
 def complete(values, column, n_all, sums, limits, score, has_missing, found, out, t):
     """Write the split found in a node of ``n_all`` rows as a candidate to place ``t`` of ``out``."""
+    split = found.record[0]
+    complete_but_threshold(values.shape[0], column, n_all, sums, limits, score, has_missing, found, out, t)
+    known = split.next_code == HAS_THRESHOLD
+    out.records[t].threshold = split.threshold if known else threshold_between(values, split.code, split.next_code)
+
+
+@inlined_kernel
+def complete_but_threshold(n_distinct, column, n_all, sums, limits, score, has_missing, found, out, t):
+    """Write the split found as a candidate whose threshold is not read yet; ``n_distinct`` values has the column."""
     split = found.record[0]
     record = out.records[t]
     record.column = column
     record.score = score
-    record.cut = split.code
-    if split.next_code == HAS_THRESHOLD:
-        record.threshold = split.threshold
-    elif split.next_code == NONE_HIGHER:
-        record.threshold = np.inf
-        record.cut = values.shape[0] - 1
-    else:
-        record.threshold = midpoint(value_at(values, split.code), value_at(values, split.next_code))
+    record.cut = n_distinct - 1 if split.next_code == NONE_HIGHER else split.code
     record.n_left = split.n_left
     # Where no value was missing, rows that miss it go with the majority.
     record.missing_left = split.missing_left if has_missing else 2 * split.n_left > n_all
