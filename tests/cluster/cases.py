@@ -75,6 +75,9 @@ CASES: dict[str, Case] = {
         "regression", lambda: dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=1), array=True
     ),
     "tree of classes": Case("multiclass", lambda: dtrees.DecisionTreeClassifier(max_features=1, random_state=2), weighted=False),
+    "tree by entropy": Case(
+        "multiclass", lambda: dtrees.DecisionTreeClassifier(criterion="entropy", max_features=1, random_state=2), weighted=False
+    ),
     "extra tree": Case("regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
     "extra tree of classes": Case("binary", lambda: dtrees.ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
     "forest": Case(
@@ -135,6 +138,8 @@ CASES: dict[str, Case] = {
         before={"n_estimators": 2},
     ),
 }
+#: Cases with kernels that no other has, which take long to compile.
+SLOW = {"tree by entropy"}
 
 
 #: Shares of the rows in each of so many partitions; some are empty.

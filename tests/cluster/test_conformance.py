@@ -20,9 +20,10 @@ from distributed import Client, LocalCluster
 
 from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
 from dtrees.engine.protocol import messages
-from tests.cluster.cases import CASES, N_ROWS, fit, outcome
+from tests.cluster.cases import CASES, N_ROWS, SLOW, fit, outcome
 from tests.cluster.faults import Cut, cut_off
 from tests.cluster.samples import assert_clean, wait_until
+from tests.slow import slow_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 
@@ -92,7 +93,7 @@ def client(request: pytest.FixtureRequest, place: Place) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_for(SLOW, CASES))
 def test_four_threads(name: str) -> None:
     check(fit(CASES[name], n_jobs=4), name)
 
@@ -109,7 +110,7 @@ def _id(value: Any) -> str:
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        pytest.param(place, name, marks=() if place in (BOOSTING[3], FORESTS[2]) else pytest.mark.slow)
+        pytest.param(place, name, marks=() if place in (BOOSTING[3], FORESTS[2]) and name not in SLOW else pytest.mark.slow)
         for name, case in CASES.items()
         for place in (BOOSTING if case.boosts else FORESTS)
     ],

@@ -49,7 +49,10 @@ def prefetch(array, i):
 
 @inner_kernel
 def prefetch_row(array, i):
-    """Ask for ``array[i]`` of a two-dimensional one of two bytes each, of up to 64 columns; longer rows are read in sequence anyway."""
+    """Ask for ``array[i]`` of a two-dimensional one: up to 64 numbers of two bytes, or a few larger ones.
+
+    Longer rows are read in sequence anyway.
+    """
     last = array.shape[1] - 1
     _prefetch(array, (i, 0))
     _prefetch(array, (i, min(last, 32)))

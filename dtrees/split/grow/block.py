@@ -116,7 +116,7 @@ def make_block(
     """
     width = pool.shape[0]
     lanes = width if random else -(-width // VECTOR) * VECTOR
-    n_counts = 5 + 2 * max(n_classes, 1)
+    n_counts = max(7, 4 + 2 * n_classes)  # those of a tiny node, of random thresholds
     may_be_whole = not random and n_rows >= columns.n_rows
     place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)

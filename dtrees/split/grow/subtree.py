@@ -159,18 +159,17 @@ def _threshold_in(columns, column, code, next_code):
     return threshold_between(columns.words[columns.offsets[column] : columns.offsets[column + 1]], code, next_code)
 
 
-@specialised
-def _conclude_small(thresholds, columns, task, n, sums, status, score, has_missing, column):
+@inlined_kernel
+def _read_threshold(columns, nodes, unread, code, next_code):
+    """Read the threshold of node number ``unread``, if there is one (-1: none)."""
+    if unread >= 0:
+        record = nodes.records[unread]
+        record.threshold = _threshold_in(columns, record.column, code, next_code)
+
+
+@inlined_kernel
+def _conclude_small(columns, task, n, sums, status, score, has_missing, column):
     """Write what the search of a node of a block found to ``task.best``, but for thresholds that are to be read from the table."""
-
-
-@_conclude_small.of(RandomThreshold)
-def _(thresholds, columns, task, n, sums, status, score, has_missing, column):
-    _conclude(columns, task, n, sums, status, score, has_missing, column)
-
-
-@_conclude_small.of(BestThreshold)
-def _(thresholds, columns, task, n, sums, status, score, has_missing, column):
     task.best.records[0].status = status
     if status == SPLIT:
         n_distinct, found = columns.offsets[column + 1] - columns.offsets[column], task.scratch.found
@@ -378,15 +377,14 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         may_be = may_be_split(stops, n_rows, depth, node_weight(limits, node_sums)) and not waits_in_vain(task.budget, n_todo)
         if may_be and not is_pure_block(task.target, block, first, last):
             status, score, has_missing, column = _search_small(limits.thresholds, columns, task, first, last, node_sums, path)
-            _conclude_small(limits.thresholds, columns, task, n_rows, node_sums, status, score, has_missing, column)
+            _conclude_small(columns, task, n_rows, node_sums, status, score, has_missing, column)
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             write_back(task.partition, block, start, first, last, out_first, out_last)
             continue
         if not is_random(limits.thresholds):
             # The two values that a threshold lies between are asked for now and read when the next node is split.
-            if unread >= 0:
-                nodes.records[unread].threshold = _threshold_in(columns, nodes.records[unread].column, code, next_code)
+            _read_threshold(columns, nodes, unread, code, next_code)
             unread, code, next_code = node, task.scratch.found.record[0].code, task.scratch.found.record[0].next_code
             if out_last > out_first:
                 split.threshold = _threshold_in(columns, split.column, code, next_code)
@@ -404,6 +402,5 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         stack.todo[n_todo + 1, 6] = out_first
         n_todo += 2
         put_in_order(task.sum_slots, task.budget, stack, bottom, n_todo)
-    if unread >= 0:
-        nodes.records[unread].threshold = _threshold_in(columns, nodes.records[unread].column, code, next_code)
+    _read_threshold(columns, nodes, unread, code, next_code)
     return n_nodes

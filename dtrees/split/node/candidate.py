@@ -89,18 +89,22 @@ def complete(values, column, n_all, sums, limits, score, has_missing, found, out
     """Write the split found in a node of ``n_all`` rows as a candidate to place ``t`` of ``out``."""
     split = found.record[0]
     complete_but_threshold(values.shape[0], column, n_all, sums, limits, score, has_missing, found, out, t)
-    known = split.next_code == HAS_THRESHOLD
-    out.records[t].threshold = split.threshold if known else threshold_between(values, split.code, split.next_code)
+    if split.next_code != HAS_THRESHOLD:
+        out.records[t].threshold = threshold_between(values, split.code, split.next_code)
 
 
 @inlined_kernel
 def complete_but_threshold(n_distinct, column, n_all, sums, limits, score, has_missing, found, out, t):
-    """Write the split found as a candidate whose threshold is not read yet; ``n_distinct`` values has the column."""
+    """Write the split found as a candidate, with a threshold that was drawn, but none that is to be read from the column's values.
+
+    There are ``n_distinct`` of these.
+    """
     split = found.record[0]
     record = out.records[t]
     record.column = column
     record.score = score
     record.cut = n_distinct - 1 if split.next_code == NONE_HIGHER else split.code
+    record.threshold = split.threshold
     record.n_left = split.n_left
     # Where no value was missing, rows that miss it go with the majority.
     record.missing_left = split.missing_left if has_missing else 2 * split.n_left > n_all

@@ -16,6 +16,7 @@ from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, all_equal, rules, wild_table, wild_target
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 N = 500
 TABLE = wild_table(N, 4)
@@ -71,9 +72,10 @@ def test_medians_are_measured_by_one_shard() -> None:
     assert {shard for shard, _ in sent(executor, m.GrowDelegated)} == {0, 1, 2}
 
 
-def test_columns_of_many_kinds_of_trees() -> None:
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ["gini", "entropy"]))
+def test_columns_of_many_kinds_of_trees(criterion: str) -> None:
     for changes in ({"columns_per_tree": 3, "max_features": 2}, {"random_splits": True, "max_features": 2}, {"max_depth": 7}):
-        _, executor = grown(plan_of("gini", 3, **changes))
+        _, executor = grown(plan_of(criterion, 3, **changes))
         delegation = [loan for _, message in sent(executor, m.GrowDelegated) for loan in message.shared]
         assert delegation
         if "columns_per_tree" in changes:
