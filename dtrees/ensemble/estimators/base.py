@@ -378,6 +378,12 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         return self._score(accuracy_score, X, y, sample_weight)
 
 
+@functools.cache
+def _parameter_names(kind: type[TreeEstimator]) -> frozenset[str]:
+    """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
+    return frozenset(kind._get_param_names())
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -394,7 +400,7 @@ def all_or_nothing(fit: F) -> F:
             fitted = type(self).__new__(type(self))
             fitted.__dict__.update(vars(self))
             fit(fitted, X, y, sample_weight, **options)
-        own = self._get_param_names()
+        own = _parameter_names(type(self))
         learnt = {name: value for name, value in vars(fitted).items() if name not in own}
         self.__dict__ = {name: value for name, value in vars(self).items() if name in own} | learnt
         return self

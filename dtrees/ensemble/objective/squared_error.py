@@ -30,9 +30,7 @@ class SquaredError(OneOutput):
 
     def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's squared error."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.subtract(target, raw[0], out=out)
-            np.multiply(out, out, out=out)
+        kernels().squared_errors(target, raw[0], out)
 
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.numbers.hashing import mix_each
-from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, COMPARED_OUTSIDE, MOST_BLOCK_ROWS, TINY_ROWS, VECTOR
+from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, COMPARED_OUTSIDE, MOST_BLOCK_ROWS, ROWS_AT_ONCE, TINY_ROWS, VECTOR
 from dtrees.split.table.columns import Columns, highest_code_below, value_at
 from dtrees.split.table.keys import MISSING, code_in, place_in
 from dtrees.split.table.sorting import sort_places
@@ -205,12 +206,16 @@ def _(thresholds, columns, pool, rows, block, scratch):
 @_fill_cells.of(RandomThreshold)
 def _(thresholds, columns, pool, rows, block, scratch):
     m = rows.shape[0]
-    for first in range(0, m, 128):  # so few rows at a time that their cells stay in the cache
+    for first in range(0, m, ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE, m)
         for column in pool:
             j = block.place_of[column]
             codes = columns.codes[column]
             values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-            for i in range(first, min(first + 128, m)):
+            first_words = values[:, 0]
+            for i in range(first, last):
+                prefetch(first_words, np.int64(codes[rows[i]]))
+            for i in range(first, last):
                 code = codes[rows[i]]
                 if code == values.shape[0]:
                     block.cells[i, j] = np.nan
