@@ -41,7 +41,7 @@ class Case:
 
     Attributes
     ----------
-    task : {"regression", "binary", "multiclass"}
+    task : {"regression", "amounts", "binary", "multiclass"}
         Which target.
     make : callable
         Returns the estimator.
@@ -110,6 +110,26 @@ CASES: dict[str, Case] = {
             n_estimators=5, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10
         ),
         array=True,
+    ),
+    "boosting of quantiles, best first": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16
+        ),
+        evaluated=True,
+    ),
+    "boosting by Huber's loss": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(loss="huber", n_estimators=4, max_depth=4, n_iter_no_change=3, random_state=17),
+        array=True,
+    ),
+    "boosting of counts": Case(
+        "amounts",
+        lambda: dtrees.GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=3, colsample_bytree=0.8, random_state=18),
+        evaluated=True,
+    ),
+    "boosting by the exponential loss": Case(
+        "binary", lambda: dtrees.GradientBoostingClassifier(loss="exponential", n_estimators=4, max_depth=3, random_state=19), array=True
     ),
     "boosting of classes": Case(
         "multiclass",

@@ -51,6 +51,7 @@ def targets(frame: pd.DataFrame, seed: int = 1) -> dict[str, pd.Series]:
     value.name = "value"
     return {
         "regression": value,
+        "amounts": np.exp(value / 4),
         "binary": (value > value.median()).map({True: "yes", False: "no"}),
         "multiclass": pd.cut(value, 4, labels=False),
     }

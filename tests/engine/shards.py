@@ -20,6 +20,7 @@ from dtrees.engine.protocol.messages import Message, Reply
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.shard.shard import Shard
+from dtrees.ensemble.objective.loss import BaseLoss
 from dtrees.split.table.columns import presort
 from dtrees.tree.tree import Tree
 
@@ -188,7 +189,7 @@ def wild_weight(n: int, seed: int) -> NDArray[np.float64]:
     return np.where(rng.random(n) < 0.1, 0.0, 10.0 ** rng.uniform(-3, 3, n))
 
 
-class OpensRaw:
+class OpensRaw(BaseLoss):
     """Gradients follow from raw predictions as they are."""
 
     def open_round(self, raw: Any, opened: Any) -> None:

@@ -13,7 +13,7 @@ from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation
 from dtrees.engine.coordinator.session import Session, Steps
 from dtrees.engine.outcome.values import class_values, newton_values, take_apart
 from dtrees.engine.plan.node_limits import scaled
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.criteria.criterion import criterion_named
@@ -28,9 +28,9 @@ class Grown(NamedTuple):
     closing: m.Finish | None
 
 
-def measures(rules: Rules) -> bool:
+def measures(plan: ForestPlan | BoostingPlan) -> bool:
     """Tell whether the values of leaves are measured on their rows, after the last splits."""
-    return bool(criterion_named(rules.criterion).measured)
+    return plan.loss.measures_leaves if isinstance(plan, BoostingPlan) else bool(criterion_named(plan.rules.criterion).measured)
 
 
 def closes(plan: ForestPlan | BoostingPlan) -> bool:
@@ -76,6 +76,9 @@ def complete(
         value, weight, impurity, gain = newton_values(
             records, nodes.sums, g_exponent, h_exponent, criterion.gain_exponent(root.exponents), rules.reg_lambda, learning_rate
         )
+        if measures(plan):
+            replies = yield {one: m.MeasureSteps(session.fit, session.epoch, started.output, start, in_stop)}
+            value[leaf, 0] = learning_rate * cast(NDArray[np.float64], replies[one])
     else:
         value, weight, impurity = class_values(nodes, criterion, h_exponent, plan.n_classes)
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))

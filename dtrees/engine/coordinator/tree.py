@@ -9,6 +9,7 @@
     ShareRows, GrowDelegated -> subtrees      small nodes of a forest, where none has (:mod:`dtrees.engine.coordinator.delegation`)
     Merge                         what best-first growth leaves out is taken away (:mod:`dtrees.split.grow.best_first`)
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
+    MeasureSteps                  values of a boosted tree's leaves, where they follow from the order of residuals
     Finish                        leaf values, and the last splits
 
 A boosted tree that one shard grows all by itself is a single message instead, ``BoostTree``: on small tables the others would take longer
@@ -148,7 +149,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
 
 def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
     """Tell whether the rows of leaves must lie in their order when a tree is finished."""
-    if measures(plan.rules):
+    if measures(plan):
         return True
     # The rows of a leaf that is made of several must lie in sample and out of sample, not so by turns.
     return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and closes(plan)

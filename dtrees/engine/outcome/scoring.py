@@ -60,11 +60,12 @@ def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | Non
     parts : Parts
         Of these rows.
     """
-    if weight is not None:
-        losses *= weight
     starts = np.arange(0, losses.shape[0], _BLOCK_ROWS)
     sums = np.zeros((starts.shape[0], 2))
-    with np.errstate(over="ignore", invalid="ignore"):  # a mean that is not finite ends the fit
+    # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if weight is not None:
+            losses *= weight
         for k, part in enumerate([parts.train] if parts.held_out is None else [parts.train, parts.held_out]):
             sums[:, k] = np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), starts)
     return Losses(sums, parts.weights)

@@ -124,7 +124,7 @@ class ForestPlan:
 
 
 class Loss(Protocol):
-    """A differentiable loss: ``K`` raw predictions a row, held as an array of shape (K, n)."""
+    """What boosting descends: ``K`` raw predictions a row, held as an array of shape (K, n)."""
 
     @property
     def n_outputs(self) -> int:
@@ -132,10 +132,23 @@ class Loss(Protocol):
 
     @property
     def constant_hessian(self) -> bool:
-        """Whether the second derivative is 1 everywhere."""
+        """Whether the second derivative is 1 everywhere, or is taken to be."""
+
+    @property
+    def measures_leaves(self) -> bool:
+        """Whether the values of leaves are measured on their rows, rather than Newton steps."""
+
+    def check(self, target: NDArray) -> None:
+        """Raise a ValueError if the loss is not defined for these targets."""
 
     def initial(self, target: NDArray, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the best constant raw prediction, shape (K,)."""
+
+    def for_round(self, target: NDArray, raw: NDArray[np.float64], weight: NDArray[np.int64]) -> Loss:
+        """Return the loss to be used in a round that starts from these raw predictions, shape (K, n).
+
+        ``weight`` are in fixed point, 0 for rows that are not trained on, and empty where all rows count the same.
+        """
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write into ``opened``, shape (K, n), what the gradients of a round's trees follow from.
@@ -151,6 +164,21 @@ class Loss(Protocol):
 
     def pointwise(self, target: NDArray, raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's loss into ``out``, shape (n,)."""
+
+    def measure_leaves(
+        self,
+        target: NDArray,
+        raw: NDArray[np.float64],
+        weight: NDArray[np.int64],
+        rows: NDArray[np.uint32],
+        start: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        out: NDArray[np.float64],
+    ) -> None:
+        """Write the best steps of leaves, before shrinkage: leaf i has the rows ``rows[start[i]:stop[i]]``.
+
+        ``raw`` are the raw predictions before the step, shape (n,); ``weight`` is as of :meth:`for_round`.
+        """
 
 
 @dataclass(frozen=True)

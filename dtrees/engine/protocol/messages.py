@@ -253,6 +253,18 @@ class MeasureNodes(Message):
 
 
 @dataclass(frozen=True)
+class MeasureSteps(Message):
+    """Ask for the best steps of the leaves of a boosted tree, whose rows in sample are at the places ``start[i]:in_stop[i]``.
+
+    Reply: ndarray of float64, shape (n_leaves,), before shrinkage.
+    """
+
+    output: int
+    start: NDArray[np.int64]
+    in_stop: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Finish(Message):
     """Close a tree: add the leaf values to the predictions. Reply: :class:`Losses` of the rows from ``scored[0]`` to ``scored[1] - 1``.
 
@@ -403,5 +415,6 @@ Reply = (
     | Losses
     | Boosted
     | Subtrees
+    | NDArray[np.float64]
     | list[Any]
 )

@@ -10,6 +10,7 @@ class.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from typing import Any, NamedTuple, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import Parts, add_up_losses
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Loss
 from dtrees.engine.protocol.messages import Finish, Losses
 from dtrees.engine.shard.places import places_of
 from dtrees.engine.threads import Threads
@@ -255,8 +256,9 @@ class BoostingTarget:
         train = None if held_out is None else ~held_out
         if self.weight is not None and not self.weight.all():
             train = self.weight > 0 if train is None else train & (self.weight > 0)
+        which = slice(None) if train is None else train
+        plan.loss.check(target[which])
         if initial is None:
-            which = slice(None) if train is None else train
             initial = plan.loss.initial(target[which], None if self.weight is None else self.weight[which])
         self.initial = np.asarray(initial, np.float64)
         self.raw = np.repeat(self.initial[:, None], n, axis=1)
@@ -274,7 +276,15 @@ class BoostingTarget:
         penalty = plan.rules.reg_lambda
         self._most_bits = _NO_LIMIT, _NO_LIMIT if unit_hessian else 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
         self._loss_rows = ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
+        self._loss: Loss = plan.loss  # of the round
+        self._weight_in_bits = self._weigh(train) if plan.loss.measures_leaves else _NONE
         self._leaf_of = np.empty(0, np.uint8)
+
+    def _weigh(self, train: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+        """Return the weights of rows trained on in fixed point, empty where all are 1."""
+        if self.weight is None:
+            return _NONE if train is None else train.astype(np.int64)
+        return weights_in_bits(self.weight if train is None else np.where(train, self.weight, 0.0))[0]
 
     def _hold_out(self) -> NDArray[np.bool_]:
         """Draw the rows kept for validation, a share of each class, but never all that it has."""
@@ -298,9 +308,9 @@ class BoostingTarget:
 
     def start(self, tree: int, output: int) -> Prepared:
         """Compute the gradients of one output at the predictions so far."""
-        loss = self.plan.loss
         if output == 0:
             self.open_round()
+        loss = self._loss
         self._draw_rows(tree - output)
         g, h = self._g, self._h
         self.threads.over_rows(
@@ -322,6 +332,7 @@ class BoostingTarget:
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
         raw, opened = self.raw, self._opened
+        self._loss = self.plan.loss.for_round(self.target, raw, self._weight_in_bits)
         if opened is not raw:
             self.threads.over_rows(self.plan.loss.open_round, (raw, opened), self._loss_rows)
 
@@ -358,6 +369,24 @@ class BoostingTarget:
         leaf = records["column"] < 0
         self.add(output, rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
 
+    def measure_leaves(
+        self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return the best steps of leaves before shrinkage; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
+        steps, raw = np.empty(start.shape[0]), self.raw[output]
+        # Leaves are as unequal as can be: of about as many rows each, a few stretches of them for each thread.
+        n_stretches = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self.threads.n_threads
+        ends = np.cumsum(stop - start)
+        bounds = np.searchsorted(ends, np.linspace(0, ends[-1], n_stretches + 1)[1:-1])
+        stretches = itertools.pairwise([0, *bounds.tolist(), start.shape[0]])
+
+        def measure(some: tuple[int, int]) -> None:
+            part = slice(*some)
+            self._loss.measure_leaves(self.target, raw, self._weight_in_bits, rows, start[part], stop[part], steps[part])
+
+        self.threads.map(measure, [stretch for stretch in stretches if stretch[0] < stretch[1]])
+        return steps
+
     def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends."""
         raw, leaf_of = self.raw[output], self._leaf_of
@@ -374,5 +403,5 @@ class BoostingTarget:
     def losses(self, first: int, last: int) -> Losses:
         """Return the losses of some rows; see :func:`~dtrees.engine.outcome.scoring.add_up_losses`."""
         losses = self._g[first:last]  # which the next tree will write anew
-        self.threads.over_rows(self.plan.loss.pointwise, (self.target[first:last], self.raw[:, first:last], losses), self._loss_rows)
+        self.threads.over_rows(self._loss.pointwise, (self.target[first:last], self.raw[:, first:last], losses), self._loss_rows)
         return add_up_losses(losses, None if self.weight is None else self.weight[first:last], self.parts.share(first, last))

@@ -110,6 +110,8 @@ class TreeState:
                 return measure_leaves(self._rows, self._labels, message, workspace.threads)
             case m.MeasureNodes():
                 return measure_nodes(self._rows, self._labels, message)
+            case m.MeasureSteps():
+                return self._measure_steps(message.output, message.start, message.in_stop)
             case m.Finish():
                 return self._finish(message, workspace)
         raise TypeError(f"a shard does not know messages of type {type(message).__name__}")
@@ -176,11 +178,22 @@ class TreeState:
         n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_PRIORITY)
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
+        measures = target.plan.loss.measures_leaves
         if self._plan.rules.max_leaf_nodes is not None:
-            nodes, _ = prune(nodes, self._plan.rules.max_leaf_nodes)
+            nodes, merged = prune(nodes, self._plan.rules.max_leaf_nodes)
+            if measures and merged.start.shape[0]:
+                merge_rows(self._rows, *merged)
         tree = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
+        if measures:
+            leaf = nodes.records["column"] < 0
+            start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
+            tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
         target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
+
+    def _measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
+        assert isinstance(self._target, BoostingTarget)
+        return self._target.measure_leaves(output, self._rows.rows, start, in_stop)
 
     def _gather(
         self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool, workspace: Workspace

@@ -22,7 +22,7 @@ from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import fit_context
-from dtrees.ensemble.estimators.base import ROUNDING, TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import gains_by_column, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.evaluation.callbacks import EarlyStopping, split_callbacks
@@ -31,8 +31,9 @@ from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric
 from dtrees.ensemble.evaluation.progress import progress_callback
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
-from dtrees.ensemble.objective.registry import loss_for
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 
@@ -63,15 +64,30 @@ class Boosting(TreeEstimator):
     best_score_: float
 
     _loss_name: str
+    _loss_parameters: dict[str, Any]
+    #: Which parameters are for some losses only.
+    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
 
     def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
-        return loss_for(self.loss, 0 if table.classes is None else len(table.classes))
+        return registry.loss_for(self.loss, 0 if table.classes is None else len(table.classes), self._parameters_of_loss())
+
+    def _parameters_of_loss(self) -> dict[str, Any]:
+        """Return the parameters that the loss takes."""
+        return {name: float(getattr(self, name)) for name in registry.parameters_of(self.loss)}
+
+    def _warn_of_parameters_without_effect(self) -> None:
+        """Warn of parameters that were set for another loss; scikit-learn's checks set ``alpha`` whatever the loss."""
+        for name in self._PARAMETERS_OF_LOSSES:
+            others, value = registry.losses_with(name), getattr(self, name)
+            if self.loss not in others and value not in others.values():
+                wanted = " or ".join(f"loss={other!r}" for other in others)
+                warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
 
     @property
     def _fitted_loss(self) -> LinkedLoss:
         """The loss of the trees that there are, whatever the parameter has been set to since."""
-        return loss_for(self._loss_name, getattr(self, "n_classes_", 0))
+        return registry.loss_for(self._loss_name, getattr(self, "n_classes_", 0), self._loss_parameters)
 
     @fit_context(prefer_skip_nested_validation=True)
     @all_or_nothing
@@ -129,8 +145,17 @@ class Boosting(TreeEstimator):
             )
         if keep and self.loss != self._loss_name:
             raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {self.loss!r}; pass the same")
+        self._warn_of_parameters_without_effect()
+        loss_parameters = self._parameters_of_loss()
+        if keep and loss_parameters != self._loss_parameters:
+            raise ValueError(
+                f"warm_start=True keeps the trees of the loss {self.loss!r} with {self._loss_parameters}, but now it is to have "
+                f"{loss_parameters}; pass the same"
+            )
         sets = named_sets(eval_set)
-        asked = check_metrics(self.eval_metric, classify=is_classifier(self))
+        asked = check_metrics(self.eval_metric, classify=is_classifier(self), default=registry.default_metric(self.loss))
+        if self.loss == "huber" and "loss" in asked:
+            raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = progress_callback(callbacks, self.verbose, "round")
@@ -144,12 +169,12 @@ class Boosting(TreeEstimator):
             plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
         result = backend.boost(table, plan, previous, self._trees.initial if keep else None, callback)
         self._take_over(result, plan, keep=keep)
-        self._loss_name = self.loss
-        if result.train_score.size and result.train_score[-1] > (ROUNDING * np.abs(result.initial).max()) ** 2:
+        self._loss_name, self._loss_parameters = self.loss, loss_parameters
+        if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):
             self._warn_without_splits(
                 f"no column of X divides rows into leaves with hessians of min_child_weight={self.min_child_weight} in all (a row has "
-                "one of its weight for squared error, of at most a quarter of it for log loss), as many rows as min_samples_leaf asks "
-                "for, and a gain as min_impurity_decrease does"
+                "one of its weight for squared error, of at most a quarter of it for log loss, of that times its prediction for Poisson), "
+                "as many rows as min_samples_leaf asks for, and a gain as min_impurity_decrease does"
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
         return self

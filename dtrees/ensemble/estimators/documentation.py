@@ -147,19 +147,21 @@ _DESCRIPTIONS = {
         """,
     "eval_metric_regression": """
         eval_metric : str, callable, list of them, or None, default=None
-            What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2" or a function
-            ``(y_true, y_pred, weight) -> float`` of all rows of a set, where ``weight`` may be None; also a function of
-            :mod:`sklearn.metrics`, or a scorer. A function that is to decide about early stopping says by its attribute
-            ``greater_is_better``, True or False, what is better; scikit-learn's say it by their names. None means "rmse".
+            What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2", "loss" (the one that is minimised;
+            not for "huber", which is another one in each round) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set,
+            where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer. A function that is to decide about early
+            stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by their names. None
+            means "rmse" for "squared_error", "mae" for "absolute_error" and "huber", and otherwise "loss".
         """,
     "eval_metric_classification": """
         eval_metric : str, callable, list of them, or None, default=None
-            What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "error", "accuracy", "auc" (of more than two classes:
-            of each against the others, weighted by frequency) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set. It
-            is given class codes (positions in ``classes_``) and probabilities: of the second class where there are two, else of all, shape
-            (n, n_classes); ``weight`` may be None. Also a function of :mod:`sklearn.metrics`, or a scorer: those that compare labels
-            are given class codes. A function that is to decide about early stopping says by its attribute ``greater_is_better``, True
-            or False, what is better; scikit-learn's say it by their names. None means "logloss".
+            What to compute on evaluation sets, by scikit-learn's formulas: "logloss", "loss" (the one that is minimised), "error",
+            "accuracy", "auc" (of more than two classes: of each against the others, weighted by frequency) or a function
+            ``(y_true, y_pred, weight) -> float`` of all rows of a set. It is given class codes (positions in ``classes_``) and
+            probabilities: of the second class where there are two, else of all, shape (n, n_classes); ``weight`` may be None. Also a
+            function of :mod:`sklearn.metrics`, or a scorer: those that compare labels are given class codes. A function that is to decide
+            about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by their
+            names. None means "logloss", or "loss" for the exponential loss.
         """,
     "boosting_control": """
         random_state : int, RandomState or None, default=None
@@ -174,11 +176,11 @@ _DESCRIPTIONS = {
             The trees, each as a fitted estimator of the steps that it adds, read-only. Raw predictions are those of ``init_`` plus
             ``learning_rate`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
         init_ : DummyRegressor or DummyClassifier
-            What boosting started from: an estimator of the weighted mean of the target, or of the weighted shares of the classes.
+            What boosting started from: an estimator of the weighted mean of the target (median, quantile), or of the shares of the classes.
         n_estimators_ : int
             Rounds; fewer than ``n_estimators`` if the fit was stopped early.
         train_score_ : ndarray of float64 of shape (n_estimators_,)
-            Mean loss on the rows trained on, after each round.
+            Mean loss on the rows trained on, after each round: squared or absolute error, pinball loss, deviance, log loss.
         validation_score_ : ndarray of float64
             Mean loss on the rows held out, after each round; only with ``n_iter_no_change``.
         evals_result_ : dict of dict of ndarray of float64

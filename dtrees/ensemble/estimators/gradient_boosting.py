@@ -1,8 +1,9 @@
-"""The two boosting estimators: regression by squared error, classification by log loss."""
+"""The two boosting estimators, for regression and for classification."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Output, Table
-from dtrees.ensemble.compat import StrOptions
+from dtrees.ensemble.compat import Interval, StrOptions
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.documentation import described
@@ -31,8 +32,18 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
     Parameters
     ----------
-    loss : {"squared_error"}, default="squared_error"
-        What is minimised. The gradient is that of half the squared error, whose hessian is 1; scores are the squared error itself.
+    loss : str, default="squared_error"
+        What is minimised. "squared_error" is for means. "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber" (squared
+        error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles, and means
+        that outliers hardly move: splits are found by gradients, each with a hessian of 1, and leaves hold exact weighted medians or
+        quantiles of residuals, so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma" and "tweedie" (of
+        ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of predictions; targets must
+        not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or half the deviance; scores
+        are the whole.
+    alpha : float, default=0.9
+        For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small.
+    tweedie_variance_power : float, default=1.5
+        For "tweedie": the variance grows with this power of the mean, between 1 (Poisson) and 2 (gamma), both excluded.
     {boosting}
     {boosting_stop}
     {eval_metric_regression}
@@ -42,6 +53,10 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     ----------
     {fitted_boosting}
 
+    References
+    ----------
+    .. [1] J. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29(5), 2001, algorithms 3 and 4.
+
     Examples
     --------
     >>> import numpy as np
@@ -50,14 +65,25 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     >>> y = np.where(X[:, 0] < 10, 1.0, 3.0)
     >>> GradientBoostingRegressor().fit(X, y).predict([[2.0], [15.0]]).round(3)
     array([1., 3.])
+    >>> y[::4] = 100.0
+    >>> GradientBoostingRegressor(loss="absolute_error").fit(np.where(X < 10, 0, 1), y).predict([[0.0], [1.0]])
+    array([1., 3.])
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.BOOSTING, "loss": [StrOptions(registry.REGRESSION)]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **parameters.BOOSTING,
+        "loss": [StrOptions(registry.REGRESSION)],
+        "alpha": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "tweedie_variance_power": [Interval(Real, 1.0, 2.0, closed="neither")],
+    }
+    _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ("alpha", "tweedie_variance_power")
 
     def __init__(
         self,
         *,
         loss: str = "squared_error",
+        alpha: float = 0.9,
+        tweedie_variance_power: float = 1.5,
         learning_rate: float = BOOSTING_DEFAULTS["learning_rate"],
         n_estimators: int = BOOSTING_DEFAULTS["n_estimators"],
         subsample: float = BOOSTING_DEFAULTS["subsample"],
@@ -84,7 +110,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
     @property
     def init_(self) -> DummyRegressor:
-        """The estimator of what boosting started from: the mean of the target, whatever X is."""
+        """The estimator of what boosting started from, whatever X is: the mean of the target, or the median or quantile for some losses."""
         check_is_fitted(self)
         assert self._trees.initial is not None
         value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
@@ -120,8 +146,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
     Parameters
     ----------
-    loss : {"log_loss"}, default="log_loss"
-        What is minimised: the negative log likelihood of the labels.
+    loss : {"log_loss", "exponential"}, default="log_loss"
+        What is minimised: the negative log likelihood of the labels, or, for two classes, the exponential loss of AdaBoost.
     {boosting}
     class_weight : dict, "balanced" or None, default=None
         Factors for the weights of rows by class. "balanced" gives every class the same weight in all.
@@ -218,8 +244,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         Returns
         -------
         ndarray of float64 of shape (n,) or (n, n_classes_)
-            Log odds of the second class for two classes, log probabilities up to a constant a row for more. A Dask collection, not
-            computed yet, if X is one.
+            Log odds of the second class for two classes (half of them for the exponential loss), log probabilities up to a constant a row
+            for more. A Dask collection, not computed yet, if X is one.
         """
         check_is_fitted(self)
         steps, output = self._decision()

@@ -197,6 +197,13 @@ def _log_loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> ND
     return -np.log(np.clip(link.predictions(raw.T)[np.arange(y.shape[0]), y], smallest, 1.0))
 
 
+def _loss(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    link.check(y)
+    losses = np.empty(y.shape[0])
+    link.pointwise(y, raw, losses)
+    return losses
+
+
 def _is_right(link: LinkedLoss, y: NDArray[Any], raw: NDArray[np.float64]) -> NDArray[np.float64]:
     return (link.predictions(raw.T).argmax(axis=1) == y).astype(np.float64)
 
@@ -212,11 +219,12 @@ _TERMS: dict[str, Callable[[Any, NDArray[Any], NDArray[np.float64]], NDArray[np.
     "logloss": _log_loss,
     "error": _is_wrong,
     "accuracy": _is_right,
+    "loss": _loss,
 }
 
-#: What a regressor and a classifier can be evaluated by; the first of each is the default.
-REGRESSION = ("rmse", "mse", "mae", "r2")
-CLASSIFICATION = ("logloss", "error", "accuracy", "auc")
+#: What a regressor and a classifier can be evaluated by.
+REGRESSION = ("rmse", "mse", "mae", "r2", "loss")
+CLASSIFICATION = ("logloss", "error", "accuracy", "auc", "loss")
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -242,13 +250,15 @@ def _arguments(metric: Callable[..., Any], y: Any, predicted: Any, weight: Any) 
     return (y, predicted, weight), {}
 
 
-def check_metrics(eval_metric: Any, *, classify: bool) -> list[str | Callable[..., Any]]:
+def check_metrics(eval_metric: Any, *, classify: bool, default: str) -> list[str | Callable[..., Any]]:
     """Return what an estimator's ``eval_metric`` asks for, as a list.
 
     Parameters
     ----------
     eval_metric : str, callable, list of them, or None
     classify : bool
+    default : str
+        What None means.
 
     Raises
     ------
@@ -258,7 +268,7 @@ def check_metrics(eval_metric: Any, *, classify: bool) -> list[str | Callable[..
         If a function takes other arguments.
     """
     names = CLASSIFICATION if classify else REGRESSION
-    asked = [names[0]] if eval_metric is None else [*eval_metric] if isinstance(eval_metric, list | tuple) else [eval_metric]
+    asked = [default] if eval_metric is None else [*eval_metric] if isinstance(eval_metric, list | tuple) else [eval_metric]
     for metric in asked:
         if not callable(metric) and metric not in names:
             kind = "classification" if classify else "regression"

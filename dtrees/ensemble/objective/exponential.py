@@ -59,5 +59,12 @@ def exponential(x):  # type: ignore[no-untyped-def]
 
 
 @lean_kernel
+def exponential_of_any(x):  # type: ignore[no-untyped-def]
+    """Return exp(x) for any x, infinite where no float is so large."""
+    power = exponential(-abs(x))
+    return 1.0 / power if x > 0.0 else power
+
+
+@lean_kernel
 def _power_of_2(k):  # type: ignore[no-untyped-def]
     return _float_of((k + np.int64(1023)) << np.int64(52))

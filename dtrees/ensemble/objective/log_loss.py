@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.loss import OneOutput, kernels
+from dtrees.ensemble.objective.loss import BaseLoss, OneOutput, kernels
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class BinaryLogLoss(OneOutput):
 
 
 @dataclass(frozen=True)
-class MultinomialLogLoss:
+class MultinomialLogLoss(BaseLoss):
     """Log loss of K classes; raw predictions are log probabilities up to a constant a row (softmax).
 
     The hessian of one output is taken as K / (K - 1) times its diagonal p (1 - p): the K trees of a round move all outputs at once, and

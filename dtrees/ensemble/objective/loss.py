@@ -14,14 +14,14 @@ Losses are small, immutable, picklable, and described by their ``repr``. A loss 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Loss
 
-#: What a loss must have; see :class:`~dtrees.engine.plan.plans.Loss` and :class:`LinkedLoss`.
+#: What a loss must have of its own; see :class:`~dtrees.engine.plan.plans.Loss` and :class:`LinkedLoss`. :class:`BaseLoss` has the rest.
 PARTS = ("n_outputs", "constant_hessian", "initial", "open_round", "gradients", "pointwise", "predictions")
 
 
@@ -31,8 +31,41 @@ class LinkedLoss(Loss, Protocol):
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
 
+    def negligible(self, initial: NDArray[np.float64]) -> float:
+        """Return a mean loss that rounding alone may leave where the target does not vary."""
 
-class OneOutput:
+
+class BaseLoss:
+    """Mixin: what most losses have. Every target will do, every round has the same loss, and leaves hold Newton steps."""
+
+    measures_leaves: ClassVar[bool] = False
+
+    def check(self, target: NDArray[Any]) -> None:
+        """Accept all targets."""
+
+    def for_round(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.int64]) -> Self:
+        """Return the loss itself."""
+        return self
+
+    def measure_leaves(
+        self,
+        target: NDArray[Any],
+        raw: NDArray[np.float64],
+        weight: NDArray[np.int64],
+        rows: NDArray[np.uint32],
+        start: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        out: NDArray[np.float64],
+    ) -> None:
+        """Raise: leaves hold Newton steps."""
+        raise NotImplementedError(f"{type(self).__name__} does not measure leaves")
+
+    def negligible(self, initial: NDArray[np.float64]) -> float:
+        """Return zero."""
+        return 0.0
+
+
+class OneOutput(BaseLoss):
     """Mixin: a loss of one raw prediction, whose gradients follow from it directly."""
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:

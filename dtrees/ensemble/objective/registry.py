@@ -6,20 +6,46 @@ name of the part. Estimators, executors and tests find losses here only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from dtrees.ensemble.objective.absolute_error import AbsoluteError
+from dtrees.ensemble.objective.exponential_loss import Exponential
+from dtrees.ensemble.objective.gamma import Gamma
+from dtrees.ensemble.objective.huber import Huber
 from dtrees.ensemble.objective.log_loss import log_loss_for
 from dtrees.ensemble.objective.loss import PARTS, LinkedLoss
+from dtrees.ensemble.objective.poisson import Poisson
+from dtrees.ensemble.objective.quantile import Quantile
 from dtrees.ensemble.objective.squared_error import SquaredError
+from dtrees.ensemble.objective.tweedie import Tweedie
 
 #: The names of losses for regression and for classification.
 REGRESSION: set[str] = set()
 CLASSIFICATION: set[str] = set()
 
-_makers: dict[str, Callable[[int], LinkedLoss]] = {}
+
+class _Entry(NamedTuple):
+    """How a loss is made, for how many classes, by which parameters with which defaults, and its metric where none is asked for."""
+
+    make: Callable[..., LinkedLoss]
+    n_classes: tuple[int, ...]
+    parameters: Mapping[str, Any]
+    metric: str
 
 
-def register_loss(name: str, make: Callable[[int], LinkedLoss], *, classify: bool) -> None:
+_entries: dict[str, _Entry] = {}
+
+
+def register_loss(
+    name: str,
+    make: Callable[..., LinkedLoss],
+    *,
+    classify: bool,
+    binary: bool = False,
+    parameters: Mapping[str, Any] | None = None,
+    metric: str = "loss",
+) -> None:
     """Add a loss. On a cluster each worker must do so, as it does by importing a package that does.
 
     Parameters
@@ -27,9 +53,15 @@ def register_loss(name: str, make: Callable[[int], LinkedLoss], *, classify: boo
     name : str
         As ``loss`` is to name it.
     make : callable
-        Returns the loss for a number of classes, 0 for regression.
+        Returns the loss for a number of classes, 0 for regression, and for its parameters by name.
     classify : bool
         Whether it is for classifiers; otherwise for regressors.
+    binary : bool, default=False
+        Whether it is for two classes only.
+    parameters : mapping, optional
+        Which parameters of the estimator the loss takes, and their defaults.
+    metric : str, default="loss"
+        What evaluation sets are evaluated by, unless something else is asked for. "loss" is the loss itself.
 
     Raises
     ------
@@ -38,14 +70,15 @@ def register_loss(name: str, make: Callable[[int], LinkedLoss], *, classify: boo
     ValueError
         If there is another loss of the name.
     """
-    for n_classes in (2, 3) if classify else (0,):
-        loss = make(n_classes)
+    entry = _Entry(make, ((2,) if binary else (2, 3)) if classify else (0,), parameters or {}, metric)
+    for n_classes in entry.n_classes:
+        loss = make(n_classes, **entry.parameters)
         lacking = [part for part in PARTS if not _has(loss, part)]
         if lacking:
             raise TypeError(f"the loss {name!r} has no {' and no '.join(lacking)}; wants all of {', '.join(PARTS)}")
-    if name in _makers:
+    if name in _entries:
         raise ValueError(f"there is a loss {name!r} already; wants another name")
-    _makers[name] = make
+    _entries[name] = entry
     (CLASSIFICATION if classify else REGRESSION).add(name)
 
 
@@ -56,28 +89,65 @@ def _has(loss: LinkedLoss, part: str) -> bool:
 
 def unregister_loss(name: str) -> None:
     """Take a loss away again."""
-    del _makers[name]
+    del _entries[name]
     REGRESSION.discard(name)
     CLASSIFICATION.discard(name)
 
 
-def loss_for(name: str, n_classes: int) -> LinkedLoss:
-    """Return a loss by its name, for a number of classes, 0 for regression.
+def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = None) -> LinkedLoss:
+    """Return a loss by its name, for a number of classes, 0 for regression, and for parameters; defaults are those of the registry.
+
+    Raises
+    ------
+    ValueError
+        If the loss is for two classes, and there are more.
 
     Examples
     --------
     >>> loss_for("log_loss", 2)
     BinaryLogLoss(n_outputs=1, constant_hessian=False)
+    >>> loss_for("quantile", 0, {"alpha": 0.5})
+    Quantile(alpha=0.5)
     """
-    return _makers[name](n_classes)
+    entry = _entries[name]
+    if n_classes > max(entry.n_classes) and entry.n_classes == (2,):
+        raise ValueError(f"loss={name!r} is for two classes, but y has {n_classes}; use loss='log_loss'")
+    return entry.make(n_classes, **{**entry.parameters, **(parameters or {})})
+
+
+def parameters_of(name: str) -> Mapping[str, Any]:
+    """Return the parameters that a loss takes, with their defaults."""
+    return _entries[name].parameters
+
+
+def losses_with(parameter: str) -> dict[str, Any]:
+    """Return the losses that take a parameter, by name, with its default."""
+    return {name: entry.parameters[parameter] for name, entry in _entries.items() if parameter in entry.parameters}
+
+
+def default_metric(name: str) -> str:
+    """Return what evaluation sets are evaluated by where nothing else is asked for."""
+    return _entries[name].metric
 
 
 def registered_losses() -> Iterator[tuple[str, int, LinkedLoss]]:
     """Give each loss with its name and a number of classes that it is for: once for regression, for two and three classes otherwise."""
-    for name, make in _makers.items():
-        for n_classes in (2, 3) if name in CLASSIFICATION else (0,):
-            yield name, n_classes, make(n_classes)
+    for name, entry in _entries.items():
+        for n_classes in entry.n_classes:
+            yield name, n_classes, entry.make(n_classes, **entry.parameters)
 
 
-register_loss("squared_error", lambda n_classes: SquaredError(), classify=False)
-register_loss("log_loss", log_loss_for, classify=True)
+register_loss("squared_error", lambda n_classes: SquaredError(), classify=False, metric="rmse")
+register_loss("absolute_error", lambda n_classes: AbsoluteError(), classify=False, metric="mae")
+register_loss("huber", lambda n_classes, alpha: Huber(alpha), classify=False, parameters={"alpha": 0.9}, metric="mae")
+register_loss("quantile", lambda n_classes, alpha: Quantile(alpha), classify=False, parameters={"alpha": 0.9})
+register_loss("poisson", lambda n_classes: Poisson(), classify=False)
+register_loss("gamma", lambda n_classes: Gamma(), classify=False)
+register_loss(
+    "tweedie",
+    lambda n_classes, tweedie_variance_power: Tweedie(tweedie_variance_power),
+    classify=False,
+    parameters={"tweedie_variance_power": 1.5},
+)
+register_loss("log_loss", log_loss_for, classify=True, metric="logloss")
+register_loss("exponential", lambda n_classes: Exponential(), classify=True, binary=True)

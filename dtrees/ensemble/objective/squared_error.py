@@ -35,3 +35,7 @@ class SquaredError(OneOutput):
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
         return raw[:, 0]
+
+    def negligible(self, initial: NDArray[np.float64]) -> float:
+        """Return the square of a billionth of the prediction."""
+        return (1e-9 * float(np.abs(initial).max())) ** 2

@@ -64,6 +64,7 @@ class EstimatorState:
         }
         if hasattr(self, "_loss_name"):
             metadata["parameters"]["loss"] = self._loss_name
+            metadata["parameters"].update(self._loss_parameters)  # type: ignore[attr-defined]
         if callable(getattr(self, "oob_score", None)):
             metadata["parameters"]["oob_score"] = True
             if type(metadata["attributes"].get("oob_score_")) not in (int, float):
@@ -120,7 +121,8 @@ class EstimatorState:
         model = cls(**{name: from_plain(value) for name, value in parameters.items()})
         check_parameters(model)
         if cls._GROUP_PER_OUTPUT:
-            model._loss_name = parameters.get("loss", model.loss)  # type: ignore[attr-defined]
+            model._loss_name = model.loss  # type: ignore[attr-defined]
+            model._loss_parameters = model._parameters_of_loss()  # type: ignore[attr-defined]
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
         names = [column.name for column in model._schema.columns]
         model.n_features_in_ = len(names)  # type: ignore[attr-defined]

@@ -58,15 +58,16 @@ def measure(metric, y, raw, weight, bounds=()):
 
 def by_sklearn(name, y, raw, weight, link):
     predicted = link.predictions(raw.T)
-    if name in REGRESSION:
+    if predicted.ndim == 1:
         function = {
             "rmse": sklearn.metrics.root_mean_squared_error,
             "mse": sklearn.metrics.mean_squared_error,
             "mae": sklearn.metrics.mean_absolute_error,
             "r2": sklearn.metrics.r2_score,
+            "loss": sklearn.metrics.mean_squared_error,
         }[name]
         return function(y, predicted, sample_weight=weight)
-    if name == "logloss":
+    if name in ("logloss", "loss"):
         return sklearn.metrics.log_loss(y, predicted, sample_weight=weight, labels=np.arange(predicted.shape[1]))
     if name == "auc":
         scores = predicted[:, 1] if predicted.shape[1] == 2 else predicted
@@ -169,7 +170,7 @@ def test_scikit_learns_functions_are_taken_as_they_are(weighted):
     pinball = functools.partial(sklearn.metrics.mean_pinball_loss, alpha=0.9)
     for function, n_classes in ((sklearn.metrics.mean_absolute_error, 0), (pinball, 0), (sklearn.metrics.log_loss, 2)):
         y, raw = sample(n_classes)
-        assert check_metrics(function, classify=n_classes > 0) == [function]
+        assert check_metrics(function, classify=n_classes > 0, default="rmse") == [function]
         predicted = LINKS[n_classes].predictions(raw.T)
         wanted = function(y, predicted[:, 1] if n_classes == 2 else predicted, sample_weight=weight)
         assert measure(metric_for(function, LINKS[n_classes]), y, raw, weight, (30, 77)) == wanted
@@ -238,7 +239,7 @@ def test_scorers():
         ("f1_macro", sklearn.metrics.f1_score(y, predicted.argmax(axis=1), average="macro")),
     ):
         scorer = sklearn.metrics.get_scorer(name)
-        assert check_metrics(scorer, classify=True) == [scorer]
+        assert check_metrics(scorer, classify=True, default="rmse") == [scorer]
         assert measure(metric_for(scorer, LINKS[2]), y, raw, None, (30, 77)) == wanted
     y, raw = sample(0)
     largest = metric_for(sklearn.metrics.max_error, LINKS[0])
@@ -248,23 +249,23 @@ def test_scorers():
 
 
 def test_what_can_be_asked_for():
-    assert check_metrics(None, classify=False) == ["rmse"]
-    assert check_metrics(None, classify=True) == ["logloss"]
-    assert check_metrics(["auc", brier], classify=True) == ["auc", brier]
-    assert check_metrics("mae", classify=False) == ["mae"]
+    assert check_metrics(None, classify=False, default="mae") == ["mae"]
+    assert check_metrics(None, classify=True, default="loss") == ["loss"]
+    assert check_metrics(["auc", brier], classify=True, default="rmse") == ["auc", brier]
+    assert check_metrics("mae", classify=False, default="rmse") == ["mae"]
     assert [metric_name(metric) for metric in ("auc", brier, functools.partial(brier))] == ["auc", "brier", "partial"]
     assert [name for name in REGRESSION + CLASSIFICATION if greater_is_better(name)] == ["r2", "accuracy", "auc"]
     for wrong, classify, message in (
-        ("auc", False, "eval_metric has 'auc'; wants, for regression, some of rmse, mse, mae, r2, or functions"),
+        ("auc", False, "eval_metric has 'auc'; wants, for regression, some of rmse, mse, mae, r2, loss, or functions"),
         (["error", 3], True, "eval_metric has 3; wants, for classification"),
         ([], True, r"names \[\]; wants at least one"),
         (["error", "error"], True, "each once"),
     ):
         with pytest.raises(ValueError, match=message):
-            check_metrics(wrong, classify=classify)
+            check_metrics(wrong, classify=classify, default="rmse")
     for function in (lambda y_true, y_pred: 0.0, lambda *, y_true, y_pred, sample_weight: 0.0, lambda y_true: 0.0):
         with pytest.raises(TypeError, match=r"eval_metric has '.*', which cannot be called .* wants functions \(y_true, y_pred, weight\)"):
-            check_metrics(["rmse", function], classify=False)
+            check_metrics(["rmse", function], classify=False, default="rmse")
     with pytest.raises(TypeError, match=r"the eval_metric 'pair' returned \(1, 2\); wants a number"):
         CustomMetric(lambda *_: (1, 2), LINKS[2], "pair").value([np.zeros(2)], (np.zeros(2), None))
 

@@ -8,7 +8,7 @@ import numpy as np
 def sample(loss, n_classes, n=200, seed=0):
     """Return targets, raw predictions and weights."""
     rng = np.random.default_rng(seed)
-    target = rng.integers(0, n_classes, n).astype(np.int32) if n_classes else rng.normal(size=n)
+    target = rng.integers(0, n_classes, n).astype(np.int32) if n_classes else rng.gamma(2.0, size=n)
     return target, rng.normal(scale=2, size=(loss.n_outputs, n)), rng.uniform(0.1, 3, n)
 
 

@@ -1,0 +1,76 @@
+"""The arithmetic of deviances; see :mod:`~dtrees.ensemble.objective.loss_kernels`. ``raw`` is the logarithm of the prediction."""
+
+from __future__ import annotations
+
+import math
+
+from dtrees.ensemble.objective.exponential import exponential_of_any
+from dtrees.split.compile.kernels import kernel
+
+
+@kernel
+def poisson_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
+    """Write the derivatives of half the Poisson deviance."""
+    for i in range(target.shape[0]):
+        h[i] = exponential_of_any(raw[i])
+        g[i] = h[i] - target[i]
+
+
+@kernel
+def poisson_deviance(target, raw, out):  # type: ignore[no-untyped-def]
+    """Write 2 (y log(y / p) - y + p)."""
+    for i in range(target.shape[0]):
+        y = target[i]
+        constant = y * (math.log(y) - raw[i]) - y if y > 0.0 else 0.0
+        out[i] = 2.0 * max(constant + exponential_of_any(raw[i]), 0.0)
+
+
+@kernel
+def gamma_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
+    """Write the derivatives of half the gamma deviance."""
+    for i in range(target.shape[0]):
+        h[i] = target[i] * exponential_of_any(-raw[i])
+        g[i] = 1.0 - h[i]
+
+
+@kernel
+def gamma_deviance(target, raw, out):  # type: ignore[no-untyped-def]
+    """Write 2 (y / p - log(y / p) - 1)."""
+    for i in range(target.shape[0]):
+        ratio = target[i] * exponential_of_any(-raw[i])
+        out[i] = 2.0 * max(ratio - (math.log(target[i]) - raw[i]) - 1.0, 0.0)
+
+
+@kernel
+def tweedie_gradients(target, raw, power, g, h):  # type: ignore[no-untyped-def]
+    """Write the derivatives of half the Tweedie deviance."""
+    for i in range(target.shape[0]):
+        one, other = exponential_of_any((2.0 - power) * raw[i]), target[i] * exponential_of_any((1.0 - power) * raw[i])
+        g[i] = one - other
+        h[i] = (2.0 - power) * one - (1.0 - power) * other
+
+
+@kernel
+def tweedie_deviance(target, raw, power, out):  # type: ignore[no-untyped-def]
+    """Write 2 (y**(2 - power) / ((1 - power) (2 - power)) - y p**(1 - power) / (1 - power) + p**(2 - power) / (2 - power))."""
+    up, down = 2.0 - power, 1.0 - power
+    for i in range(target.shape[0]):
+        y = target[i]
+        constant = math.exp(up * math.log(y)) / (up * down) if y > 0.0 else 0.0
+        half = constant - y * exponential_of_any(down * raw[i]) / down + exponential_of_any(up * raw[i]) / up
+        out[i] = 2.0 * max(half, 0.0)
+
+
+@kernel
+def exponential_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
+    """Write the derivatives of exp(-raw) for class 1 and exp(raw) for class 0."""
+    for i in range(target.shape[0]):
+        h[i] = exponential_of_any(-raw[i] if target[i] == 1 else raw[i])
+        g[i] = -h[i] if target[i] == 1 else h[i]
+
+
+@kernel
+def exponential_loss(target, raw, out):  # type: ignore[no-untyped-def]
+    """Write exp(-raw) for class 1 and exp(raw) for class 0."""
+    for i in range(target.shape[0]):
+        out[i] = exponential_of_any(-raw[i] if target[i] == 1 else raw[i])

@@ -1,0 +1,51 @@
+"""What losses of positive predictions have in common: raw predictions are the logarithms of these.
+
+Losses are deviances: zero for a perfect prediction. Derivatives are of half of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.objective.loss import OneOutput, kernels
+
+
+@cache
+def deviance_kernels() -> Any:
+    """Return :mod:`~dtrees.ensemble.objective.deviance_kernels`, imported on first use."""
+    from dtrees.ensemble.objective import deviance_kernels as module
+
+    return module
+
+
+class LogLink(OneOutput):
+    """Mixin: a loss whose raw prediction is the logarithm of a mean."""
+
+    n_outputs: int = 1
+    constant_hessian: bool = False
+
+    def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the logarithm of the weighted mean, shape (1,)."""
+        mean = kernels().weighted_mean(target, np.ones(len(target)) if weight is None else weight)
+        if mean == 0.0:
+            raise ValueError("y is zero wherever a row has a weight; a loss of positive predictions wants a mean above zero")
+        return np.log(np.array([mean]))
+
+    def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(raw[:, 0]))
+
+    def negligible(self, initial: NDArray[np.float64]) -> float:
+        """Return a billionth of the prediction, or of one."""
+        return 1e-9 * max(1.0, float(self.predictions(initial[np.newaxis])[0]))
+
+
+def check_not_negative(loss: str, target: NDArray[np.float64]) -> None:
+    """Raise a ValueError for targets below zero."""
+    if target.size and target.min() < 0:
+        raise ValueError(f"loss={loss!r} is for targets that are not negative, but y contains {target.min()}")

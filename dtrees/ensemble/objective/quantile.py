@@ -1,0 +1,45 @@
+"""The pinball loss, whose best constant is a quantile (Koenker and Bassett 1978)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.objective.by_order import ByOrder, residual_kernels, target_quantile
+
+
+@dataclass(frozen=True)
+class Quantile(ByOrder):
+    """The pinball loss of the ``alpha``-quantile; leaves hold the weighted quantiles of residuals."""
+
+    alpha: float = 0.9
+
+    def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the weighted quantile, shape (1,)."""
+        return target_quantile(target, weight, self.alpha)
+
+    def gradients(
+        self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+    ) -> None:
+        """Write g, 1 - alpha above the target and -alpha below it, and h = 1, if there is room for it."""
+        residual_kernels().pinball_gradients(target, opened[output], self.alpha, g)
+        h.fill(1.0)
+
+    def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write each row's pinball loss."""
+        residual_kernels().pinball_loss(target, raw[0], self.alpha, out)
+
+    def measure_leaves(
+        self,
+        target: NDArray[np.float64],
+        raw: NDArray[np.float64],
+        weight: NDArray[np.int64],
+        rows: NDArray[np.uint32],
+        start: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        out: NDArray[np.float64],
+    ) -> None:
+        """Write the weighted quantile of each leaf's residuals."""
+        residual_kernels().leaf_quantiles(target, raw, weight, rows, start, stop, self.alpha, out)
