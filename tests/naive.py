@@ -31,9 +31,9 @@ from dtrees.split.criteria.statistics import Moments
 from dtrees.split.numbers import hashing
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
-SQUARED_ERROR, ABSOLUTE_ERROR, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "newton", "gini", "entropy"
+SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "poisson", "newton", "gini", "entropy"
 #: The criteria with formulas of their own here. Others are scored by their own parts: the oracle then shows that the search finds the best.
-BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, NEWTON, GINI, ENTROPY)
+BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY)
 
 
 class SplitLimits(NamedTuple):
@@ -130,6 +130,11 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) 
     a, b = float(h_left) + limits.penalty, float(h_right) + limits.penalty
     if limits.criterion == ENTROPY:
         return _negative_entropy(float(x), a) + _negative_entropy(float(y), b)
+    if limits.criterion == POISSON:
+        if x <= 0 or y <= 0:
+            return -1.0
+        mean = (float(x) + float(y)) / (a + b)
+        return max(float(x) * math.log(float(x) / a / mean) + float(y) * math.log(float(y) / b / mean), 0.0)
     d = float(x) * b - float(y) * a
     return d * d / (a * b)
 
@@ -149,6 +154,8 @@ def float_gain(score: float, total: Sequence[int], limits: SplitLimits) -> float
     g, h = float(total[0]), float(total[1])
     if limits.criterion == ENTROPY:
         return score - _negative_entropy(g, h)
+    if limits.criterion == POISSON:
+        return score
     gain = score / (h + 2.0 * limits.penalty)
     if limits.criterion == GINI:
         return 2.0 * gain
@@ -174,6 +181,10 @@ def exact_gain(left: Sequence[int], total: Sequence[int], limits: SplitLimits) -
         with localcontext(prec=50):
             own, *children = [_exact_entropy(_by_class(s, limits)) for s in sides]
             return own - sum(children)
+    if limits.criterion == POISSON:
+        with localcontext(prec=50):
+            own, *children = [Decimal(g) * (Decimal(g) / Decimal(h)).ln() for g, h in sides]
+            return sum(children, -own)
     if limits.criterion == GINI:  # W (1 - sum p^2) = W - sum w^2 / W
         own, *children = [sum((Fraction(w * w, sum(c)) for w in c), Fraction(0)) for c in (_by_class(s, limits) for s in sides)]
     else:  # weighted sum of squares, or of the loss: constant - G^2 / (H + penalty)
@@ -238,6 +249,7 @@ def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[in
         min(len(left_rows), len(rows) - len(left_rows)) >= limits.min_samples
         and min(h_left, h_right) >= limits.min_weight
         and min(h_left, h_right) + limits.penalty > 0
+        and (limits.criterion != POISSON or 0 < left[0] < total[0])
     )
 
 
@@ -304,6 +316,8 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
     allowed = np.minimum(count, n - count) >= limits.min_samples
     allowed &= (np.minimum(h, h_all - h) >= limits.min_weight) & (np.minimum(h, h_all - h) + limits.penalty > 0)
     allowed[-1, 0] = False
+    if limits.criterion == POISSON:
+        allowed &= (g > 0) & (g < g_all)
     if n_missing == 0:
         allowed[:, 0] = allowed[-1, 1] = False
     if not allowed.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,6 +60,26 @@ def objectives(run: Run) -> Iterator[Yielded]:
     for loss, metric in _METRICS.items():
         yield from _compare(run, f"held-out loss, {loss}", table, _regressors(loss, n_trees, run.threads), metric)
     yield from _compare(run, "held-out log loss, exponential", labels, _exponential(n_trees, run.threads), sklearn.metrics.log_loss)
+
+
+@benchmark("criteria")
+def criteria(run: Run) -> Iterator[Yielded]:
+    """Trees for regression by each criterion: squared error."""
+    n = run.size(tiny=300, small=20_000, full=100_000)
+    X, y = synthetic(n, False)
+    amounts = np.exp(y / 4)
+    for depth in (6, None):
+        contenders = {
+            name: functools.partial(dtrees.DecisionTreeRegressor(criterion=name, max_depth=depth, random_state=0).fit, X, amounts)
+            for name in ("squared_error", "poisson", "absolute_error")
+        }
+        for fit in contenders.values():  # compiles
+            fit()
+        measures = run.measure(contenders)
+        for name in ("poisson", "absolute_error"):
+            most = None if run.scale == "tiny" else 4.0 if name == "absolute_error" else 1.2
+            work = f"tree {'of full depth' if depth is None else f'of depth {depth}'} by {name}, {n:,} x {X.shape[1]}"
+            yield Row.of(work, "squared error", measures["squared_error"], measures[name], at_least=None if most is None else 1 / most)
 
 
 def _compare(run: Run, work: str, table: TrainTest, makers: Makers, metric: Callable[[Any, Any], float]) -> Iterator[Yielded]:

@@ -78,6 +78,9 @@ CASES: dict[str, Case] = {
     "tree by entropy": Case(
         "multiclass", lambda: dtrees.DecisionTreeClassifier(criterion="entropy", max_features=1, random_state=2), weighted=False
     ),
+    "forest by Poisson deviance": Case(
+        "amounts", lambda: dtrees.RandomForestRegressor(3, criterion="poisson", oob_score=True, max_features=0.5, random_state=20)
+    ),
     "extra tree": Case("regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
     "extra tree of classes": Case("binary", lambda: dtrees.ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
     "forest": Case(
@@ -159,7 +162,7 @@ CASES: dict[str, Case] = {
     ),
 }
 #: Cases with kernels that no other has, which take long to compile.
-SLOW = {"tree by entropy"}
+SLOW = {"tree by entropy", "forest by Poisson deviance"}
 
 
 #: Shares of the rows in each of so many partitions; some are empty.

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
@@ -76,8 +77,10 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
             size = np.abs(target).max()
             mean = np.average(target[rows], weights=w)
             assert tree.value[i, 0] == pytest.approx(mean, abs=1e-12 * size)
-            assert tree.impurity[i] == pytest.approx(np.average((target[rows] - mean) ** 2, weights=w), abs=1e-11 * size**2)
-
+            spread, unit_of_spread = (target[rows] - mean) ** 2, size**2
+            if criterion == "poisson":
+                spread, unit_of_spread = xlogy(target[rows], target[rows] / mean if mean else 1.0), size
+            assert tree.impurity[i] == pytest.approx(np.average(spread, weights=w), abs=1e-11 * unit_of_spread)
         elif criterion == "absolute_error":
             median = median_of(target[rows].tolist(), [1 if sample.h is None else sample.h[row] for row in rows])
             assert tree.value[i, 0] == median
@@ -149,6 +152,7 @@ def plans(draw: st.DrawFn, criterion: str, n_classes: int, n_rows: int, n_column
 CASES = [
     ("squared_error", 0),
     ("absolute_error", 0),
+    ("poisson", 0),
     ("gini", 2),
     ("gini", 4),
     ("entropy", 2),
@@ -161,6 +165,9 @@ CASES = [
 @examples(200)
 def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> None:
     table, target, weight = data.draw(problems(n_classes))
+    if criterion == "poisson":
+        target = np.abs(target)
+        assume(target[slice(None) if weight is None else weight > 0].any())
     plan = data.draw(plans(criterion, n_classes, target.shape[0], len(table)))
     prepared = ForestTarget(plan, target, weight).start(3, 0)
     sample = sample_of(prepared)
@@ -265,11 +272,15 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
         assert assert_exact(tree, table, sample, plan, 5) > 20
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("gini", 2), ("entropy", 2)]))
+@pytest.mark.parametrize(
+    ("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("poisson", 0), ("gini", 2), ("entropy", 2)])
+)
 def test_every_split_of_large_forest_trees(criterion: str, n_classes: int) -> None:
     for seed, changes in enumerate([{"max_depth": 6}, {"min_samples_leaf": 40}]):
         table = large_table(seed + 5)
         y, weight = wild_target(table[1:], n_classes, seed), wild_weight(LARGE, seed) if seed else None
+        if criterion == "poisson":
+            y = np.random.default_rng(seed).poisson(np.exp(y / 2)).astype(np.float64)
         plan = ForestPlan(rules(criterion, len(table), **changes), seed, n_classes, n_draws=None if seed else LARGE)
         trees = grow_here(table, y, weight, plan)
         for other in (grow_here(table, y, weight, plan, n_threads=4), grow_sharded(table, y, weight, plan, 1, SPREAD)[0]):

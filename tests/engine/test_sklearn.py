@@ -18,12 +18,14 @@ N = 3000
 CRITERIA = {
     "squared_error": "squared_error",
     "absolute_error": "absolute_error",
+    "poisson": "poisson",
     "gini": "gini",
     "entropy": "entropy",
 }
 CASES = [
     ("squared_error", 0),
     ("absolute_error", 0),
+    ("poisson", 0),
     ("gini", 2),
     ("gini", 3),
     ("entropy", 2),
@@ -37,12 +39,12 @@ def continuous(seed: int, n_columns: int = 5, n: int = N) -> NDArray[np.float32]
     return np.stack([(rng.permutation(n) - n // 3) / np.float32(64) for _ in range(n_columns)], axis=1).astype(np.float32)
 
 
-def target_of(X: NDArray[Any], n_classes: int, seed: int) -> NDArray[Any]:
+def target_of(X: NDArray[Any], n_classes: int, seed: int, criterion: str) -> NDArray[Any]:
     rng = np.random.default_rng(seed + 100)
     scaled = np.nan_to_num(X, nan=20.0) / 10
     signal = np.sin(scaled[:, 0]) + (scaled[:, 1] > 1) * scaled[:, 2] / 3 + rng.normal(size=len(X))
     if n_classes == 0:
-        return signal
+        return np.exp(signal) if criterion == "poisson" else signal
     classes = np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes))
     # Much noise: counts of classes in nearly pure nodes are small, and gains of small counts tie.
     return np.where(rng.random(len(X)) < 0.4, rng.integers(0, n_classes, len(X)), classes)
@@ -54,7 +56,7 @@ def untying_weight(criterion: str) -> NDArray[np.float64] | None:
 
 
 def theirs(X: NDArray[Any], y: NDArray[Any], criterion: str, weight: Any = None, **parameters: Any) -> Any:
-    kind = DecisionTreeRegressor if criterion in ("squared_error", "absolute_error") else DecisionTreeClassifier
+    kind = DecisionTreeRegressor if criterion in ("squared_error", "absolute_error", "poisson") else DecisionTreeClassifier
     return kind(criterion=CRITERIA[criterion], random_state=0, **parameters).fit(X, y, sample_weight=weight).tree_
 
 
@@ -109,7 +111,7 @@ def impurity_decrease(tree: Any) -> NDArray[np.float64]:
 )
 def test_structure(criterion: str, n_classes: int, seed: int, parameters: dict[str, Any]) -> None:
     X = continuous(seed)
-    y = target_of(X, n_classes, seed)
+    y = target_of(X, n_classes, seed, criterion)
     weight = untying_weight(criterion)
     tree = ours(X, y, criterion, n_classes, weight, **parameters)
     assert tree.gain == pytest.approx(impurity_decrease(tree), abs=1e-9 * N)
@@ -119,7 +121,7 @@ def test_structure(criterion: str, n_classes: int, seed: int, parameters: dict[s
 @pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CASES))
 def test_structure_with_weights(criterion: str, n_classes: int) -> None:
     X = continuous(2)
-    y = target_of(X, n_classes, 2)
+    y = target_of(X, n_classes, 2, criterion)
     weight = np.random.default_rng(2).uniform(0.1, 3.0, N)
     parameters: dict[str, Any] = {"min_samples_leaf": 25, "min_weight_fraction_leaf": 0.01}
     assert_same_structure(ours(X, y, criterion, n_classes, weight, **parameters), theirs(X, y, criterion, weight, **parameters))
@@ -131,7 +133,7 @@ def test_structure_with_weights(criterion: str, n_classes: int) -> None:
 def test_structure_with_missing_values(criterion: str, n_classes: int) -> None:
     X = continuous(3)
     X[np.random.default_rng(3).random(X.shape) < 0.15] = np.nan
-    y = target_of(X, n_classes, 3)
+    y = target_of(X, n_classes, 3, criterion)
     assert_same_structure(ours(X, y, criterion, n_classes, min_samples_leaf=60), theirs(X, y, criterion, min_samples_leaf=60))
 
 
@@ -139,7 +141,7 @@ def test_structure_with_missing_values(criterion: str, n_classes: int) -> None:
 def test_best_first(criterion: str, n_classes: int) -> None:
     """scikit-learn numbers these nodes in another order, but they are the same."""
     X = continuous(4)
-    y = target_of(X, n_classes, 4)
+    y = target_of(X, n_classes, 4, criterion)
     weight = untying_weight(criterion)
     tree = ours(X, y, criterion, n_classes, weight, min_samples_leaf=60, max_leaf_nodes=15)
     other = theirs(X, y, criterion, weight, min_samples_leaf=60, max_leaf_nodes=15)
@@ -177,7 +179,7 @@ def test_with_ties_full_trees_fit_as_well(criterion: str, n_classes: int) -> Non
     """Grown to the end, both separate all rows that differ."""
     rng = np.random.default_rng(9)
     X = rng.integers(0, 4, (500, 4)).astype(np.float32)
-    y = target_of(X * 10, n_classes, 9)
+    y = target_of(X * 10, n_classes, 9, criterion)
     tree, other = ours(X, y, criterion, n_classes), theirs(X, y, criterion)
     assert fit_of(tree.impurity, tree.weighted_n_node_samples, tree.children_left < 0) == pytest.approx(
         fit_of(other.impurity, other.weighted_n_node_samples, other.children_left < 0), rel=1e-9, abs=1e-9

@@ -114,7 +114,7 @@ def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: boo
         a = draw(integers_of(n, 0, 1)) * (b if weighted else 1)
     else:
         largest = draw(st.sampled_from([1, 5, 2**20, 2**60 // n]))
-        a = draw(integers_of(n, -largest, largest))
+        a = draw(integers_of(n, 0 if criterion_named(criterion).row_statistic == "amount" else -largest, largest))
     inside = draw(arrays(np.bool_, n, elements=st.booleans(), fill=st.just(True)))
     inside[draw(st.integers(0, n - 1))] = True
     weight = int(b[inside].sum()) if weighted else int(inside.sum())

@@ -9,20 +9,23 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.threads import Threads
+from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import leaf_means
 from dtrees.split.search.deviations import node_medians
 
 
-def measure_leaves(rows: RowPartition, labels: NDArray[Any], message: m.MeasureLeaves, threads: Threads) -> m.Measured:
-    """Return the mean targets of leaves, and the weighted sums of squares about these."""
-    n = message.start.shape[0]
+def measure_leaves(
+    rows: RowPartition, labels: NDArray[Any], criterion: Criterion, message: m.MeasureLeaves, threads: Threads
+) -> m.Measured:
+    """Return the mean targets of leaves, and their impurities by the criterion, times their weights."""
+    n, value = message.start.shape[0], criterion.for_kernels(0, 0.0)
     mean, spread = np.empty(n), np.empty(n)
     bounds = np.linspace(0, n, min(n, 4 * threads.n_threads) + 1).astype(np.int64)
 
     def measure(i: int) -> None:
         s = slice(bounds[i], bounds[i + 1])
-        leaf_means(rows.rows, rows.h, labels, message.start[s], message.in_stop[s], mean[s], spread[s])
+        leaf_means(value, rows.rows, rows.h, labels, message.start[s], message.in_stop[s], mean[s], spread[s])
 
     threads.map(measure, range(bounds.shape[0] - 1))
     return m.Measured(mean, spread)

@@ -105,16 +105,17 @@ class ForestTarget:
         self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
         self.keeps_out_of_sample = plan.out_of_bag
         self._levels = _NONE
+        criterion = criterion_named(plan.rules.criterion)
+        self.target = np.ascontiguousarray(target, np.float64)
         if plan.n_classes:
             self.codes = np.ascontiguousarray(target, np.int64)
-            self.target = target.astype(np.float64)
             self.exponent = 0
-        elif criterion_named(plan.rules.criterion).row_statistic == "rank":
-            self.target = np.ascontiguousarray(target, np.float64)
+        elif criterion.row_statistic == "rank":
             self._prepare_levels()
         else:
-            self.target = np.ascontiguousarray(target, np.float64)
-            self.center = float(self.target.mean()) if np.isfinite(self.target.sum()) else 0.0
+            criterion.check(self.target if self.weight is None else self.target[self.weight > 0])
+            centred = criterion.row_statistic == "target" and np.isfinite(self.target.sum())
+            self.center = float(self.target.mean()) if centred else 0.0
             largest = max(float(self.target.max()) - self.center, self.center - float(self.target.min()))
             # Weights are counts here (or 1): the sum of drawn targets is below draws * max.
             bound = max(plan.n_draws or 0, self.n_rows) * largest

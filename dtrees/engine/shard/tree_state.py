@@ -27,6 +27,7 @@ from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.subtree_runner import SubtreeRunner, TreeContext
 from dtrees.engine.shard.targets import BoostingTarget, ForestTarget
 from dtrees.engine.shard.workspace import Workspace
+from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import make_budget, merge_rows, prune
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
@@ -107,7 +108,7 @@ class TreeState:
             case m.GrowDelegated():
                 return self._grow_delegated(message, workspace)
             case m.MeasureLeaves():
-                return measure_leaves(self._rows, self._labels, message, workspace.threads)
+                return measure_leaves(self._rows, self._labels, criterion_named(self._plan.rules.criterion), message, workspace.threads)
             case m.MeasureNodes():
                 return measure_nodes(self._rows, self._labels, message)
             case m.MeasureSteps():

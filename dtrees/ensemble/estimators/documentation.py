@@ -46,10 +46,11 @@ _DESCRIPTIONS = {
             Not part of a saved model.
         """,
     "regression_criterion": """
-        criterion : {"squared_error", "absolute_error"}, default="squared_error"
-            What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict; or
-            the mean absolute distance from the weighted median, which is less swayed by outliers and takes some times longer. Missing
-            values are allowed with both. For absolute error, weights that are not whole numbers are rounded to a 2**40th of their sum.
+        criterion : {"squared_error", "absolute_error", "poisson", "friedman_mse"}, default="squared_error"
+            What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict
+            ("friedman_mse" is another name); the mean absolute distance from the weighted median, which is less swayed by outliers and
+            takes some times longer; or half the Poisson deviance from the mean, for targets that are not negative, such as counts. Missing
+            values are allowed with all. For absolute error, weights that are not whole numbers are rounded to a 2**40th of their sum.
         """,
     "classification_criterion": """
         criterion : {"gini", "entropy", "log_loss"}, default="gini"

@@ -94,8 +94,8 @@ BOOSTING_DEFAULTS: dict[str, Any] = {
     "colsample_bytree": 1.0,
 }
 
-#: Other names of criteria.
-CRITERION_ALIASES = {"log_loss": "entropy"}
+#: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
+CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
 _LARGEST_PENALTY = 1e15
 

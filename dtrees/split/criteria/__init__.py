@@ -15,7 +15,8 @@ from dtrees.split.criteria.criterion import register
 from dtrees.split.criteria.entropy import Entropy
 from dtrees.split.criteria.gini import Gini
 from dtrees.split.criteria.newton import Newton
+from dtrees.split.criteria.poisson import PoissonDeviance
 from dtrees.split.criteria.squared_error import SquaredError
 
-for _criterion in (SquaredError(), AbsoluteError(), Newton(), Gini(), Entropy()):
+for _criterion in (SquaredError(), AbsoluteError(), PoissonDeviance(), Newton(), Gini(), Entropy()):
     register(_criterion)

@@ -23,9 +23,9 @@ class Criterion(ABC):
         As estimators take it.
     task : {"regression", "classification", "boosting"}
         Whose criterion it is.
-    row_statistic : {"target", "class", "rank"}
-        What ``a`` of a row is: its centred target times its weight (or its gradient), its class, or the number of its target among all in
-        ascending order. Of two classes, the weight of the second is summed as a target is.
+    row_statistic : {"target", "amount", "class", "rank"}
+        What ``a`` of a row is: its centred target times its weight (or its gradient), its target as it is times its weight, its class, or
+        the number of its target among all in ascending order. Of two classes, the weight of the second is summed as a target is.
     measured : {"", "leaves", "nodes"}
         What is measured on the targets of rows, rather than computed from sums: nothing, the mean of each leaf, or the median of each node.
     gain_is_decrease : bool
@@ -37,7 +37,7 @@ class Criterion(ABC):
 
     name: ClassVar[str]
     task: ClassVar[Literal["regression", "classification", "boosting"]]
-    row_statistic: ClassVar[Literal["target", "class", "rank"]]
+    row_statistic: ClassVar[Literal["target", "amount", "class", "rank"]]
     measured: ClassVar[Literal["", "leaves", "nodes"]]
     gain_is_decrease: ClassVar[bool] = True
     by_sums: ClassVar[bool] = True
@@ -49,6 +49,10 @@ class Criterion(ABC):
     @abstractmethod
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return the power of two that gains are multiplied by, given those of ``a`` and of the weights."""
+
+    def check(self, target: NDArray[np.float64]) -> None:
+        """Raise a ValueError if the criterion is not defined for these targets (for regression). It is for all, if not overridden."""
+        return
 
     def impurity(self, fractions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the impurity of nodes with these fractions of classes, shape (n_nodes, n_classes); for classification only."""

@@ -132,6 +132,20 @@ def _(criterion, sums, add, node, bar, slack, flags):
 
 
 @specialised
+def spread(criterion: Any, y: Any, mean: Any) -> Any:
+    """Return what a row with this target adds to the impurity of a leaf of this mean, for each unit of its weight.
+
+    Of criteria whose values are measured on leaves. Optional: the square of its distance from the mean.
+    """
+
+
+@spread.otherwise
+def _(criterion, y, mean):
+    d = y - mean
+    return d * d
+
+
+@specialised
 def is_centred(criterion: Any) -> Any:
     """Tell whether scores stay the same when every ``a`` is moved by a constant times its row's weight. Optional: they do not.
 

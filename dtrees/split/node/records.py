@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inlined_kernel, kernel
+from dtrees.split.criteria.parts import spread
 
 #: One node, all but its sums. Leaves have ``left``, ``right`` and ``column`` -1; ``start``, ``in_stop`` and ``stop`` are places. There are
 #: up to two nodes a row, so no byte is spent on alignment.
@@ -73,8 +74,8 @@ def link(records, parent, side, node):
 
 
 @kernel
-def leaf_means(rows, b, target, starts, in_stops, means, spreads):
-    """Compute the weighted mean of the target in each leaf, and the weighted sum of squares about it.
+def leaf_means(criterion, rows, b, target, starts, in_stops, means, spreads):
+    """Compute the weighted mean of the target in each leaf, and its impurity about it, times its weight.
 
     In float64, over each leaf's rows in ascending order: leaves keep the full precision of the target whatever the range of the table.
     Where all targets are equal the mean is that target exactly.
@@ -88,13 +89,12 @@ def leaf_means(rows, b, target, starts, in_stops, means, spreads):
             total += w * (target[rows[place]] - first)
             weight += w
         mean = first + total / weight if weight > 0.0 else first
-        spread = 0.0
+        total = 0.0
         for place in range(starts[i], in_stops[i]):
             w = float(b[place]) if b.shape[0] > 0 else 1.0
-            d = target[rows[place]] - mean
-            spread += w * d * d
+            total += w * spread(criterion, target[rows[place]], mean)
         means[i] = mean
-        spreads[i] = spread
+        spreads[i] = max(total, 0.0)
 
 
 @kernel

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.limits import NodeLimits, may_be_split, node_weight
 from dtrees.split.node.records import NODE, add_values, leaf_means
 from tests import naive
@@ -45,7 +46,7 @@ def test_leaf_means(n: int, weighted: bool, scale: float, data: st.DataObject) -
     keep = in_stops > starts
     starts, in_stops = starts[keep], in_stops[keep]
     means, spreads = np.empty(starts.shape[0]), np.empty(starts.shape[0])
-    leaf_means(rows, b, target, starts, in_stops, means, spreads)
+    leaf_means(criterion_named(SQUARED_ERROR).for_kernels(0, 0.0), rows, b, target, starts, in_stops, means, spreads)
     for start, in_stop, mean, spread in zip(starts, in_stops, means, spreads, strict=True):
         y = [Fraction(target[row]) for row in rows[start:in_stop]]
         w = [Fraction(int(x)) for x in b[start:in_stop]] if weighted else [Fraction(1)] * len(y)
@@ -61,7 +62,10 @@ def test_leaf_means(n: int, weighted: bool, scale: float, data: st.DataObject) -
 
 def test_a_leaf_without_weight_takes_its_first_target() -> None:
     means, spreads = np.empty(1), np.empty(1)
-    leaf_means(np.arange(2, dtype=np.uint32), np.zeros(2, np.int64), np.array([3.0, 4.0]), np.zeros(1, int), np.array([2]), means, spreads)
+    value = criterion_named(SQUARED_ERROR).for_kernels(0, 0.0)
+    leaf_means(
+        value, np.arange(2, dtype=np.uint32), np.zeros(2, np.int64), np.array([3.0, 4.0]), np.zeros(1, int), np.array([2]), means, spreads
+    )
     assert (means[0], spreads[0]) == (3.0, 0.0)
 
 

@@ -17,7 +17,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive
-from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.naive import ENTROPY, GINI, NEWTON, POISSON, SQUARED_ERROR
 from tests.split.nodes import package_limits
 
 Row = tuple[int, int]
@@ -77,7 +77,7 @@ ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_siz
 @given(
     st.lists(ROWS, max_size=20),
     ROWS,
-    st.sampled_from([SQUARED_ERROR, GINI, ENTROPY, NEWTON]),
+    st.sampled_from([SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON]),
     st.sampled_from([0.0, 3.0]),
     st.sampled_from([1, 2]),
     st.sampled_from([0, 40]),
@@ -100,15 +100,21 @@ def test_edges_and_flags(
     ballast: tuple[int, int, bool] | None,
 ) -> None:
     in_classes = criterion in (GINI, ENTROPY)  # g is the weight of a class there
+    amounts = criterion == POISSON  # not negative
+    if amounts:
+        zones, missing = [[(max(g, 0), h) for g, h in rows] for rows in zones], [(max(g, 0), h) for g, h in missing]
     zones = [[((h if g > 0 else 0) if in_classes else g << shift, h) for g, h in rows] for rows in [*zones, missing]]
     missing = zones.pop()
     if ballast is not None and zones and not in_classes and shift == 0:  # a row that outweighs all others
-        zones[0 if ballast[2] else -1].append((ballast[0] * ballast[1], ballast[1]))
+        share = abs(ballast[0]) if amounts else ballast[0]
+        zones[0 if ballast[2] else -1].append((share * ballast[1], ballast[1]))
         centre = 0
     limits = naive.SplitLimits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples, min_weight=min_weight)
     every = [row for rows in [*zones, missing] for row in rows]
     if not every or (criterion == ENTROPY and len({g > 0 for g, _ in every}) == 1):
         return  # nodes of one class are leaves, and entropy says nothing of them
+    if amounts and not any(g for g, _ in every):
+        return
     centre = centre << shift if criterion == SQUARED_ERROR else 0
     steepest = max(abs(g - centre * h) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
     given_limits = package_limits(limits)

@@ -1,0 +1,138 @@
+"""Poisson deviance: the decrease of half the deviance of counts or amounts from the means of both sides, S log(S / W) summed over sides.
+
+The score is the gain itself, written as S_l log(m_l / m) + S_r log(m_r / m) with the means m of the sides and of the node. A side whose
+targets are all zero is not allowed, as in scikit-learn: its mean would rule out what has not been seen yet.
+
+The bound over a zone
+---------------------
+S log(S / W) is jointly convex, so within a zone the gain is largest at a corner of the region that the left sums are in. Targets are not
+negative: S grows from S0 to S1 as the weight does from W0 to W1, and by no more than ``slope`` for each unit of weight, which leaves four
+corners. A wider bound takes no logarithms: as log(x) is at most x - 1, the gain is at most that of squared error over the node's mean.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import inner_kernel
+from dtrees.split.criteria.criterion import Criterion
+from dtrees.split.criteria.parts import (
+    flag_zones_by_bound,
+    flag_zones_roughly,
+    gain,
+    may_exceed,
+    moments_of,
+    node_statistic,
+    score,
+    spread,
+)
+from dtrees.split.criteria.squares import Squares
+from dtrees.split.criteria.statistics import G0, G1, H0, H1
+
+#: Far more than the errors of a score, relative to the node's sum: logarithms of ratios of sums are below 44.
+_ROUNDING = 2.0**-42
+#: Far more than the relative error of a few roundings of float64.
+_ROUNDING_OF_SUMS = 2.0**-44
+_SQUARES = Squares(penalty=0.0, factor=1.0, only_gains=False, centred=False)
+
+
+class PoissonDeviance(Criterion):
+    """Half the Poisson deviance of a target that is not negative; values are means, measured on the leaves' rows."""
+
+    name = "poisson"
+    task = "regression"
+    row_statistic = "amount"
+    measured = "leaves"
+
+    def for_kernels(self, n_classes: int, penalty: float) -> Any:
+        """Return the kernel value."""
+        return Poisson()
+
+    def gain_exponent(self, exponents: tuple[int, int]) -> int:
+        """Return that of G."""
+        return exponents[0]
+
+    def check(self, target: NDArray[np.float64]) -> None:
+        """Raise a ValueError for targets below zero, or that are all zero."""
+        if target.size and target.min() < 0:
+            raise ValueError(f"criterion='poisson' is for targets that are not negative, but y contains {target.min()}")
+        if target.size and not target.any():
+            raise ValueError("criterion='poisson' is for targets with a mean above zero, but y is zero wherever a row has a weight")
+
+
+class Poisson(NamedTuple):
+    """The kernel value."""
+
+
+node_statistic.of(Poisson)(moments_of)
+
+
+@inner_kernel
+def _term(g, h, mean):
+    """Return ``g * log(g / h / mean)``, 0 where ``g`` is."""
+    return g * math.log((g / h) / mean) if g > 0.0 else 0.0
+
+
+@score.of(Poisson)
+def _(criterion, g, h, other_g, other_h):
+    if g <= 0.0 or other_g <= 0.0 or h <= 0.0 or other_h <= 0.0:
+        return -1.0
+    mean = (g + other_g) / (h + other_h)
+    return max(_term(g, h, mean) + _term(other_g, other_h, mean), 0.0)
+
+
+@may_exceed.of(Poisson)
+def _(criterion, g, h, other_g, other_h, bar):
+    one, other, total = g * other_h, other_g * h, g + other_g
+    d = abs(one - other) + _ROUNDING_OF_SUMS * (one + other)
+    return d * d >= (bar - _ROUNDING * total) * (h * other_h) * total
+
+
+@gain.of(Poisson)
+def _(criterion, score, node):
+    return score
+
+
+@spread.of(Poisson)
+def _(criterion, y, mean):
+    return y * math.log(y / mean) if y > 0.0 else 0.0
+
+
+@flag_zones_roughly.of(Poisson)
+def _(criterion, sums, add, node, bar, slack, flags):
+    total = float(node.g)
+    flag_zones_roughly(_SQUARES, sums, add, node, (bar - _ROUNDING * total) * total, slack, flags)
+
+
+@flag_zones_by_bound.of(Poisson)
+def _(criterion, sums, add, node, bar, slope, slack, flags):
+    _flag_by_corners(sums, add, node, bar, slope, flags)
+
+
+@inner_kernel
+def _flag_by_corners(sums, add, node, bar, slope, flags):
+    """Flag the zones one of whose four corners passes."""
+    g0, h0, g1, h1 = sums[G0], sums[H0], sums[G1], sums[H1]
+    (g_add, h_add, _), (g_all, h_all, _) = add, node
+    mean, least = g_all / h_all, bar - _ROUNDING * g_all
+    # Rounded down, so that the corners are never too far in.
+    run = (1.0 - _ROUNDING_OF_SUMS) / slope if slope > 0.0 else 0.0
+    for z in range(flags.shape[0]):
+        start, light = float(g0[z]) + g_add, float(h0[z]) + h_add
+        end, heavy = float(g1[z]) + g_add, float(h1[z]) + h_add
+        step = (end - start) * run
+        for corner in range(4):
+            if corner == 0:
+                s, h = start, light
+            elif corner == 1:
+                s, h = end, min(light + step, heavy)
+            elif corner == 2:
+                s, h = end, heavy
+            else:
+                s, h = start, max(heavy - step, light)
+            if 0.0 < h < h_all and _term(s, h, mean) + _term(g_all - s, h_all - h, mean) >= least:
+                flags[z] = 1
