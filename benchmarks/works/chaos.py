@@ -83,13 +83,17 @@ def kills(rng: random.Random) -> Iterator[Fault]:
 
 
 @contextlib.contextmanager
-def cluster_to_break(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
-    """Give a cluster of processes whose scheduler does not hold their deaths against the tasks they had, and its current client."""
+def cluster_to_break(n_workers: int, replaced_after: str = "200ms") -> Iterator[tuple[LocalCluster, Client]]:
+    """Give a cluster of processes whose scheduler does not hold their deaths against the tasks they had, and its current client.
+
+    A worker gone for so long is replaced by the cluster. Where nannies restart workers that are killed, that must take less: a replacement
+    has the name of the worker it replaces, and Dask gives up one that finds its name taken.
+    """
     settings = {
         "dtrees.patience": PATIENCE,
         "dtrees.max-restarts": 10**6,
         "distributed.scheduler.allowed-failures": 10**6,
-        "distributed.deploy.lost-worker-timeout": "200ms",
+        "distributed.deploy.lost-worker-timeout": replaced_after,
     }
     with (
         dask.config.set(settings),
@@ -435,7 +439,7 @@ def soak(run: Run) -> Iterator[Yielded]:
     ]
     rng = random.Random(0)
     outcomes = {work.name: Outcome() for work in selected}
-    with cluster_to_break(3) as (cluster, client):
+    with cluster_to_break(3, replaced_after="30s") as (cluster, client):
         broken = Chaos(cluster, client, 3, n_rows=2_000)
         for i in range(n_fits):
             work = selected[i % len(selected)]
