@@ -230,7 +230,7 @@ def _mend(where: str) -> None:
     ("where", "make", "placement"),
     [
         ("dtrees.engine.shard.targets:BoostingTarget.start", boosting, "sharded"),
-        ("dtrees.ensemble.objective.squared_error:SquaredError.initial", boosting, "sharded"),
+        ("dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded"),
         ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
         ("dtrees.engine.shard.targets:ForestTarget.start", forest, "sharded"),

@@ -106,7 +106,7 @@ class BlockSummary:
     @property
     def center(self) -> float:
         """Weighted mean of the targets."""
-        from dtrees.ensemble.objective.exact_sum import ratio
+        from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
 
         return ratio(self.total, self.weight)
 
@@ -119,7 +119,7 @@ def make_block(X: Any, y: Any, weight: Any, *, schema: Schema, classes: NDArray[
     ValueError
         If they cannot be used. The message names the set.
     """
-    from dtrees.ensemble.objective.exact_sum import exact_sum
+    from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum
 
     try:
         y = check_target(y, classify=classes is not None, name="fit")

@@ -4,8 +4,8 @@ Rows lie in blocks, here or on workers. A metric sees each block by itself (:met
 (:meth:`Metric.value`). Two kinds:
 
 means
-    of something about each row, weighted. The sums are exact (:mod:`~dtrees.ensemble.objective.exact_sum`), so that the blocks leave no
-    trace, and are all that travels.
+    of something about each row, weighted. The sums are exact (:mod:`~dtrees.ensemble.objective.arithmetic.exact_sum`), so that the
+    blocks leave no trace, and are all that travels.
 of all predictions at once
     ranks (``auc``) and users' functions. The predictions travel, 8 bytes a row (and class, for more than two), and are put together in the
     order of the rows.
@@ -13,7 +13,7 @@ of all predictions at once
 Formulas are scikit-learn's, at any number of rows.
 
 >>> import numpy as np
->>> from dtrees.ensemble.objective.log_loss import BinaryLogLoss
+>>> from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss
 >>> block = Block(X=np.empty((3, 0)), y=np.array([0, 1, 1]), weight=None, center=0.0)
 >>> raw = np.array([[-2.0, 1.0, -1.0]])  # log odds
 >>> metric = metric_for("error", BinaryLogLoss())
@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.compat import SklearnMetric, sklearn_metric
-from dtrees.ensemble.objective.log_loss import BinaryLogLoss, MultinomialLogLoss
 from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class MeanMetric:
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Divide sums."""
-        from dtrees.ensemble.objective.exact_sum import ratio
+        from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
 
         mean = ratio(sum(total for total, _ in partials), sum(weight for _, weight in partials))
         return math.sqrt(mean) if self.name == "rmse" else mean
@@ -112,7 +112,7 @@ class R2:
 
     def value(self, partials: Sequence[Any], rows: Any) -> float:
         """Compare the sums; of a target that never varies, 1 for perfect predictions and otherwise 0."""
-        from dtrees.ensemble.objective.exact_sum import ratio
+        from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
 
         error, deviation = (sum(part[i] for part in partials) for i in (0, 1))
         if deviation == 0:
@@ -355,7 +355,7 @@ def area_under_curve(positive: NDArray[np.bool_], score: NDArray[np.float64], we
 
 
 def _weighted_sums(terms: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[Any, Any]:
-    from dtrees.ensemble.objective.exact_sum import exact_sum
+    from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum
 
     if weight is None:
         return exact_sum(terms), len(terms)

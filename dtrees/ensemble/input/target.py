@@ -258,6 +258,6 @@ def encode_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
 
 def _exact_sum(weight: NDArray[np.float64]) -> Fraction:
     """Return the exact sum of weights, which are finite."""
-    from dtrees.ensemble.objective.exact_sum import exact_sum  # brings in the compiler
+    from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum  # brings in the compiler
 
     return Fraction(exact_sum(weight))

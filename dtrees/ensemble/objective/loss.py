@@ -75,10 +75,10 @@ class OneOutput(BaseLoss):
 
 @cache
 def kernels() -> Any:
-    """Return :mod:`~dtrees.ensemble.objective.loss_kernels`, which brings in the compiler, and so is imported on first use.
+    """Return :mod:`~dtrees.ensemble.objective.arithmetic.loss_kernels`, which brings in the compiler, and so is imported on first use.
 
     An import statement takes as long as gradients of a hundred rows, even if it finds the module.
     """
-    from dtrees.ensemble.objective import loss_kernels
+    from dtrees.ensemble.objective.arithmetic import loss_kernels
 
     return loss_kernels

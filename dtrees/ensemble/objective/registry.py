@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from dtrees.ensemble.objective.absolute_error import AbsoluteError
-from dtrees.ensemble.objective.exponential_loss import Exponential
-from dtrees.ensemble.objective.gamma import Gamma
-from dtrees.ensemble.objective.huber import Huber
-from dtrees.ensemble.objective.log_loss import log_loss_for
 from dtrees.ensemble.objective.loss import PARTS, LinkedLoss
-from dtrees.ensemble.objective.poisson import Poisson
-from dtrees.ensemble.objective.quantile import Quantile
-from dtrees.ensemble.objective.squared_error import SquaredError
-from dtrees.ensemble.objective.tweedie import Tweedie
+from dtrees.ensemble.objective.losses.absolute_error import AbsoluteError
+from dtrees.ensemble.objective.losses.exponential import Exponential
+from dtrees.ensemble.objective.losses.gamma import Gamma
+from dtrees.ensemble.objective.losses.huber import Huber
+from dtrees.ensemble.objective.losses.log_loss import log_loss_for
+from dtrees.ensemble.objective.losses.poisson import Poisson
+from dtrees.ensemble.objective.losses.quantile import Quantile
+from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from dtrees.ensemble.objective.losses.tweedie import Tweedie
 
 #: The names of losses for regression and for classification.
 REGRESSION: set[str] = set()

@@ -24,8 +24,8 @@ from dtrees.ensemble.evaluation.metrics import (
     metric_for,
     metric_name,
 )
-from dtrees.ensemble.objective.log_loss import BinaryLogLoss, MultinomialLogLoss
-from dtrees.ensemble.objective.squared_error import SquaredError
+from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
+from dtrees.ensemble.objective.losses.squared_error import SquaredError
 
 N = 200
 RNG = np.random.default_rng(3)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.ensemble.objective.exact_sum import exact_sum, ratio
+from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum, ratio
 
 floats = st.floats(-1e300, 1e300, allow_subnormal=True)
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.exponential import exponential
+from dtrees.ensemble.objective.arithmetic.exponential import exponential
 from dtrees.split.compile.kernels import kernel
 from tests.examples import examples
 

@@ -13,9 +13,9 @@ from sklearn._loss.loss import ExponentialLoss, HalfGammaLoss, HalfPoissonLoss, 
 import dtrees
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.ensemble.objective.huber import Huber
+from dtrees.ensemble.objective.arithmetic.residual_kernels import leaf_quantiles, residual_quantile
+from dtrees.ensemble.objective.losses.huber import Huber
 from dtrees.ensemble.objective.registry import loss_for
-from dtrees.ensemble.objective.residual_kernels import leaf_quantiles, residual_quantile
 from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import derivatives, pointwise, sample
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees

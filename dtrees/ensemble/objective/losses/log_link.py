@@ -16,8 +16,8 @@ from dtrees.ensemble.objective.loss import OneOutput, kernels
 
 @cache
 def deviance_kernels() -> Any:
-    """Return :mod:`~dtrees.ensemble.objective.deviance_kernels`, imported on first use."""
-    from dtrees.ensemble.objective import deviance_kernels as module
+    """Return :mod:`~dtrees.ensemble.objective.arithmetic.deviance_kernels`, imported on first use."""
+    from dtrees.ensemble.objective.arithmetic import deviance_kernels as module
 
     return module
 

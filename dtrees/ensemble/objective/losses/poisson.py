@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.log_link import LogLink, check_not_negative, deviance_kernels
+from dtrees.ensemble.objective.losses.log_link import LogLink, check_not_negative, deviance_kernels
 
 
 @dataclass(frozen=True)

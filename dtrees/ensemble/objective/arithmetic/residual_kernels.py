@@ -17,21 +17,21 @@ from dtrees.split.search.deviations import weights_in_bits
 
 
 @inner_kernel
-def _swap(values, weights, i, j):  # type: ignore[no-untyped-def]
+def _swap(values, weights, i, j):
     values[i], values[j] = values[j], values[i]
     if weights.shape[0] > 0:
         weights[i], weights[j] = weights[j], weights[i]
 
 
 @inner_kernel
-def _pivot(values, first, last):  # type: ignore[no-untyped-def]
+def _pivot(values, first, last):
     """Return the middle one of three of the values."""
     a, b, c = values[first], values[(first + last) // 2], values[last - 1]
     return max(min(a, b), min(max(a, b), c))
 
 
 @inner_kernel
-def quantile_of(values, weights, n, q):  # type: ignore[no-untyped-def]
+def quantile_of(values, weights, n, q):
     """Return the weighted q-quantile of the first ``n`` values, which are put in another order; ``weights`` may be empty."""
     weighted = weights.shape[0] > 0
     total = n
@@ -73,7 +73,7 @@ def quantile_of(values, weights, n, q):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _gather(target, raw, weight, rows, start, stop, values, weights):  # type: ignore[no-untyped-def]
+def _gather(target, raw, weight, rows, start, stop, values, weights):
     """Write the residuals, and weights, of a leaf's rows."""
     for i in range(stop - start):
         row = rows[start + i]
@@ -83,7 +83,7 @@ def _gather(target, raw, weight, rows, start, stop, values, weights):  # type: i
 
 
 @inner_kernel
-def _room(weight, start, stop):  # type: ignore[no-untyped-def]
+def _room(weight, start, stop):
     """Return arrays for the residuals and weights of the largest leaf."""
     n = 0
     for leaf in range(start.shape[0]):
@@ -92,7 +92,7 @@ def _room(weight, start, stop):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def leaf_quantiles(target, raw, weight, rows, start, stop, q, out):  # type: ignore[no-untyped-def]
+def leaf_quantiles(target, raw, weight, rows, start, stop, q, out):
     """Write the q-quantile of the residuals of each leaf; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
     values, weights = _room(weight, start, stop)
     for leaf in range(start.shape[0]):
@@ -101,7 +101,7 @@ def leaf_quantiles(target, raw, weight, rows, start, stop, q, out):  # type: ign
 
 
 @kernel
-def leaf_centers(target, raw, weight, rows, start, stop, delta, out):  # type: ignore[no-untyped-def]
+def leaf_centers(target, raw, weight, rows, start, stop, delta, out):
     """Write the median residual of each leaf, plus the mean deviation from it, cut off at ``delta`` (Friedman 2001, algorithm 4)."""
     values, weights = _room(weight, start, stop)
     for leaf in range(start.shape[0]):
@@ -119,7 +119,7 @@ def leaf_centers(target, raw, weight, rows, start, stop, delta, out):  # type: i
 
 
 @kernel
-def residual_quantile(target, raw, weight, q, absolute):  # type: ignore[no-untyped-def]
+def residual_quantile(target, raw, weight, q, absolute):
     """Return the q-quantile of residuals, or of what they are apart from their signs, over the rows that have a weight."""
     n_rows = target.shape[0]
     values, weights = np.empty(n_rows), np.empty(weight.shape[0], np.int64)
@@ -142,14 +142,14 @@ def target_quantile(target: NDArray[np.float64], weight: NDArray[np.float64] | N
 
 
 @kernel
-def pinball_gradients(target, raw, alpha, g):  # type: ignore[no-untyped-def]
+def pinball_gradients(target, raw, alpha, g):
     """Write the derivatives of the pinball loss, 0 where it has none."""
     for i in range(target.shape[0]):
         g[i] = 1.0 - alpha if raw[i] > target[i] else -alpha if raw[i] < target[i] else 0.0
 
 
 @kernel
-def pinball_loss(target, raw, alpha, out):  # type: ignore[no-untyped-def]
+def pinball_loss(target, raw, alpha, out):
     """Write alpha times each residual above zero, and alpha - 1 times each below."""
     for i in range(target.shape[0]):
         residual = target[i] - raw[i]
@@ -157,14 +157,14 @@ def pinball_loss(target, raw, alpha, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def huber_gradients(target, raw, delta, g):  # type: ignore[no-untyped-def]
+def huber_gradients(target, raw, delta, g):
     """Write prediction less target, cut off at ``delta`` on both sides."""
     for i in range(target.shape[0]):
         g[i] = min(max(raw[i] - target[i], -delta), delta)
 
 
 @kernel
-def huber_loss(target, raw, delta, out):  # type: ignore[no-untyped-def]
+def huber_loss(target, raw, delta, out):
     """Write half the square of each residual up to ``delta``, and what goes on straight from there."""
     for i in range(target.shape[0]):
         residual = abs(target[i] - raw[i])

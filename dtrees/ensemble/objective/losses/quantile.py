@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.by_order import ByOrder, residual_kernels, target_quantile
+from dtrees.ensemble.objective.losses.by_order import ByOrder, residual_kernels, target_quantile
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def ratio(total: Sum, weight: Sum) -> float:
 
 
 @kernel
-def _add_up(bits, high, low):  # type: ignore[no-untyped-def]
+def _add_up(bits, high, low):
     """Add integers by exponent, their last 27 bits apart so that nothing overflows; ``bits`` are those of the floats."""
     for i in range(bits.shape[0]):
         exponent = (bits[i] >> 52) & 2047

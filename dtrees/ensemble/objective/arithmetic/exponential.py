@@ -45,7 +45,7 @@ _bits_of, _float_of = _same_bits(types.float64, types.int64), _same_bits(types.i
 
 
 @lean_kernel
-def exponential(x):  # type: ignore[no-untyped-def]
+def exponential(x):
     """Return exp(x) for x of at most 0, within a unit in the last place: with x = k log(2) + r it is 2**k exp(r)."""
     x = max(x, _LOWEST)
     rounded = x * _PER_LN_2 + _ROUNDER
@@ -59,12 +59,12 @@ def exponential(x):  # type: ignore[no-untyped-def]
 
 
 @lean_kernel
-def exponential_of_any(x):  # type: ignore[no-untyped-def]
+def exponential_of_any(x):
     """Return exp(x) for any x, infinite where no float is so large."""
     power = exponential(-abs(x))
     return 1.0 / power if x > 0.0 else power
 
 
 @lean_kernel
-def _power_of_2(k):  # type: ignore[no-untyped-def]
+def _power_of_2(k):
     return _float_of((k + np.int64(1023)) << np.int64(52))

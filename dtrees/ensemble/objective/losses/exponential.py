@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.log_link import deviance_kernels
-from dtrees.ensemble.objective.log_loss import BinaryLogLoss
 from dtrees.ensemble.objective.loss import OneOutput
+from dtrees.ensemble.objective.losses.log_link import deviance_kernels
+from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
-"""The arithmetic of deviances; see :mod:`~dtrees.ensemble.objective.loss_kernels`. ``raw`` is the logarithm of the prediction."""
+"""The arithmetic of deviances, one row after the other; ``raw`` is the logarithm of the prediction."""
 
 from __future__ import annotations
 
 import math
 
-from dtrees.ensemble.objective.exponential import exponential_of_any
+from dtrees.ensemble.objective.arithmetic.exponential import exponential_of_any
 from dtrees.split.compile.kernels import kernel
 
 
 @kernel
-def poisson_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
+def poisson_gradients(target, raw, g, h):
     """Write the derivatives of half the Poisson deviance."""
     for i in range(target.shape[0]):
         h[i] = exponential_of_any(raw[i])
@@ -17,7 +17,7 @@ def poisson_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def poisson_deviance(target, raw, out):  # type: ignore[no-untyped-def]
+def poisson_deviance(target, raw, out):
     """Write 2 (y log(y / p) - y + p)."""
     for i in range(target.shape[0]):
         y = target[i]
@@ -26,7 +26,7 @@ def poisson_deviance(target, raw, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def gamma_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
+def gamma_gradients(target, raw, g, h):
     """Write the derivatives of half the gamma deviance."""
     for i in range(target.shape[0]):
         h[i] = target[i] * exponential_of_any(-raw[i])
@@ -34,7 +34,7 @@ def gamma_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def gamma_deviance(target, raw, out):  # type: ignore[no-untyped-def]
+def gamma_deviance(target, raw, out):
     """Write 2 (y / p - log(y / p) - 1)."""
     for i in range(target.shape[0]):
         ratio = target[i] * exponential_of_any(-raw[i])
@@ -42,7 +42,7 @@ def gamma_deviance(target, raw, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tweedie_gradients(target, raw, power, g, h):  # type: ignore[no-untyped-def]
+def tweedie_gradients(target, raw, power, g, h):
     """Write the derivatives of half the Tweedie deviance."""
     for i in range(target.shape[0]):
         one, other = exponential_of_any((2.0 - power) * raw[i]), target[i] * exponential_of_any((1.0 - power) * raw[i])
@@ -51,7 +51,7 @@ def tweedie_gradients(target, raw, power, g, h):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tweedie_deviance(target, raw, power, out):  # type: ignore[no-untyped-def]
+def tweedie_deviance(target, raw, power, out):
     """Write 2 (y**(2 - power) / ((1 - power) (2 - power)) - y p**(1 - power) / (1 - power) + p**(2 - power) / (2 - power))."""
     up, down = 2.0 - power, 1.0 - power
     for i in range(target.shape[0]):
@@ -62,7 +62,7 @@ def tweedie_deviance(target, raw, power, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def exponential_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
+def exponential_gradients(target, raw, g, h):
     """Write the derivatives of exp(-raw) for class 1 and exp(raw) for class 0."""
     for i in range(target.shape[0]):
         h[i] = exponential_of_any(-raw[i] if target[i] == 1 else raw[i])
@@ -70,7 +70,7 @@ def exponential_gradients(target, raw, g, h):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def exponential_loss(target, raw, out):  # type: ignore[no-untyped-def]
+def exponential_loss(target, raw, out):
     """Write exp(-raw) for class 1 and exp(raw) for class 0."""
     for i in range(target.shape[0]):
         out[i] = exponential_of_any(-raw[i] if target[i] == 1 else raw[i])

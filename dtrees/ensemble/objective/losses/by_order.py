@@ -16,8 +16,8 @@ from dtrees.ensemble.objective.loss import OneOutput
 
 @cache
 def residual_kernels() -> Any:
-    """Return :mod:`~dtrees.ensemble.objective.residual_kernels`, imported on first use."""
-    from dtrees.ensemble.objective import residual_kernels as kernels
+    """Return :mod:`~dtrees.ensemble.objective.arithmetic.residual_kernels`, imported on first use."""
+    from dtrees.ensemble.objective.arithmetic import residual_kernels as kernels
 
     return kernels
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.exponential import exponential
+from dtrees.ensemble.objective.arithmetic.exponential import exponential
 from dtrees.split.compile.kernels import inner_kernel, kernel
 
 #: Rows that are done at a time where all their raw predictions are wanted.

@@ -1,0 +1,1 @@
+"""The arithmetic of losses, row by row, and sums without rounding."""
