@@ -41,9 +41,12 @@ spread_out.greater_is_better = False  # type: ignore[attr-defined]
 
 
 def make(task: str, **parameters: Any) -> Any:
-    if task == "regression":
+    if task in ("regression", "amounts"):
+        loss, metrics = (
+            ("poisson", ["loss", "mae", spread_out]) if task == "amounts" else ("squared_error", ["rmse", "mae", "r2", spread_out])
+        )
         return dtrees.GradientBoostingRegressor(
-            n_estimators=7, learning_rate=0.5, subsample=0.8, random_state=3, eval_metric=["rmse", "mae", "r2", spread_out], **parameters
+            loss=loss, n_estimators=7, learning_rate=0.5, subsample=0.8, random_state=3, eval_metric=metrics, **parameters
         )
     return dtrees.GradientBoostingClassifier(
         n_estimators=7, learning_rate=0.5, subsample=0.8, random_state=3, eval_metric=["logloss", "error", "auc", spread_out], **parameters
