@@ -36,10 +36,10 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         What is minimised. "squared_error" is for means. "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber" (squared
         error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles, and means
         that outliers hardly move: splits are found by gradients, each with a hessian of 1, and leaves hold exact weighted medians or
-        quantiles of residuals, so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma" and "tweedie" (of
-        ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of predictions; targets must
-        not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or half the deviance; scores
-        are the whole.
+        quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma"
+        and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of
+        predictions; targets must not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or
+        half the deviance; scores are the whole.
     alpha : float, default=0.9
         For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small.
     tweedie_variance_power : float, default=1.5
