@@ -112,10 +112,8 @@ def _regressors(loss: str, n_trees: int, threads: int) -> Makers:
             loss=loss, **_HIST[loss], max_iter=n_trees, max_depth=6, max_leaf_nodes=None, early_stopping=False, random_state=0
         )
     if loss in _XGBOOST:
-        makers["XGBoost exact"] = lambda: xgboost(n_trees, threads, "exact").set_params(**_XGBOOST[loss])
-        if loss in ("absolute_error", "quantile"):  # which its exact trees do not have
-            del makers["XGBoost exact"]
-            makers["XGBoost hist"] = lambda: xgboost(n_trees, threads, "hist").set_params(**_XGBOOST[loss])
+        method = "hist" if loss in ("absolute_error", "quantile") else "exact"  # which do not have these losses
+        makers[f"XGBoost {method}"] = lambda: xgboost(n_trees, threads, method).set_params(**_XGBOOST[loss])
     if loss in _LIGHTGBM:
         makers["LightGBM"] = lambda: lightgbm(n_trees, threads, **_LIGHTGBM[loss])
     return makers

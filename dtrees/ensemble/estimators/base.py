@@ -25,6 +25,7 @@ from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
 from dtrees.ensemble.input.tables import column_names
 from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.objective.loss import ROUNDING
 from dtrees.ensemble.persistence.state import EstimatorState
 from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Predict, Step, logarithm
 from dtrees.tree.tree import Tree
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.metrics import Metric
 
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
-
-#: Targets that differ by less, relatively, are taken for equal where trees without splits are to be warned of.
-ROUNDING = 1e-9
 
 
 class TreeEstimator(EstimatorState, BaseEstimator, ABC):

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Loss
 
+#: Targets that differ by less, relatively, are taken for equal where trees without splits are to be warned of.
+ROUNDING = 1e-9
 #: What a loss must have of its own; see :class:`~dtrees.engine.plan.plans.Loss` and :class:`LinkedLoss`. :class:`BaseLoss` has the rest.
 PARTS = ("n_outputs", "constant_hessian", "initial", "open_round", "gradients", "pointwise", "predictions")
 

@@ -110,7 +110,7 @@ def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = N
     Quantile(alpha=0.5)
     """
     entry = _entries[name]
-    if n_classes > max(entry.n_classes) and entry.n_classes == (2,):
+    if entry.n_classes == (2,) and n_classes > 2:
         raise ValueError(f"loss={name!r} is for two classes, but y has {n_classes}; use loss='log_loss'")
     return entry.make(n_classes, **{**entry.parameters, **(parameters or {})})
 

@@ -7,16 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.losses.by_order import ByOrder, residual_kernels, target_quantile
+from dtrees.ensemble.objective.losses.by_order import ByOrder
 
 
 @dataclass(frozen=True)
 class AbsoluteError(ByOrder):
     """Absolute error; leaves hold the weighted medians of residuals."""
-
-    def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """Return the weighted median, shape (1,)."""
-        return target_quantile(target, weight, 0.5)
 
     def gradients(
         self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
@@ -28,16 +24,3 @@ class AbsoluteError(ByOrder):
     def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's absolute error."""
         np.abs(np.subtract(target, raw[0], out=out), out=out)
-
-    def measure_leaves(
-        self,
-        target: NDArray[np.float64],
-        raw: NDArray[np.float64],
-        weight: NDArray[np.int64],
-        rows: NDArray[np.uint32],
-        start: NDArray[np.int64],
-        stop: NDArray[np.int64],
-        out: NDArray[np.float64],
-    ) -> None:
-        """Write the weighted median of each leaf's residuals."""
-        residual_kernels().leaf_quantiles(target, raw, weight, rows, start, stop, 0.5, out)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.losses.by_order import ByOrder, residual_kernels, target_quantile
+from dtrees.ensemble.objective.losses.by_order import ByOrder, residual_kernels
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,6 @@ class Huber(ByOrder):
 
     alpha: float = 0.9
     delta: float = math.inf
-
-    def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """Return the weighted median, shape (1,)."""
-        return target_quantile(target, weight, 0.5)
 
     def for_round(self, target: NDArray[np.float64], raw: NDArray[np.float64], weight: NDArray[np.int64]) -> Self:
         """Return the loss with the ``delta`` of these residuals."""
@@ -38,15 +35,6 @@ class Huber(ByOrder):
         """Write each row's loss."""
         residual_kernels().huber_loss(target, raw[0], self.delta, out)
 
-    def measure_leaves(
-        self,
-        target: NDArray[np.float64],
-        raw: NDArray[np.float64],
-        weight: NDArray[np.int64],
-        rows: NDArray[np.uint32],
-        start: NDArray[np.int64],
-        stop: NDArray[np.int64],
-        out: NDArray[np.float64],
-    ) -> None:
-        """Write the weighted median of each leaf's residuals, plus the mean of what is left, cut off at ``delta``."""
-        residual_kernels().leaf_centers(target, raw, weight, rows, start, stop, self.delta, out)
+    def leaf_measure(self) -> tuple[Callable[..., None], float]:
+        """Return what measures the weighted median of residuals, plus the mean of what is left, cut off at ``delta``."""
+        return residual_kernels().leaf_centers, self.delta

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.loss import OneOutput, kernels
+from dtrees.ensemble.objective.loss import ROUNDING, OneOutput, kernels
 
 
 @cache
@@ -42,7 +42,7 @@ class LogLink(OneOutput):
 
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return a billionth of the prediction, or of one."""
-        return 1e-9 * max(1.0, float(self.predictions(initial[np.newaxis])[0]))
+        return ROUNDING * max(1.0, float(self.predictions(initial[np.newaxis])[0]))
 
 
 def check_not_negative(loss: str, target: NDArray[np.float64]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.losses.by_order import ByOrder, residual_kernels, target_quantile
+from dtrees.ensemble.objective.losses.by_order import ByOrder, residual_kernels
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,10 @@ class Quantile(ByOrder):
 
     alpha: float = 0.9
 
-    def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """Return the weighted quantile, shape (1,)."""
-        return target_quantile(target, weight, self.alpha)
+    @property
+    def quantile(self) -> float:
+        """Return ``alpha``."""
+        return self.alpha
 
     def gradients(
         self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
@@ -30,16 +31,3 @@ class Quantile(ByOrder):
     def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Write each row's pinball loss."""
         residual_kernels().pinball_loss(target, raw[0], self.alpha, out)
-
-    def measure_leaves(
-        self,
-        target: NDArray[np.float64],
-        raw: NDArray[np.float64],
-        weight: NDArray[np.int64],
-        rows: NDArray[np.uint32],
-        start: NDArray[np.int64],
-        stop: NDArray[np.int64],
-        out: NDArray[np.float64],
-    ) -> None:
-        """Write the weighted quantile of each leaf's residuals."""
-        residual_kernels().leaf_quantiles(target, raw, weight, rows, start, stop, self.alpha, out)

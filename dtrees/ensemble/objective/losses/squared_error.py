@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.loss import OneOutput, kernels
+from dtrees.ensemble.objective.loss import ROUNDING, OneOutput, kernels
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class SquaredError(OneOutput):
 
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return the square of a billionth of the prediction."""
-        return (1e-9 * float(np.abs(initial).max())) ** 2
+        return (ROUNDING * float(np.abs(initial).max())) ** 2
