@@ -39,7 +39,8 @@ BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY)
 class SplitLimits(NamedTuple):
     """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
 
-    ``levels`` are what the numbers ``a`` of absolute error stand for.
+    ``levels`` are what the numbers ``a`` of absolute error stand for; ``categorical`` the columns of categories, ``smooth`` and ``least``
+    how these are ordered.
     """
 
     criterion: str
@@ -50,10 +51,13 @@ class SplitLimits(NamedTuple):
     min_weight: float = 0
     min_gain: float = -math.inf
     levels: Sequence[int] = ()
+    categorical: Sequence[int] = ()
+    smooth: float = 0.0
+    least: int = 1
 
 
 class Split(NamedTuple):
-    """One split: values up to ``value`` go left (all values and no missing one where ``threshold`` is inf)."""
+    """One split: values up to ``value`` go left (all values and no missing one where ``threshold`` is inf), or those in ``categories``."""
 
     column: int
     value: float
@@ -63,6 +67,12 @@ class Split(NamedTuple):
     left: tuple[int, ...]
     score: float = 0.0
     gain: float = 0.0
+    categories: frozenset[int] | None = None
+
+    def sends_left(self, x: float) -> bool:
+        if math.isnan(x):
+            return self.missing_left
+        return x <= self.threshold if self.categories is None else int(x) in self.categories
 
 
 def node_sums(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, n_classes: int) -> tuple[int, ...]:
@@ -242,6 +252,54 @@ def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b
             yield _scored(split, left_rows, rows, a, b, total, limits)
 
 
+def every_set(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, bits: int) -> Iterator[Split]:
+    """The allowed splits of a node on a column of categories, between neighbours in their order; one of them, if it is drawn by ``bits``."""
+    members: dict[Any, list[int]] = {}
+    for i in rows:
+        members.setdefault("missing" if math.isnan(x[i]) else int(x[i]), []).append(i)
+    rare = [i for some in members.values() if len(some) < limits.least for i in some]
+    groups: list[tuple[Any, list[int]]] = sorted((c, some) for c, some in members.items() if c != "missing" and len(some) >= limits.least)
+    if len(members.get("missing", [])) >= limits.least:
+        groups.append(("missing", members["missing"]))
+    if rare:
+        groups.append(("rare", rare))
+    total = node_sums(rows, a, b, limits.n_classes)
+    sums = {name: node_sums(some, a, b, limits.n_classes) for name, some in groups}
+    of_group = dict(groups)
+    for which in range(limits.n_classes or 1):
+        if limits.random:
+            numbers = {"missing": -1, "rare": -2}
+            stream = np.uint64(hashing.mix(np.uint64(bits)))
+            keys = {name: hashing.uniform(np.uint64(hashing.draw(stream, np.int64(numbers.get(name, name))))) for name, _ in groups}
+        else:
+            keys = {name: _distance(sums[name], total, which, limits) for name, _ in groups}
+        order = sorted((name for name, _ in groups), key=keys.__getitem__)  # stable: groups are in order
+        cuts = range(1, len(order))
+        if limits.random and len(order) > 1:
+            cuts = [1 + int(hashing.below(np.uint64(hashing.mix(np.uint64(bits) + np.uint64(1))), len(order) - 1))]
+        for cut in cuts:
+            lower, upper = order[:cut], order[cut:]
+            n_lower = sum(len(of_group[name]) for name in lower)
+            turned = "rare" in lower if rare else 2 * n_lower > len(rows)
+            listed = upper if turned else lower
+            left_rows = [i for name in listed for i in of_group[name]]
+            left = node_sums(left_rows, a, b, limits.n_classes)
+            if _is_allowed(left_rows, left, rows, total, limits):
+                categories = frozenset(name for name in listed if name != "missing")
+                split = Split(column, math.nan, math.nan, "missing" in listed, len(left_rows), left, categories=categories)
+                yield _scored(split, left_rows, rows, a, b, total, limits)
+
+
+def _distance(sums: Sequence[int], total: Sequence[int], which: int, limits: SplitLimits) -> float:
+    """How far a category's mean is from the node's."""
+    g, h = (sums[which], sum(sums)) if limits.n_classes else sums
+    all_g, all_h = (total[which], sum(total)) if limits.n_classes else total
+    mean = float(all_g) / float(all_h) if all_h > 0 else 0.0
+    rest = float(h) + limits.smooth
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.float64(float(g) - mean * float(h)) / np.float64(rest))
+
+
 def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[int], total: Sequence[int], limits: SplitLimits) -> bool:
     h_left = weight_of(left, limits.n_classes)
     h_right = weight_of(total, limits.n_classes) - h_left
@@ -269,14 +327,19 @@ def is_constant(x: Sequence[float], rows: Sequence[int]) -> bool:
 
 
 def best_of_column(
-    x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, u: float = 0.0
+    x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, bits: int = 0
 ) -> Split | None:
     """The best split on one column: the largest score, the first of equals."""
-    splits = random_split(x, column, rows, a, b, limits, u) if limits.random else every_split(x, column, rows, a, b, limits)
+    if column in limits.categorical:
+        splits = every_set(x, column, rows, a, b, limits, bits)
+    elif limits.random:
+        splits = random_split(x, column, rows, a, b, limits, hashing.uniform(np.uint64(bits)))
+    else:
+        splits = every_split(x, column, rows, a, b, limits)
     best = max(splits, key=lambda split: split.score, default=None)  # max keeps the first of equals
     if best is None or best.gain < limits.min_gain or (limits.criterion == NEWTON and best.gain <= 0.0):
         return None
-    if not any(math.isnan(x[i]) for i in rows):  # rows that miss the value later go with the majority
+    if best.categories is None and not any(math.isnan(x[i]) for i in rows):  # rows that miss the value later go with the majority
         best = best._replace(missing_left=2 * best.n_left > len(rows))
     return best
 
@@ -288,13 +351,13 @@ def best_split(
     a: Any,
     b: Any,
     limits: SplitLimits,
-    draws: Sequence[float] | None = None,
+    draws: Sequence[int] | None = None,
 ) -> tuple[int, Split | None]:
     """The best split over the columns drawn: larger score, then lower column; and what the search is to report."""
     varying = [j for j in sorted(drawn) if not is_constant(columns[j], rows)]
     if not varying:
         return CONSTANT, None
-    found = [best_of_column(columns[j], j, rows, a, b, limits, draws[j] if draws else 0.0) for j in varying]
+    found = [best_of_column(columns[j], j, rows, a, b, limits, draws[j] if draws else 0) for j in varying]
     best = max((split for split in found if split is not None), key=lambda split: split.score, default=None)
     return (NO_SPLIT, None) if best is None else (SPLIT, best)
 
@@ -382,6 +445,9 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
         min_samples=rules.min_samples_leaf,
         min_weight=max(rules.min_child_weight * 2.0**b, rules.min_weight_fraction_leaf * root),
         min_gain=(rules.min_impurity_decrease - np.finfo(float).eps) * (root * 2.0**-b) * unit,
+        categorical=rules.categorical,
+        smooth=rules.cat_smooth * 2.0**b,
+        least=rules.min_samples_category,
     )
 
 
@@ -408,7 +474,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         order = pool.copy()
         if rules.max_features < len(pool):
             hashing.draw_columns(node_key, path, order, 0, len(pool))
-        draws = [hashing.uniform(np.uint64(hashing.draw(threshold_key ^ path, j))) for j in range(len(columns))]
+        draws = [int(hashing.draw(threshold_key ^ path, j)) for j in range(len(columns))]
         first, rest = order[: rules.max_features].tolist(), order[rules.max_features :].tolist()
         # Drawing goes on, one column at a time, while all columns drawn are constant in the node.
         for drawn in [first, *([j] for j in rest)]:
@@ -426,7 +492,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         waiting = [pair for pair in waiting if pair[0] is not node]
         node.split = split
         x = columns[split.column]
-        goes_left = {i: split.missing_left if math.isnan(x[i]) else x[i] <= split.threshold for i in node.rows}
+        goes_left = {i: split.sends_left(x[i]) for i in node.rows}
         for left, side in ((True, hashing.LEFT), (False, hashing.RIGHT)):
             rows = [i for i in node.rows if goes_left[i] == left]
             path = hashing.child_path(np.uint64(node.path), side)

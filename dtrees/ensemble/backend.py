@@ -163,6 +163,8 @@ class LoadOptions:
         Evaluation sets that are to be loaded as well.
     single_use : bool
         Whether trees are grown once from the table, so that its columns need not be kept when these are.
+    categories : tuple of int
+        Columns whose values are categories, also where they are numbers.
     """
 
     classify: bool
@@ -172,6 +174,7 @@ class LoadOptions:
     out_of_bag: bool = False
     sets: Sequence[EvalSet] = ()
     single_use: bool = False
+    categories: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class LocalBackend:
         weight = check_weights(sample_weight, n_rows)
         summary = TargetSummary.of(y, weight, classify=options.classify)
         summary.check()
-        schema = Schema.infer(X)
+        schema = Schema.infer(X, options.categories)
         encoded = schema.encode(X)
         n_threads = min(effective_n_jobs(options.n_jobs), len(encoded))
         if n_threads > 1 and n_rows * len(encoded) > _SERIAL_CELLS:

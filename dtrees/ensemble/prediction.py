@@ -27,6 +27,7 @@ from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
     from dtrees.tree.packing import Packed
+    from dtrees.tree.predict_sets import PackedWithSets
 
 Step = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -47,7 +48,7 @@ class AdditiveTrees:
     def __init__(self, groups: Sequence[Sequence[Tree]], initial: NDArray[np.float64] | None = None) -> None:
         self.groups = tuple(tuple(group) for group in groups)
         self.initial = initial
-        self._packs: dict[np.dtype[Any], tuple[Packed, ...]] = {}
+        self._packs: dict[np.dtype[Any], tuple[Packed | PackedWithSets, ...]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packs": {}}
@@ -57,13 +58,13 @@ class AdditiveTrees:
         """Trees in each group."""
         return len(self.groups[0])
 
-    def packs(self, dtype: np.dtype[Any]) -> tuple[Packed, ...]:
+    def packs(self, dtype: np.dtype[Any]) -> tuple[Packed | PackedWithSets, ...]:
         """Return the groups, packed for rows of a dtype."""
         packs = self._packs.get(dtype)
         if packs is None:
-            from dtrees.tree.packing import pack
+            from dtrees.tree.predict import packed_for
 
-            self._packs[dtype] = packs = tuple(pack(group, dtype) for group in self.groups)
+            self._packs[dtype] = packs = tuple(packed_for(group, dtype) for group in self.groups)
         return packs
 
     def _threads(self, n_rows: int, n_trees: int, n_jobs: int | None) -> int:

@@ -38,6 +38,9 @@ DOMINANT_HITS, OTHER_CODES_SHARE = 12, 3
 STRETCH = 256
 #: Most bins of a column, each of one value; columns of more values are sorted where they are not searched by zones.
 MOST_BINS = 2**13
+#: Rows of a node are summed by category in one go over a table of all categories, unless there are so many times as many of these as rows;
+#: then they are sorted. To clear and to read the table takes about as long a category as to sort takes a row.
+DENSE_CATEGORIES = 4
 #: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: only very unequal weights take more.
 POINTER_STEPS = 6
 

@@ -10,7 +10,7 @@ Values are added tree by tree, in order, for each row by itself: predictions do 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import bind, inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.tree.packing import Packed, pack
+from dtrees.tree.predict_sets import PackedWithSets, add_values_with_sets, leaf_numbers_with_sets, pack_with_sets
 from dtrees.tree.tree import Tree
 
 #: Rows of a block, at most; fewer where they would take more bytes than this in slots.
@@ -224,6 +225,11 @@ def _leaf_numbers(packed, X, first, last, out):
                     out[row + i, tree] = packed.number[packed.leaves[tree] + np.int64(leaf[i])]
 
 
+def packed_for(trees: Sequence[Tree], dtype: Any) -> Packed | PackedWithSets:
+    """Return trees packed for rows of a dtype, float32 or float64."""
+    return pack_with_sets(trees) if any(tree.categories.node.shape[0] for tree in trees) else pack(trees, dtype)
+
+
 def _over_rows(kernel: Callable[[int, int], Any], n_rows: int, work: int, n_threads: int) -> None:
     """Run ``kernel(first, last)`` over stretches of rows, in threads where there is enough to do."""
     n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if work > SERIAL_WORK else 1
@@ -236,17 +242,24 @@ def _over_rows(kernel: Callable[[int, int], Any], n_rows: int, work: int, n_thre
         list(pool.map(lambda first: kernel(first, min(first + starts.step, n_rows)), starts))
 
 
-def _check_width(packed: Packed, X: NDArray[Any]) -> None:
+def _check_width(packed: Packed | PackedWithSets, X: NDArray[Any]) -> None:
+    if isinstance(packed, PackedWithSets):
+        return
     if packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
         raise ValueError(f"X has dtype {X.dtype}, but the trees are packed for float32; pack them for {X.dtype}")
 
 
-def sum_values(packed: Packed, X: NDArray[Any], n_threads: int = 1, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+def _adder(packed: Packed | PackedWithSets) -> Any:
+    """Return the kernel that adds the values of leaves."""
+    return add_values_with_sets if isinstance(packed, PackedWithSets) else _add_values
+
+
+def sum_values(packed: Packed | PackedWithSets, X: NDArray[Any], n_threads: int = 1, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
     """Add up the values of the leaves that rows fall in.
 
     Parameters
     ----------
-    packed : Packed
+    packed : Packed or PackedWithSets
     X : ndarray of float32 or float64, shape (n_rows, n_features)
         NaN is missing. Trees packed for float32 take no float64.
     n_threads : int, default=1
@@ -265,23 +278,24 @@ def sum_values(packed: Packed, X: NDArray[Any], n_threads: int = 1, start: int =
     _check_width(packed, X)
     out = np.zeros((X.shape[0], packed.value.shape[1]))
     last = packed.n_trees if stop is None else stop
-    add = bind(_add_values, packed, X, 0, 0, 0, 0, out, any_layout=X)
+    add = bind(_adder(packed), packed, X, 0, 0, 0, 0, out, any_layout=X)
     _over_rows(lambda i, j: add(packed, X, i, j, start, last, out), X.shape[0], X.shape[0] * (last - start), n_threads)
     return out
 
 
-def add_tree(packed: Packed, X: NDArray[Any], tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
+def add_tree(packed: Packed | PackedWithSets, X: NDArray[Any], tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
     """Add the values of one tree to ``out``, shape (n_rows, n_values); X as for :func:`sum_values`."""
     _check_width(packed, X)
-    add = bind(_add_values, packed, X, 0, 0, 0, 0, out, any_layout=X)
+    add = bind(_adder(packed), packed, X, 0, 0, 0, 0, out, any_layout=X)
     _over_rows(lambda i, j: add(packed, X, i, j, tree, tree + 1, out), X.shape[0], X.shape[0], n_threads)
 
 
-def apply(packed: Packed, X: NDArray[Any], n_threads: int = 1) -> NDArray[np.int32]:
+def apply(packed: Packed | PackedWithSets, X: NDArray[Any], n_threads: int = 1) -> NDArray[np.int32]:
     """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
     _check_width(packed, X)
     out = np.empty((X.shape[0], packed.n_trees), np.int32)
-    number = bind(_leaf_numbers, packed, X, 0, 0, out, any_layout=X)
+    numbers = leaf_numbers_with_sets if isinstance(packed, PackedWithSets) else _leaf_numbers
+    number = bind(numbers, packed, X, 0, 0, out, any_layout=X)
     _over_rows(lambda i, j: number(packed, X, i, j, out), X.shape[0], X.shape[0] * packed.n_trees, n_threads)
     return out
 

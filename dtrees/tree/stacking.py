@@ -22,12 +22,14 @@ Files may be damaged, or made to do damage, so all that kernels rely on is check
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import LARGE, Tree
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ def stacked(groups: Sequence[Sequence[Tree]]) -> Arrays:
         arrays = {name: np.concatenate([getattr(tree, name) for tree in small]) for name in _KINDS}
         if not all(map(_is_pure, small)):
             arrays["impurity"] = np.concatenate([tree.impurity for tree in trees])
+    if any(tree.categories.node.shape[0] for tree in trees):
+        arrays |= _sets_stacked([tree.categories for tree in trees])
     arrays["node_counts"] = np.array([[tree.node_count for tree in group] for group in groups], dtype=np.int64)
     return {f"trees.{name}": array for name, array in arrays.items()}
 
@@ -83,10 +87,48 @@ def unstacked(arrays: Arrays, n_groups: int, n_values: int, n_features: int) -> 
     if n_nodes != len(found["feature"]):
         raise ValueError(f"the model's trees have {n_nodes} nodes, but the array 'feature' has {len(found['feature'])}")
     trees = (_expanded if is_compact else _cut)(found, np.cumsum(counts.ravel()))
+    if "trees.set_counts" in arrays:
+        sets = _sets_unstacked(arrays, len(trees))
+        trees = [replace(tree, categories=mine) for tree, mine in zip(trees, sets, strict=True)]
     for tree in trees:
         tree.validate(n_features, n_values)
     per_group = counts.shape[1]
     return [trees[group * per_group : (group + 1) * per_group] for group in range(n_groups)]
+
+
+def _sets_stacked(sets: Sequence[CategorySets]) -> Arrays:
+    """Return the sets of categories of trees as named arrays: how many each tree has, of which nodes, of how many words, and these."""
+    return {
+        "set_counts": np.array([len(of_tree.node) for of_tree in sets], np.int64),
+        "set_nodes": np.concatenate([of_tree.node for of_tree in sets]),
+        "set_sizes": np.concatenate([np.diff(of_tree.offset) for of_tree in sets]),
+        "set_words": np.concatenate([of_tree.words for of_tree in sets]),
+    }
+
+
+def _sets_unstacked(arrays: Arrays, n_trees: int) -> list[CategorySets]:
+    """Return the sets that :func:`_sets_stacked` was given.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not belong together; whether the sets are those of trees is left to these.
+    KeyError
+        If an array is missing.
+    """
+    counts, nodes, sizes, words = (arrays[f"trees.{name}"] for name in ("set_counts", "set_nodes", "set_sizes", "set_words"))
+    for name, array, dtype in (
+        ("set_counts", counts, np.int64), ("set_nodes", nodes, np.int32), ("set_sizes", sizes, np.int64), ("set_words", words, np.uint32),
+    ):  # fmt: skip
+        if array.dtype != dtype or array.ndim != 1 or (dtype == np.int64 and array.size and (array.min() < 0 or array.max() > 2**48)):
+            raise ValueError(f"tree array {name!r} has dtype {array.dtype} and shape {array.shape}, or numbers out of range")
+    if len(counts) != n_trees or sum(counts.tolist()) != len(nodes) or len(sizes) != len(nodes) or sum(sizes.tolist()) != len(words):
+        raise ValueError("the model's sets of categories do not belong to its trees")
+    ends, offsets = [0, *np.cumsum(counts).tolist()], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return [
+        CategorySets(nodes[first:last], offsets[first : last + 1] - offsets[first], words[offsets[first] : offsets[last]])
+        for first, last in pairwise(ends)
+    ]
 
 
 def _cut(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:

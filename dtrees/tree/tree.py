@@ -15,12 +15,14 @@ they mean the same. Two trees are the same tree if and only if all their arrays 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 if TYPE_CHECKING:
     from dtrees.tree.compact import CompactTree
@@ -43,7 +45,8 @@ class Tree:
     feature : ndarray of int32, shape (node_count,)
         The column a node splits on; -2 at leaves.
     threshold : ndarray of float64, shape (node_count,)
-        Rows with ``x <= threshold`` go left; +inf sends every value left and missing ones right. -2 at leaves.
+        Rows with ``x <= threshold`` go left; +inf sends every value left and missing ones right. -2 at leaves. NaN where a node splits on
+        categories.
     missing_go_to_left : ndarray of bool, shape (node_count,)
         Where rows go whose value is missing.
     impurity : ndarray of float64, shape (node_count,)
@@ -57,6 +60,8 @@ class Tree:
         Their weight (boosted trees: their sum of hessians).
     value : ndarray of float64, shape (node_count, n_values)
         What the node predicts: mean target, fraction of each class, or the step of a boosted tree.
+    categories : CategorySets
+        Which categories go left, of nodes that split on a column of categories.
     """
 
     children_left: NDArray[np.int32]
@@ -69,8 +74,9 @@ class Tree:
     n_node_samples: NDArray[np.int64]
     weighted_n_node_samples: NDArray[np.float64]
     value: NDArray[np.float64]
+    categories: CategorySets = NO_SETS
 
-    #: The arrays and their types, in order.
+    #: The arrays of all trees and their types, in order.
     ARRAYS: ClassVar[dict[str, Any]] = {
         "children_left": np.int32,
         "children_right": np.int32,
@@ -86,12 +92,20 @@ class Tree:
 
     @classmethod
     def from_arrays(cls, **arrays: ArrayLike) -> Tree:
-        """Make a tree of array-likes, converted to the right types."""
+        """Make a tree of array-likes, converted to the right types; no node splits on categories."""
         return cls(**{name: np.ascontiguousarray(arrays[name], dtype) for name, dtype in cls.ARRAYS.items()})
+
+    def with_categories(self, sets: CategorySets) -> Tree:
+        """Return the tree with sets of categories, in place of the thresholds of the nodes that have them."""
+        threshold = self.threshold.copy()
+        threshold[sets.node] = np.nan
+        return replace(self, threshold=threshold, categories=sets)
 
     def __reduce__(self) -> Any:
         small = self.compact() if self.node_count >= LARGE else None
-        return (Tree, tuple(getattr(self, name) for name in self.ARRAYS)) if small is None else (_from_compact, tuple(small))
+        if small is None:
+            return Tree, (*(getattr(self, name) for name in self.ARRAYS), self.categories)
+        return _from_compact, (self.categories, *small)
 
     def compact(self) -> CompactTree | None:
         """Return what the arrays follow from (:mod:`dtrees.tree.compact`); None where they do not, to the last bit."""
@@ -143,7 +157,8 @@ class Tree:
 
     def equals(self, other: Tree) -> bool:
         """Tell whether both are the same tree, byte for byte."""
-        return all(getattr(self, name).tobytes() == getattr(other, name).tobytes() for name in self.ARRAYS)
+        same = all(getattr(self, name).tobytes() == getattr(other, name).tobytes() for name in self.ARRAYS)
+        return same and self.categories.equals(other.categories)
 
     def validate(self, n_features: int, n_values: int | None = None) -> None:
         """Check that prediction can neither leave the arrays nor run forever.
@@ -173,14 +188,18 @@ class Tree:
             raise ValueError("tree nodes do not form one tree")
         if np.any(self.feature[inner] < 0) or np.any(self.feature[inner] >= n_features):
             raise ValueError(f"tree splits on a feature that is not in 0..{n_features - 1}")
-        if np.any(np.isnan(self.threshold)) or np.any(np.isneginf(self.threshold)) or not np.all(np.isfinite(self.value)):
+        self.categories.validate(~leaf)
+        none = np.isnan(self.threshold)
+        if not np.array_equal(np.flatnonzero(none), self.categories.node):
+            raise ValueError("tree nodes have neither a threshold nor a set of categories, or both")
+        if np.any(np.isneginf(self.threshold)) or not np.all(np.isfinite(self.value)):
             raise ValueError("tree has thresholds or values that are not numbers")
 
 
-def _from_compact(*small: NDArray[Any]) -> Tree:
+def _from_compact(categories: CategorySets, *small: NDArray[Any]) -> Tree:
     """Return a tree that was pickled compactly."""
     from dtrees.tree.compact import CompactTree
 
     tree = Tree.__new__(Tree)
-    vars(tree)[_COMPACT] = CompactTree(*small)
+    vars(tree)[_COMPACT], vars(tree)["categories"] = CompactTree(*small), categories
     return tree

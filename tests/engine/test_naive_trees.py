@@ -17,8 +17,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard.targets import ForestTarget, Prepared
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.tree.packing import pack
-from dtrees.tree.predict import sum_values
+from dtrees.tree.predict import packed_for, sum_values
 from dtrees.tree.tree import Tree
 from tests import naive
 from tests.engine.shards import (
@@ -60,7 +59,11 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
         children = [number[id(child)] for child in node.children] or [-1, -1]
         assert [tree.children_left[i], tree.children_right[i]] == children
         assert tree.feature[i] == (split.column if split else -2)
-        assert tree.threshold[i] == (split.threshold if split else -2.0)
+        if split and split.categories is not None:
+            assert np.isnan(tree.threshold[i])
+            assert set(tree.categories.of_node(i).tolist()) == split.categories
+        else:
+            assert tree.threshold[i] == (split.threshold if split else -2.0)
         assert tree.missing_go_to_left[i] == (split.missing_left if split else False)
         assert tree.gain[i] == (np.ldexp(split.gain, unit) if split else 0.0)
         assert tree.n_node_samples[i] == len(node.rows)
@@ -180,6 +183,49 @@ def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> No
     assert all_equal(grow_sharded(table, target, weight, plan, 4, spread)[0], trees)
 
 
+@st.composite
+def with_categories(draw: st.DrawFn, problem: Any, plan: Any) -> tuple[Table, Any]:
+    """A problem's table with some columns of categories, and its plan."""
+    table, target, _ = problem
+    n = target.shape[0]
+    more = []
+    for _ in range(draw(st.integers(1, 2))):
+        numbers = draw(integers_of(n, 0, draw(st.sampled_from([1, 3, 40])))).astype(np.float32)
+        more.append(np.where(draw(arrays(np.bool_, n)), np.float32(np.nan), numbers) if draw(st.booleans()) else numbers)
+    mixed = [*more, *table]
+    some = dataclasses.replace(
+        plan.rules,
+        max_features=plan.rules.max_features + draw(st.integers(0, len(more))),
+        columns_per_tree=plan.rules.columns_per_tree + len(more),
+        categorical=tuple(range(len(more))),
+        cat_smooth=draw(st.sampled_from([0.0, 0.7, 5.0])),
+        min_samples_category=draw(st.sampled_from([1, 2, 5])),
+    )
+    return mixed, dataclasses.replace(plan, rules=some)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "n_classes"),
+    slow_for({"poisson", "entropy"}, [("squared_error", 0), ("poisson", 0), ("gini", 2), ("gini", 4), ("entropy", 3)]),
+)
+@given(data=st.data())
+@examples(150)
+def test_trees_of_categories(criterion: str, n_classes: int, data: st.DataObject) -> None:
+    problem = data.draw(problems(n_classes))
+    _, target, weight = problem
+    if criterion == "poisson":
+        target = np.abs(target)
+        assume(target[slice(None) if weight is None else weight > 0].any())
+    table, plan = data.draw(with_categories(problem, data.draw(plans(criterion, n_classes, target.shape[0], len(problem[0])))))
+    sample = sample_of(ForestTarget(plan, target, weight).start(3, 0))
+    root = naive.grow(as_lists(table), sample, plan.rules, n_classes, plan.seed, 3)
+    trees = grow_here(table, target, weight, plan, n_trees=4)
+    assert_same(trees[3], root, plan, sample, target)
+    trees[3].validate(len(table), max(n_classes, 1))
+    spread = [range(0, len(table), 2), range(1, len(table), 2)]
+    assert all_equal(grow_sharded(table, target, weight, plan, 4, spread)[0], trees)
+
+
 @given(problems(0), st.data())
 @examples(200)
 def test_newton_trees(problem: tuple[Table, NDArray[Any], NDArray[np.float64] | None], data: st.DataObject) -> None:
@@ -218,6 +264,9 @@ def assert_exact(tree: Tree, table: Table, sample: naive.Sample, plan: Any, dept
     while waiting:
         node, rows = waiting.pop()
         answers = [naive.full_scan(x[rows], j, a[rows], b[rows], limits) for j, x in enumerate(columns)]
+        for j in plan.rules.categorical:
+            given = columns[j].tolist(), j, rows.tolist(), sample.g, sample.h, limits
+            answers[j] = naive.SPLIT, naive.best_of_column(*given)
         best = max((split for _, split in answers if split is not None), key=lambda split: split.score, default=None)
         if tree.feature[node] < 0:
             pure = sample.pure_by is not None and len({sample.pure_by[row] for row in rows}) == 1
@@ -227,18 +276,19 @@ def assert_exact(tree: Tree, table: Table, sample: naive.Sample, plan: Any, dept
             continue
         n_splits += 1
         x = columns[best.column][rows]
-        left = np.where(np.isnan(x), best.missing_left, x <= best.threshold)
-        assert (tree.feature[node], tree.threshold[node], tree.missing_go_to_left[node]) == (
-            best.column,
-            best.threshold,
-            best.missing_left,
-        )
+        left = np.array([best.sends_left(value) for value in x.tolist()])
+        assert (tree.feature[node], tree.missing_go_to_left[node]) == (best.column, best.missing_left)
+        if best.categories is None:
+            assert tree.threshold[node] == best.threshold
+        else:
+            assert set(tree.categories.of_node(node).tolist()) == best.categories
         assert tree.n_node_samples[tree.children_left[node]] == best.n_left == left.sum()
         waiting += [(int(tree.children_left[node]), rows[left]), (int(tree.children_right[node]), rows[~left])]
     return n_splits
 
 
 LARGE = 7000
+CATEGORIES = {"categorical": (3, 4), "cat_smooth": 3.0, "min_samples_category": 4}
 SPREAD = [(0, 2, 4, 7), (1, 3, 5, 6, 8)]
 
 
@@ -248,13 +298,26 @@ def large_table(seed: int) -> list[NDArray[Any]]:
     return [-table[0], *table, table[2].copy()]
 
 
+def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) -> list[NDArray[Any]]:
+    """The table with its fourth and fifth column in place of two: a few categories and many, of which some matter and some are missing."""
+    rng = np.random.default_rng(seed)
+    mixed = list(table)
+    for j, n_categories in ((3, 12), (4, 900)):
+        numbers = np.floor(n_categories * rng.random(LARGE) ** 2).astype(np.float32)
+        target += rng.normal(size=n_categories + 1)[numbers.astype(np.int64)] * target.std() / 3
+        mixed[j] = np.where(rng.random(LARGE) < 0.1, np.float32(np.nan), numbers)
+    return mixed
+
+
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("seed", "changes"), [(0, {}), (1, {}), (2, {"max_depth": None, "max_leaf_nodes": 25})])
+@pytest.mark.parametrize(("seed", "changes"), [(0, {}), (1, {}), (2, {"max_depth": None, "max_leaf_nodes": 25}), (3, CATEGORIES)])
 def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], weighted: bool) -> None:
     """However large nodes are searched (zones, sums inherited from parents): what a full scan finds, on any threads and shards."""
     table = large_table(seed)
     y, weight = wild_target(table[1:], 0, seed), wild_weight(LARGE, seed) if weighted else None
     some = rules("newton", len(table), **{"max_depth": 5, "reg_lambda": 1.0, "min_child_weight": 3.0} | changes)
+    if some.categorical:
+        table = with_large_categories(table, y, seed)
     plan = BoostingPlan(some, seed, Squared(), n_rounds=3, subsample=0.8 if seed else 1.0)
     trees = {}
     for n_threads in (1, 4):
@@ -265,7 +328,7 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
             for number, tree in enumerate(trees[n_threads]):
                 samples.append(sample_of(executor.shard.target.start(number, 0)))
                 X = np.stack([column.astype(np.float64) for column in table], axis=1)
-                executor.shard.target.raw += sum_values(pack([tree]), X)[:, 0]
+                executor.shard.target.raw += sum_values(packed_for([tree], np.float64), X)[:, 0]
     assert all_equal(trees[1], trees[4])
     assert all_equal([tree for (tree,) in boost(ShardedExecutor(table, y, weight, SPREAD, 2), plan).rounds], trees[1])
     for tree, sample in zip(trees[1], samples, strict=True):

@@ -126,7 +126,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         if not parts.lengths:
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
-        schema, summary = _summarise(tasks, parts, classify=options.classify, name=options.estimator_name)
+        schema, summary = _summarise(tasks, parts, options)
         plan = _plan(tasks, parts, schema, summary, options, before)
         workers, ids = list(plan.columns), list(plan.columns.values())
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
@@ -177,20 +177,23 @@ def _plan(
     return plan
 
 
-def _summarise(tasks: Tasks, parts: Partitions, *, classify: bool, name: str) -> tuple[Schema, TargetSummary]:
+def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[Schema, TargetSummary]:
     """Check all partitions; return what they say together."""
     weights = parts.weight if parts.weight is not None else [None] * len(parts.lengths)
-    checked = tasks.waiter.gather(tasks.map("check", _check, parts.X, parts.y, weights, classify=classify, name=name))
+    told = {"classify": options.classify, "name": options.estimator_name, "categories": options.categories}
+    checked = tasks.waiter.gather(tasks.map("check", _check, parts.X, parts.y, weights, **told))
     summary = TargetSummary.merge(summary for _, summary in checked)
     summary.check()
     return Schema.merge(schema for schema, _ in checked), summary
 
 
-def _check(X: Any, y: Any, weight: Any, classify: bool, name: str) -> tuple[Schema, TargetSummary]:
+def _check(
+    X: Any, y: Any, weight: Any, classify: bool, name: str, categories: tuple[int, ...]
+) -> tuple[Schema, TargetSummary]:
     """Return the schema of a partition, and the summary of its target and weights."""
     y = check_target(y, classify=classify, name=name)
     weight = check_weights(weight, len(y))
-    return Schema.infer(X), TargetSummary.of(y, weight, classify=classify)
+    return Schema.infer(X, categories), TargetSummary.of(y, weight, classify=classify)
 
 
 def _same(block: Columns) -> Columns:

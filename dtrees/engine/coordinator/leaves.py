@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation
 from dtrees.engine.coordinator.session import Session, Steps
-from dtrees.engine.outcome.values import class_values, newton_values, take_apart
+from dtrees.engine.outcome.values import class_values, newton_values, splits_of_categories, take_apart
 from dtrees.engine.plan.node_limits import scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.records import Nodes
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
 
 
@@ -102,7 +103,22 @@ def complete(
         weighted_n_node_samples=weight,
         value=value,
     )
+    if rules.categorical:
+        tree = tree.with_categories((yield from _find_sets(session, records)))
     return Grown(tree, closing)
+
+
+def _find_sets(session: Session, records: NDArray[Any]) -> Steps[CategorySets]:
+    """Ask for the categories that go left in the splits of a tree, each of the shard that has the column."""
+    node, column, start, stop = splits_of_categories(records, session.plan.rules)
+    if not node.shape[0]:
+        return NO_SETS
+    owner = session.executor.owner(column)
+    asked = {i: np.flatnonzero(owner == i) for i in np.unique(owner).tolist()}
+    replies = yield {
+        i: m.FindSets(session.fit, session.epoch, column[mine], start[mine], stop[mine]) for i, mine in asked.items()
+    }
+    return CategorySets.joined(node, list(asked.values()), [cast(CategorySets, replies[i]) for i in asked])
 
 
 def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from dtrees.engine.protocol.route_bits import RouteBitStore
 from dtrees.split.node.candidate import Candidates
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import OFFER_ROWS
+from dtrees.tree.category_sets import CategorySets
 
 T = TypeVar("T")
 
@@ -46,6 +47,11 @@ class Session:
     epoch: int = 0
     n_slots: int = 0
     last_tree: bool = False
+
+    @property
+    def gives_up_columns(self) -> bool:
+        """Whether no column is looked at any more when the nodes of the tree are grown."""
+        return self.last_tree and not self.plan.rules.categorical
 
     def opening(self, initial: NDArray[np.float64] | None) -> m.Begin:
         """Return the message that opens the fit on a shard."""
@@ -97,13 +103,17 @@ class Session:
         replies = yield self.to_all(m.Advance(self.fit, self.epoch, splits, marks, search, mode))
         return [cast(m.Divided, replies[i]) for i in range(len(replies))]
 
-    def mark(self, splits: m.Splits, route_bits: RouteBitStore) -> Steps[m.RouteBits]:
-        """Return the marks of splits, asking the owners of their columns for those that were not offered."""
+    def mark(self, splits: m.Splits, route_bits: RouteBitStore, sets: CategorySets | None = None) -> Steps[m.RouteBits]:
+        """Return the marks of splits, asking the owners of their columns for those that were not offered.
+
+        ``sets`` are those of splits of a tree that is known already, by their places in ``splits``.
+        """
         lacking = ~route_bits.has(splits.node)
         if lacking.any():
             owner = np.where(lacking, self.executor.owner(splits.column), -1)
             asked = {i: splits.take(owner == i) for i in np.unique(owner[lacking]).tolist()}
-            replies = yield {i: m.Evaluate(self.fit, self.epoch, some) for i, some in asked.items()}
+            known = {i: None if sets is None else sets.take(np.flatnonzero(owner == i)) for i in asked}
+            replies = yield {i: m.Evaluate(self.fit, self.epoch, some, known[i]) for i, some in asked.items()}
             for i, some in asked.items():
                 route_bits.note(some.node, cast(m.RouteBits, replies[i]), np.ones(some.node.shape[0], np.bool_))
         return route_bits.take(splits.node)

@@ -115,7 +115,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {start.tree}")
     if not start.search:
-        all_rows = m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), np.full(1, np.inf), np.empty(0), session.last_tree)
+        all_rows = m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), np.full(1, np.inf), np.empty(0), session.gives_up_columns)
         replies = yield {0: all_rows}
         nodes = yield from _pruned(session, cast(m.Subtrees, replies[0])[0])
         return (yield from complete(session, start, nodes, root, learning_rate))
@@ -141,7 +141,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
     if not executor.whole_threads:
         delegation = yield from grow_delegated(session, start.tree, grower)
     elif grower.to_grow:
-        replies = yield {0: m.Grow(session.fit, session.epoch, *grower.budget(), session.last_tree)}
+        replies = yield {0: m.Grow(session.fit, session.epoch, *grower.budget(), session.gives_up_columns)}
         grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
     nodes = yield from _pruned(session, grower.arrange())
     return (yield from complete(session, start, nodes, root, learning_rate, last, delegation))
@@ -149,7 +149,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
 
 def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
     """Tell whether the rows of leaves must lie in their order when a tree is finished."""
-    if measures(plan):
+    if measures(plan) or plan.rules.categorical:
         return True
     # The rows of a leaf that is made of several must lie in sample and out of sample, not so by turns.
     return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and closes(plan)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import scaled
+from dtrees.engine.plan.plans import Rules
 from dtrees.split.compile.kernels import bind, kernel
 from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.newton import newton_impurity, newton_step
@@ -60,6 +61,15 @@ def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     _take_apart(records, apart)
     leaf = records["column"] < 0
     return *apart, leaf, *(records[name][leaf].astype(np.int64) for name in ("start", "in_stop", "stop"))
+
+
+def splits_of_categories(
+    records: NDArray[Any], rules: Rules
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """Return those of some nodes that split on categories, their columns, and the places of the rows of their left children."""
+    node = np.flatnonzero(np.isin(records["column"], rules.categorical))
+    left = records[records["left"][node]]
+    return node, records["column"][node], left["start"].astype(np.int64), left["stop"].astype(np.int64)
 
 
 @kernel

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Rules
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.limits import BestThreshold, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
+from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
 
 _NO_LIMIT = 2**31
 _MOST_WEIGHT = 2**62
@@ -33,17 +33,30 @@ def _scaled_number(x: float, exponent: int) -> float:
         return math.copysign(math.inf, x)
 
 
+def _categories(rules: Rules, ids: NDArray[np.int32], weight_exponent: int) -> Categories:
+    """Return which of some columns hold categories, and how these are ordered."""
+    smooth = _scaled_number(rules.cat_smooth, weight_exponent)
+    return Categories(np.isin(ids, rules.categorical), smooth, rules.min_samples_category)
+
+
 def limited_splits(rules: Rules, n_rows: int) -> int:
     """Return how often a tree of so many rows in sample may be split, 0 if as often as its rows allow."""
     return 0 if rules.max_leaf_nodes is None or rules.max_leaf_nodes >= n_rows else rules.max_leaf_nodes - 1
 
 
 def make_limits(
-    rules: Rules, n_classes: int, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, plain: bool = False
+    rules: Rules,
+    n_classes: int,
+    sums: NDArray[np.int64],
+    exponents: tuple[int, int],
+    slope: float = 0.0,
+    plain: bool = False,
+    ids: NDArray[np.int32] | None = None,
 ) -> tuple[SplitLimits, NodeLimits]:
     """Return the limits on splits and the stopping rules of a tree whose root has these sums.
 
-    ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest.
+    ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest. ``ids`` are
+    the numbers of the columns that are to be searched; nobody who searches none needs to know which of them hold categories.
     """
     in_classes = n_classes > 2
     root_weight = int(sums.sum()) if in_classes else int(sums[1])
@@ -62,6 +75,7 @@ def make_limits(
         rules.min_samples_leaf,
         min_weight,
         _scaled_number(min_gain, criterion.gain_exponent(exponents)),
+        _categories(rules, ids, weight_exponent) if rules.categorical and ids is not None else NoCategories(),
     )
     stops = NodeLimits(
         _NO_LIMIT if rules.max_depth is None else rules.max_depth,

@@ -56,6 +56,12 @@ class Rules:
         Smallest gain per unit of the root's weight.
     reg_lambda : float
         L2 penalty on leaf values (boosting only; zero elsewhere).
+    categorical : tuple of int
+        The columns that hold categories, as their numbers 0, 1 and so on; ascending.
+    cat_smooth : float
+        The weight by which means of categories are moved towards that of their node.
+    min_samples_category : int
+        Categories of fewer in-sample rows in a node are taken together.
     """
 
     criterion: str
@@ -70,6 +76,9 @@ class Rules:
     max_leaf_nodes: int | None = None
     min_impurity_decrease: float = 0.0
     reg_lambda: float = 0.0
+    categorical: tuple[int, ...] = ()
+    cat_smooth: float = 0.0
+    min_samples_category: int = 1
 
 
 class Checkpoint(Protocol):

@@ -22,6 +22,7 @@ from dtrees.split.grow.best_first import MergedLeaves
 from dtrees.split.node.candidate import Candidates
 from dtrees.split.node.records import Nodes
 from dtrees.split.table.columns import Columns
+from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
 
@@ -179,9 +180,27 @@ class Scan(Message):
 
 @dataclass(frozen=True)
 class Evaluate(Message):
-    """Say which rows splits of columns that the shard owns send left. Reply: :class:`RouteBits`."""
+    """Say which rows splits of columns that the shard owns send left. Reply: :class:`RouteBits`.
+
+    ``sets`` are the categories that go left, where the splits are those of a tree that is known already; their nodes are places in
+    ``splits``.
+    """
 
     splits: Splits
+    sets: CategorySets | None = None
+
+
+@dataclass(frozen=True)
+class FindSets(Message):
+    """Ask for the categories that go left in splits of columns that the shard owns, when the tree is grown.
+
+    ``start[i]:stop[i]`` are the places of the rows of the left child of split i. Reply: :class:`CategorySets`, whose nodes
+    are the places of the splits here.
+    """
+
+    column: NDArray[np.int32]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -409,6 +428,7 @@ Reply = (
     | Found
     | Bars
     | RouteBits
+    | CategorySets
     | Divided
     | GrownDelegated
     | Measured

@@ -17,7 +17,7 @@ from dtrees.split.criteria.parts import n_class_sums
 from dtrees.split.grow.level import SCAN, search_level
 from dtrees.split.node import status
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
-from dtrees.split.node.limits import SplitLimits
+from dtrees.split.node.limits import Categories, SplitLimits
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import SEARCH_TASK_ROWS
 from dtrees.split.search.column import search_many
@@ -111,7 +111,11 @@ class NodeSearch:
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread for any node of the tree."""
         return workspace.runner.scratch_for(
-            thread, int(self._nodes.in_stop[0]), n_class_sums(limits.criterion, self._nodes.sums.shape[1]), self._levels
+            thread,
+            int(self._nodes.in_stop[0]),
+            n_class_sums(limits.criterion, self._nodes.sums.shape[1]),
+            self._levels,
+            isinstance(limits.categories, Categories),
         )
 
     def find(

@@ -86,15 +86,15 @@ class SubtreeRunner:
             if scratch.line_up is not None:
                 scratch.line_up.node[:] = -1
 
-    def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64]) -> Scratch:
+    def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool) -> Scratch:
         """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.scratch.make_scratch`.
 
         The threads before it have some then, too.
         """
-        if self._scratch and self._scratch[0].keys.shape[0] <= n_rows:
+        if self._scratch and (self._scratch[0].keys.shape[0] <= n_rows or (self._scratch[0].groups is not None) != categories):
             self._scratch, self._tasks, self._made_for = [], [], ()
         while len(self._scratch) <= thread:
-            self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels))
+            self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels, categories))
         return self._scratch[thread]
 
     def grow(
@@ -166,7 +166,7 @@ class SubtreeRunner:
         """See to it that there is room for all that is to be grown."""
         limits, stops, places = context.limits, context.stops, roots.places
         n_sums, weighted = roots.sums.shape[1], context.partition.h.shape[0] > 0
-        kind = (n_sums, weighted, type(limits.thresholds), type(limits.criterion), inherit)
+        kind = (n_sums, weighted, type(limits.thresholds), type(limits.criterion), inherit, type(limits.categories))
         wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind)
         if wanted == self._made_for and context.pool is self._pool:
             return
@@ -193,7 +193,7 @@ class SubtreeRunner:
 
     def _task(self, thread: int, context: TreeContext, sum_slots: SumSlots | None) -> Task:
         """Make room for what a thread needs to grow nodes of ``_task_size``."""
-        n_sums, weighted, thresholds, _, _ = self._kind
+        n_sums, weighted, thresholds, _, _, _ = self._kind
         most_rows, outside, n_levels, block_rows = self._task_size
         stack = make_stack(n_levels, most_rows, n_sums)
         return Task(

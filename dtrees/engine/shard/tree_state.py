@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.outcome.values import boosted_tree
+from dtrees.engine.outcome.values import boosted_tree, splits_of_categories
 from dtrees.engine.plan.node_limits import limited_splits, make_limits
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.shard.category_splits import find_sets, mark_sets
 from dtrees.engine.shard.node_search import NodeSearch
 from dtrees.engine.shard.node_table import NodeTable
 from dtrees.engine.shard.places import places_of
@@ -35,9 +36,11 @@ from dtrees.split.node import partition, status
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up
+from dtrees.split.search.categories import mark_by_category
 from dtrees.split.policy import GATHERED_ROWS, GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, ROUTE_BYTES, SHARE_ROWS, THREAD_ROWS
 from dtrees.split.table.columns import Assembly
 from dtrees.split.table.take_rows import take_rows
+from dtrees.tree.category_sets import CategorySets
 
 _NOTHING = np.empty(0, np.int64)
 _ROOT_PRIORITY, _NO_PRIORITIES = np.full(1, np.inf), np.empty(0)
@@ -95,7 +98,10 @@ class TreeState:
                 return self._offer(self._search.scan(message.bars, workspace, self._context(workspace)), workspace)
             case m.Evaluate():
                 splits = message.splits
-                return self._mark(workspace, splits.node, splits.column, splits.threshold, splits.missing_left)
+                return self._mark(workspace, splits.node, splits.column, splits.threshold, splits.missing_left, message.sets)
+            case m.FindSets():
+                which = np.arange(message.column.shape[0])
+                return find_sets(self._shard_columns, self._rows.rows, which, message.column, message.start, message.stop)
             case m.Advance():
                 return self._advance(message, workspace)
             case m.Grow():
@@ -159,7 +165,9 @@ class TreeState:
         moments = self._n_classes <= 2
         sums = np.array([total_a, total_b], np.int64) if moments else self._sums_of_classes(n_in)
         rules = self._plan.rules
-        self._limits, self._stops = make_limits(rules, self._n_classes, sums, exponents, slope if moments else 0.0, plain)
+        self._limits, self._stops = make_limits(
+            rules, self._n_classes, sums, exponents, slope if moments else 0.0, plain, self._shard_columns.ids
+        )
         seed = self._target.seed
         n_columns, self._pool = self._shard_columns.n_columns_total, self._shard_columns.everything
         if rules.columns_per_tree < n_columns:
@@ -189,6 +197,9 @@ class TreeState:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
             tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
+        if self._plan.rules.categorical:
+            split = splits_of_categories(nodes.records, self._plan.rules)
+            tree = tree.with_categories(find_sets(self._shard_columns, self._rows.rows, *split))
         target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
 
@@ -258,15 +269,18 @@ class TreeState:
         columns: NDArray[np.int32],
         thresholds: NDArray[np.float64],
         missing_left: NDArray[np.bool_],
+        sets: CategorySets | None = None,
     ) -> m.RouteBits:
-        """Mark the rows that splits send left."""
+        """Mark the rows that splits send left; ``sets`` are those of a tree that is known already."""
         start, stop = self._nodes.start[nodes], self._nodes.stop[nodes]
         n_bytes = (stop - start + 7) // 8
         offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
         bits = np.empty(offsets[-1], np.uint8)
 
         step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * workspace.threads.n_threads) + 1)
-        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
+        categorical = np.isin(columns, self._plan.rules.categorical) if sets is None else sets.has(nodes.shape[0])
+        by_threshold = np.where(categorical, 0, n_bytes)
+        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(by_threshold.tolist()) for k in range(0, n, step)]
         tasks = np.array(pieces, np.int64).reshape(-1, 3)
         places = self._shard_columns.place_of[columns]
         thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
@@ -277,7 +291,36 @@ class TreeState:
             ),
             most=1 + bits.shape[0] * 8 // THREAD_ROWS,
         )
-        return m.RouteBits(bits, offsets)
+        marks = m.RouteBits(bits, offsets)
+        if categorical.any():
+            if sets is not None:
+                mark_sets(self._shard_columns, sets, columns, missing_left, self._rows.rows, start, stop, marks)
+            else:
+                self._mark_categories(workspace, np.flatnonzero(categorical), nodes, columns, thresholds, marks)
+        return marks
+
+    def _mark_categories(
+        self,
+        workspace: Workspace,
+        which: NDArray[np.int64],
+        nodes: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        numbers: NDArray[np.float64],
+        marks: m.RouteBits,
+    ) -> None:
+        """Mark the rows that splits of categories send left, which are numbers; ``which`` of the splits they are."""
+        table, places, columns = self._nodes, self._shard_columns.place_of[columns], np.ascontiguousarray(columns)
+        start, in_stop, stop, sums, path = (getattr(table, name)[nodes] for name in ("start", "in_stop", "stop", "sums", "path"))
+        most = min(which.shape[0], 1 + int((stop - start)[which].sum()) // THREAD_ROWS)
+        scratch = [self._search.scratch_for(thread, workspace, self._limits) for thread in range(workspace.threads.n_threads)]
+        workspace.threads.share(
+            which.shape[0],
+            lambda queue, thread: mark_by_category(
+                queue, which, self._shard_columns.columns, places, numbers, self._rows, start, in_stop, stop, sums, self._limits,
+                self._keys[1], path, columns, scratch[thread], *marks,
+            ),
+            most=most,
+        )  # fmt: skip
 
     def _advance(self, message: m.Advance, workspace: Workspace) -> m.Divided:
         splits = message.splits
@@ -324,7 +367,7 @@ class TreeState:
 
     def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, largest: NDArray[np.float64] = _NO_PRIORITIES) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.subtree_runner.SubtreeRunner.grow`."""
-        places = roots.places
+        places, rules = roots.places, self._plan.rules
         n_columns, most_rows = self._pool.shape[0], max([in_stop - start for start, in_stop, _, _ in places])
         n_cells = sum([stop - start for start, _, stop, _ in places]) * n_columns
         in_block = 0
@@ -334,13 +377,13 @@ class TreeState:
             n_threads = min(workspace.threads.n_threads, len(places), 1 + n_cells // GROW_CELLS)
         sum_slots = self._search.sum_slots(n_threads)
         if sum_slots is not None:
-            in_block = rows_in_block(self._plan.rules, most_rows, n_columns)
-        elif not self._levels.shape[0]:
-            in_block = block_rows(self._plan.rules.random_splits, self._stops.max_features, n_columns)
+            in_block = rows_in_block(rules, most_rows, n_columns)
+        elif not self._levels.shape[0] and not (rules.random_splits and rules.categorical):  # blocks draw thresholds, not sets
+            in_block = block_rows(rules.random_splits, self._stops.max_features, n_columns)
         share_rows = most_rows if sum_slots is None or n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
         self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
         context = self._context(workspace)
-        most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
+        most_splits = limited_splits(rules, int(self._nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, largest))
         return workspace.runner.grow(workspace.threads, n_threads, context, roots, in_block, share_rows, sum_slots, keep)

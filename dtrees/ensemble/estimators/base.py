@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
 from dtrees.ensemble.input.tables import column_names
 from dtrees.ensemble.input.warning import warn
@@ -53,6 +54,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     warm_start: bool
     n_features_in_: int
     max_features_: int
+    categorical_features: Any
+    is_categorical_: NDArray[np.bool_]
     placement_: Placement
 
     _schema: Schema
@@ -99,10 +102,14 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         self.__dict__.pop("_members", None)
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
-        table = backend.load(X, y, sample_weight, LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose))
+        chosen = columns_of_categories(self.categorical_features, self.n_features_in_, getattr(self, "feature_names_in_", None))
+        options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, categories=chosen or (), **purpose)
+        table = backend.load(X, y, sample_weight, options)
         if keep:
             self._check_same_encoding(table)
         self._schema = table.schema
+        of_kind = np.array([column.kind == CATEGORICAL for column in table.schema.columns])
+        self.is_categorical_ = of_kind if chosen is None else of_kind & np.isin(np.arange(self.n_features_in_), chosen)
         self.placement_ = table.placement
         return backend, table
 

@@ -8,6 +8,7 @@ from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_forest import ForestClassifier, ForestRegressor
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
+from dtrees.ensemble.input import parameters
 
 
 @described
@@ -63,6 +64,9 @@ class RandomForestRegressor(ForestRegressor):
         max_features: int | float | str | None = 1.0,
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        categorical_features: Any = "from_dtype",
+        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
+        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
         bootstrap: bool = True,
         oob_score: Any = False,
         n_jobs: int | None = None,
@@ -130,6 +134,9 @@ class RandomForestClassifier(ForestClassifier):
         max_features: int | float | str | None = "sqrt",
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        categorical_features: Any = "from_dtype",
+        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
+        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
         bootstrap: bool = True,
         oob_score: Any = False,
         n_jobs: int | None = None,
@@ -197,6 +204,9 @@ class ExtraTreesRegressor(ForestRegressor):
         max_features: int | float | str | None = 1.0,
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        categorical_features: Any = "from_dtype",
+        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
+        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
         bootstrap: bool = False,
         oob_score: Any = False,
         n_jobs: int | None = None,
@@ -265,6 +275,9 @@ class ExtraTreesClassifier(ForestClassifier):
         max_features: int | float | str | None = "sqrt",
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        categorical_features: Any = "from_dtype",
+        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
+        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
         bootstrap: bool = False,
         oob_score: Any = False,
         n_jobs: int | None = None,

@@ -36,6 +36,9 @@ COMMON = {
     ],
     "max_leaf_nodes": [Interval(Integral, 2, None, closed="left"), None],
     "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
+    "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+    "cat_smooth": [Interval(Real, 0.0, None, closed="left")],
+    "min_samples_category": [_POSITIVE_INTEGER],
     "random_state": ["random_state"],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
@@ -94,6 +97,9 @@ BOOSTING_DEFAULTS: dict[str, Any] = {
     "colsample_bytree": 1.0,
 }
 
+#: How categories are ordered, by default.
+CATEGORY_DEFAULTS: dict[str, Any] = {"cat_smooth": 10.0, "min_samples_category": 10}
+
 #: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
 CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
@@ -137,6 +143,9 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         max_leaf_nodes=None if estimator.max_leaf_nodes is None else int(estimator.max_leaf_nodes),
         min_impurity_decrease=float(estimator.min_impurity_decrease),
         reg_lambda=float(getattr(estimator, "reg_lambda", 0.0)),
+        categorical=tuple(np.flatnonzero(estimator.is_categorical_).tolist()),
+        cat_smooth=float(estimator.cat_smooth),
+        min_samples_category=int(estimator.min_samples_category),
     )
 
 

@@ -22,7 +22,7 @@ to compare them (estimators do, by scikit-learn's rules). ``to_json`` and ``from
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -65,6 +65,11 @@ class Column:
     categories: tuple[Any, ...] = ()
     is_text: bool = field(default=False, compare=False)
 
+    @property
+    def holds_numbers(self) -> bool:
+        """Whether all categories are numbers."""
+        return all(isinstance(category, int | float) and not isinstance(category, bool) for category in self.categories)
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -94,12 +99,14 @@ class Schema:
         return len(self.columns)
 
     @classmethod
-    def infer(cls, X: Any) -> Schema:
+    def infer(cls, X: Any, categories: Collection[int] = ()) -> Schema:
         """Return the schema of a table, or of one partition of it.
 
         Parameters
         ----------
         X : array-like or frame of shape (n, n_columns)
+        categories : collection of int, default=()
+            Columns whose values are categories, also where they are numbers.
 
         Raises
         ------
@@ -110,8 +117,9 @@ class Schema:
         """
         if not is_frame(X):
             X = numeric_array(X)
-            return cls((Column(None, NUMERIC, X.dtype.name),) * X.shape[1])
-        return cls(tuple(_infer_column(name, series) for name, series in _frame_columns(X)))
+            numeric = Column(None, NUMERIC, X.dtype.name)
+            return cls(tuple(_numbers_as_categories(None, X[:, j]) if j in categories else numeric for j in range(X.shape[1])))
+        return cls(tuple(_infer_column(name, series, j in categories) for j, (name, series) in enumerate(_frame_columns(X))))
 
     @classmethod
     def merge(cls, schemas: Iterable[Schema]) -> Schema:
@@ -145,7 +153,10 @@ class Schema:
         X = numeric_array(X)
         self._check_width(X.shape[1])
         _check_values(X, "X")
-        return [X[:, j].astype(column.dtype, copy=False) for j, column in enumerate(self.columns)]
+        return [
+            _numbers_of(column, X[:, j]) if column.kind == CATEGORICAL else X[:, j].astype(column.dtype, copy=False)
+            for j, column in enumerate(self.columns)
+        ]
 
     def matrix(self, X: Any) -> NDArray[Any]:
         """Return a table for prediction: float32 where that holds every column exactly, else float64; NaN where missing.
@@ -178,10 +189,14 @@ class Schema:
         X = numeric_array(X)
         self._check_width(X.shape[1])
         for column in self.columns:
-            if column.kind == CATEGORICAL:
+            if column.kind == CATEGORICAL and not column.holds_numbers:
                 raise ValueError(f"X is an array, but column {column.name!r} held categories at fit; pass a frame with the columns of fit")
         _check_values(X, "X")
-        return X.astype(_float_dtype(X.dtype), copy=False)
+        encoded = {j: _numbers_of(column, X[:, j]) for j, column in enumerate(self.columns) if column.kind == CATEGORICAL}
+        matrix = X.astype(_float_dtype(X.dtype, *(array.dtype for array in encoded.values())), copy=bool(encoded))
+        for j, array in encoded.items():
+            matrix[:, j] = array
+        return matrix
 
     def warn_of_text(self, n_rows: int) -> None:
         """Warn of columns of text that were hardly meant to be categories: numbers, and text that differs from row to row."""
@@ -298,11 +313,28 @@ def _frame_columns(X: Any) -> list[tuple[str, nw.Series[Any]]]:
     return list(zip(names, series, strict=True))
 
 
-def _infer_column(name: str, series: nw.Series[Any]) -> Column:
+def _numbers_as_categories(name: str | None, values: NDArray[Any]) -> Column:
+    """Return the column of numbers that are categories."""
+    distinct = np.unique(values.astype(np.float64))
+    distinct = distinct[~np.isnan(distinct)] + 0.0  # no negative zero
+    return Column(name, CATEGORICAL, "", tuple(distinct.tolist())) if len(distinct) else Column(name, UNKNOWN)
+
+
+def _numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
+    """Return the category number of each value of a column of numbers, NaN for missing values and other categories."""
+    distinct, values = np.array(column.categories, np.float64), values.astype(np.float64)
+    dtype = np.float32 if len(distinct) <= _MAX_FLOAT32_INTEGER else np.float64
+    place = np.minimum(np.searchsorted(distinct, values), len(distinct) - 1)
+    return np.where(distinct[place] == values, place, np.nan).astype(dtype)
+
+
+def _infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False) -> Column:
     where = f"X column {name!r}"
     dtype = series.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
         numbers = _numeric(series, where)
+        if is_categorical:
+            return _numbers_as_categories(name, numbers)
         # A partition of a text column without a single word may be read as numbers, all NaN.
         empty = numbers.dtype.kind == "f" and np.isnan(numbers[:1]).all() and np.isnan(numbers).all()
         return Column(name, UNKNOWN if empty else NUMERIC, numbers.dtype.name)
@@ -314,6 +346,8 @@ def _infer_column(name: str, series: nw.Series[Any]) -> Column:
         if len(kinds) > 1:
             raise ValueError(f"{where} mixes {' and '.join(sorted(kinds))}; convert it to one of them, for example with astype(str)")
         if kinds != {"text"} and dtype not in (nw.Categorical, nw.Enum):
+            if is_categorical:
+                return _numbers_as_categories(name, _numeric(series, where))
             return Column(name, NUMERIC, _numeric(series, where).dtype.name)
         return Column(name, CATEGORICAL, "", tuple(sorted(map(_plain, values))), is_text=dtype not in (nw.Categorical, nw.Enum))
     raise ValueError(f"{where} is of dtype {dtype}; wants {_SUPPORTED} (turn dates into numbers, such as days since a fixed date)")
@@ -350,6 +384,8 @@ def _encode_column(column: Column, series: nw.Series[Any]) -> NDArray[Any]:
 
 
 def _category_numbers(column: Column, series: nw.Series[Any], where: str) -> NDArray[Any]:
+    if column.holds_numbers and (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        return _numbers_of(column, _numeric(series, where))
     numbers = {category: number for number, category in enumerate(column.categories)}
     values = series.to_list()
     dtype = np.float32 if len(numbers) <= _MAX_FLOAT32_INTEGER else np.float64

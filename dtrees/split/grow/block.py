@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
@@ -308,18 +308,13 @@ def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep
     cut = split.cut
     missing_left = split.missing_left
     missing = columns.offsets[column + 1] - columns.offsets[column]
-    goes_left = block.goes_left
     codes = columns.codes[column]
     j = block.place_of[column]
-    places, spare = block.places[first:last], block.spare
-    for place in places:
-        goes_left[place] = _goes_left(thresholds, block.cells[place, j], split)
-    if keep_sorted:
-        for k in range(pool.shape[0]):
-            if k != j or block.has_missing[0]:  # by the column itself, rows are divided already
-                _divide_keys(block.keys[k, first:last], goes_left, spare_keys)
-    middle = first + np.int64(_divide_places(places, goes_left, spare))
-    outside = block.outside
+    for place in block.places[first:last]:
+        block.goes_left[place] = _goes_left(thresholds, block.cells[place, j], split)
+    divided = NONE() if block.has_missing[0] else np.int64(j)  # by the column itself, rows are divided already
+    middle = _divide_inside(block, pool, divided, first, last, spare_keys, keep_sorted)
+    outside, spare = block.outside, block.spare
     # Rows out of sample may have values between those in sample. The code of the threshold is looked for if it is wanted for many of them.
     values, first_right = columns.words[columns.offsets[column] : columns.offsets[column + 1]], missing
     if out_last - out_first > COMPARED_OUTSIDE:
@@ -332,6 +327,39 @@ def divide_block(columns, block, thresholds, spare_keys, pool, split, node, keep
         code = np.int64(codes[row])
         left = code <= cut or (code < first_right and value_at(values, code) <= split.threshold)
         if missing_left if code == missing else left:
+            outside[out_middle] = row
+            out_middle += 1
+        else:
+            spare[n_spare] = row
+            n_spare += 1
+    for i in range(n_spare):
+        outside[out_middle + i] = spare[i]
+    return middle, out_middle
+
+
+@lean_kernel
+def _divide_inside(block, pool, divided, first, last, spare_keys, keep_sorted):
+    """Divide the rows of a node in sample, and their lists but number ``divided``; return where the right child begins."""
+    if keep_sorted:
+        for k in range(pool.shape[0]):
+            if k != divided:
+                _divide_keys(block.keys[k, first:last], block.goes_left, spare_keys)
+    return first + np.int64(_divide_places(block.places[first:last], block.goes_left, block.spare))
+
+
+@lean_kernel
+def divide_block_by_side(columns, block, side, spare_keys, pool, split, node, keep_sorted):
+    """Apply a split as :func:`divide_block` does, where ``side`` says of each code whether rows go left."""
+    first, last, out_first, out_last = node
+    codes = columns.codes[split.column]
+    for place in block.places[first:last]:
+        block.goes_left[place] = side[codes[block.rows[place]]]
+    middle = _divide_inside(block, pool, NONE(), first, last, spare_keys, keep_sorted)
+    outside, spare = block.outside, block.spare
+    out_middle, n_spare = out_first, 0
+    for i in range(out_first, out_last):
+        row = outside[i]
+        if side[codes[row]]:
             outside[out_middle] = row
             out_middle += 1
         else:

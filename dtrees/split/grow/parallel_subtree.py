@@ -20,6 +20,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.prefetch import prefetch_to_write
+from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.grow.best_first import is_hopeless, may_be_chosen
 from dtrees.split.grow.parallel_sums import (
@@ -69,12 +70,13 @@ from dtrees.split.grow.work_pool import (
     partition_of,
     rows_of,
 )
-from dtrees.split.node.limits import may_be_split, most_nodes, node_weight
-from dtrees.split.node.partition import is_pure, mark_places
+from dtrees.split.node.limits import Categories, NoCategories, is_categorical, may_be_split, most_nodes, node_weight
+from dtrees.split.node.partition import is_pure, mark_places, mark_places_by_side
 from dtrees.split.node.records import Nodes, make_leaf, note_split
 from dtrees.split.node.status import NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import LEFT, RIGHT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
+from dtrees.split.search.categories import choose_sides_of_node
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.sum_slots import first_to_search, give_back, search_columns
 from dtrees.split.zones.sums import are_few
@@ -165,12 +167,11 @@ def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
     elif kind == SCAN:
         _scan(sum_slots, columns, work_pool, task, i, piece)
         if is_last(work_pool, i):
-            _decide(sum_slots, work_pool, task, i)
+            _decide(sum_slots, columns, work_pool, task, i)
     elif kind == MARK:
         _mark(columns, work_pool, task, i, piece)
         if is_last(work_pool, i):
-            _place_children(work_pool, task, i)
-            add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i, STOP] - work_pool.places[i, START]))
+            _begin_to_spread(work_pool, task, i)
     else:
         _spread(sum_slots, work_pool, task, i, piece)
         if is_last(work_pool, i):
@@ -284,16 +285,60 @@ def _offer(work_pool, task, i):
 
 
 @lean_kernel
-def _decide(sum_slots, work_pool, task, i):
+def _decide(sum_slots, columns, work_pool, task, i):
     """Split a node, if a split was found."""
     places = work_pool.places[i]
     split = work_pool.found.records[i]
     if split.status == SPLIT and may_be_chosen(task.budget, min(work_pool.priorities[i], split.gain)):
         note_split(work_pool.parts.records[work_pool.places[i, FIRST_PART]], work_pool.found.records[i])
-        add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
+        if not _mark_by_category(task.limits.categories, columns, work_pool, task, i):
+            add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
     else:
         give_back(sum_slots, places[SLOT])
         _bring_back(work_pool, task, i)
+
+
+@lean_kernel
+def _begin_to_spread(work_pool, task, i):
+    """Say where the rows of a node, all of which are marked, are to go, and make the pieces of that."""
+    _place_children(work_pool, task, i)
+    add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i, STOP] - work_pool.places[i, START]))
+
+
+@specialised
+def _mark_by_category(categories, columns, work_pool, task, i):
+    """Tell, and count, the rows of a node that its split sends left, if it is one of categories; tell whether it is.
+
+    One thread does that: to find out which categories go left, it has to go through the rows of the node.
+    """
+
+
+@_mark_by_category.of(NoCategories)
+def _(categories, columns, work_pool, task, i):
+    return False
+
+
+@_mark_by_category.of(Categories)
+def _(categories, columns, work_pool, task, i):
+    split = work_pool.found.records[i]
+    column = split.column
+    if not is_categorical(categories, column):
+        return False
+    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
+    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    partition = partition_of(work_pool, task, i)
+    sums, number = work_pool.sums[i], split.threshold
+    choose_sides_of_node(codes, values, partition, start, in_stop, sums, task.limits, ZERO(), number, task.scratch)
+    rows, side, goes_left = partition.rows, task.scratch.groups.side, work_pool.goes_left
+    n = n_pieces(work_pool, stop - start)
+    for piece in range(n):
+        first, last = bounds_of(start, stop, piece, n)
+        middle = min(max(first, in_stop), last)
+        counts = work_pool.counts[i, piece]
+        counts[0] = mark_places_by_side(codes, side, rows[first:middle], goes_left[first:middle])
+        counts[1] = mark_places_by_side(codes, side, rows[middle:last], goes_left[middle:last])
+    _begin_to_spread(work_pool, task, i)
+    return True
 
 
 @lean_kernel

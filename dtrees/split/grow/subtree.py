@@ -20,17 +20,30 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
-from dtrees.split.grow.block import Block, divide_block, fill_block, is_pure_block, write_back
+from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.stack import Stack, put, put_children
 from dtrees.split.node.candidate import Candidates, bar_for, complete, complete_but_threshold, threshold_between
-from dtrees.split.node.limits import BestThreshold, NodeLimits, RandomThreshold, SplitLimits, is_random, may_be_split, node_weight
-from dtrees.split.node.partition import RowPartition, divide_within, is_pure, mark_left
+from dtrees.split.node.limits import (
+    BestThreshold,
+    Categories,
+    NoCategories,
+    NodeLimits,
+    RandomThreshold,
+    SplitLimits,
+    is_categorical,
+    is_random,
+    may_be_split,
+    node_weight,
+)
+from dtrees.split.node.partition import RowPartition, divide_within, is_pure, mark_left, mark_left_by_side
 from dtrees.split.node.records import link, make_leaf, note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.policy import TINY_ROWS
-from dtrees.split.search.column import search_column, search_sorted
+from dtrees.split.search.categories import choose_sides, choose_sides_of_node, group_keys, search_groups
+from dtrees.split.search.column import search_any_column, search_sorted
 from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.tiny_node import search_tiny_node
@@ -103,14 +116,36 @@ def _search_column_from(source, columns, column, task, first, last, sums, path, 
 def _(source, columns, column, task, first, last, sums, path, limits, bar):
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
     codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return search_column(limits.criterion, codes, values, task.partition, first, last, sums, limits, bits, bar, task.scratch)
+    return search_any_column(limits.categories, column, codes, values, task.partition, first, last, sums, limits, bits, bar, task.scratch)
 
 
 @_search_column_from.of(InBlock)
 def _(source, columns, column, task, first, last, sums, path, limits, bar):
-    n_distinct, block = columns.offsets[column + 1] - columns.offsets[column], task.block
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    return _search_list(limits.categories, column, values, task, first, last, sums, limits, bar)
+
+
+@specialised
+def _search_list(categories, column, values, task, first, last, sums, limits, bar):
+    """Find the best split of a node in one column by the block's sorted list; result as of ``search_column``."""
+
+
+@_search_list.of(NoCategories)
+def _(categories, column, values, task, first, last, sums, limits, bar):
+    block = task.block
     keys = block.keys[block.place_of[column]]
-    return search_sorted(keys, first, last, n_distinct, block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
+    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
+
+
+@_search_list.of(Categories)
+def _(categories, column, values, task, first, last, sums, limits, bar):
+    block, groups = task.block, task.scratch.groups
+    keys = block.keys[block.place_of[column]]
+    if is_categorical(categories, column):
+        node = node_statistic(limits.criterion, sums, last - first)
+        m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
+        return search_groups(node, values, m, limits, ZERO(), bar, groups, task.scratch)
+    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
 
 
 @lean_kernel
@@ -237,6 +272,39 @@ def _inherit(sum_slots, task, n):
         inherit(sum_slots, n, task.partition, todo, left, right, task.budget.largest.shape[0] == 0)
 
 
+@specialised
+def _mark(categories, columns, task, split, start, in_stop, stop, sums, path, bits):
+    """Set the bits of the rows of a node that its split sends left."""
+
+
+@_mark.of(NoCategories)
+def _(categories, columns, task, split, start, in_stop, stop, sums, path, bits):
+    _mark_by_threshold(columns, task, split, start, in_stop, stop, bits)
+
+
+@_mark.of(Categories)
+def _(categories, columns, task, split, start, in_stop, stop, sums, path, bits):
+    column = split.column
+    if is_categorical(categories, column):
+        codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+        random_bits = draw(np.uint64(task.keys[1]) ^ path, column)
+        choose_sides_of_node(codes, values, task.partition, start, in_stop, sums, task.limits, random_bits, split.threshold, task.scratch)
+        mark_left_by_side(codes, task.scratch.groups.side, task.partition.rows, start, stop, bits)
+    else:
+        _mark_by_threshold(columns, task, split, start, in_stop, stop, bits)
+
+
+@inlined_kernel
+def _mark_by_threshold(columns, task, split, start, in_stop, stop, bits):
+    column = split.column
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    missing_code = values.shape[0]
+    cut = split.cut
+    if stop > in_stop:  # rows out of sample may have values between those in sample
+        cut = highest_code_below(values, cut, missing_code - 1, split.threshold)
+    mark_left(columns.codes[column], cut, missing_code, split.missing_left, task.partition.rows, start, stop, bits)
+
+
 @separate_kernel
 def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
     """Grow the subtree of the node at places start..in_stop..stop.
@@ -287,14 +355,8 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             _give_back(task.sum_slots, n_todo)
             continue
         note_split(nodes.records[node], split)
-        column = split.column
-        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-        missing_code = values.shape[0]
-        cut = split.cut
-        if stop > in_stop:  # rows out of sample may have values between those in sample
-            cut = highest_code_below(values, cut, missing_code - 1, split.threshold)
         used = task.bits[: (stop - start + 7) // 8]
-        mark_left(columns.codes[column], cut, missing_code, split.missing_left, partition.rows, start, stop, used)
+        _mark(limits.categories, columns, task, split, start, in_stop, stop, node_sums, path, used)
         if depth + 1 < stops.max_depth or stops.keeps_rows:
             inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
         else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
@@ -321,6 +383,21 @@ def _(thresholds, columns, task, first, last, sums, path):
 
 @_search_small.of(BestThreshold)
 def _(thresholds, columns, task, first, last, sums, path):
+    return _search_listed(task.limits.categories, columns, task, first, last, sums, path)
+
+
+@specialised
+def _search_listed(categories, columns, task, first, last, sums, path):
+    """Find the best split of a node of a block whose lists are sorted; result as of :func:`search_node`."""
+
+
+@_search_listed.of(Categories)
+def _(categories, columns, task, first, last, sums, path):
+    return search_node(InBlock(), columns, task, first, last, sums, path)
+
+
+@_search_listed.of(NoCategories)
+def _(categories, columns, task, first, last, sums, path):
     if last - first > TINY_ROWS:
         return search_node(InBlock(), columns, task, first, last, sums, path)
     limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
@@ -340,6 +417,44 @@ def _(criterion, columns, task, bottom, nodes, n_nodes):
 @_grow_small.of(Deviations)
 def _(criterion, columns, task, bottom, nodes, n_nodes):
     return n_nodes  # blocks are for criteria that follow from sums
+
+
+@specialised
+def _fewest_sorted(categories):
+    """Return from how many rows on the lists of a node of a block must be sorted for it to be searched."""
+
+
+@_fewest_sorted.of(NoCategories)
+def _(categories):
+    return TINY_ROWS + 1
+
+
+@_fewest_sorted.of(Categories)
+def _(categories):
+    return 2
+
+
+@specialised
+def _divide_block(categories, columns, task, split, places, sums, keep_sorted):
+    """Apply a split to a node of the block; see :func:`~dtrees.split.grow.block.divide_block`."""
+
+
+@_divide_block.of(NoCategories)
+def _(categories, columns, task, split, places, sums, keep_sorted):
+    return divide_block(columns, task.block, task.limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
+
+
+@_divide_block.of(Categories)
+def _(categories, columns, task, split, places, sums, keep_sorted):
+    limits, block, groups, column = task.limits, task.block, task.scratch.groups, split.column
+    if is_categorical(categories, column):
+        first, last, _, _ = places
+        values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
+        node = node_statistic(limits.criterion, sums, last - first)
+        m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
+        choose_sides(node, values, m, limits, ZERO(), split.threshold, groups)
+        return divide_block_by_side(columns, block, groups.side, task.scratch.spare, task.pool, split, places, keep_sorted)
+    return divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
 
 
 @lean_kernel
@@ -386,15 +501,19 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
             # The two values that a threshold lies between are asked for now and read when the next node is split.
             _read_threshold(columns, nodes, unread, code, next_code)
             unread, code, next_code = node, task.scratch.found.record[0].code, task.scratch.found.record[0].next_code
-            if out_last > out_first:
-                split.threshold = _threshold_in(columns, split.column, code, next_code)
-            prefetch_row(columns.words, columns.offsets[split.column] + code)
-            prefetch_row(columns.words, columns.offsets[split.column] + next_code)
+            if is_categorical(limits.categories, split.column):
+                unread = NONE()
+            else:
+                if out_last > out_first:
+                    split.threshold = _threshold_in(columns, split.column, code, next_code)
+                prefetch_row(columns.words, columns.offsets[split.column] + code)
+                prefetch_row(columns.words, columns.offsets[split.column] + next_code)
         note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
-        keep_sorted = not is_random(limits.thresholds) and larger >= max(stops.min_samples, TINY_ROWS + 1) and depth + 1 < stops.max_depth
+        least = max(stops.min_samples, _fewest_sorted(limits.categories))
+        keep_sorted = not is_random(limits.thresholds) and larger >= least and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)
-        middle, out_middle = divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
+        middle, out_middle = _divide_block(limits.categories, columns, task, split, places, node_sums, keep_sorted)
         left_in_stop = start + middle - first
         left_stop = left_in_stop + out_middle - out_first
         put_children(stack, n_todo, node, start, in_stop, stop, depth, path, left_stop, left_in_stop, node_sums, best.left[0])

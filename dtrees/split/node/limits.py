@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_entry
 from dtrees.split.compile.specialised import specialised
@@ -42,6 +45,42 @@ def _(thresholds):
     return True
 
 
+class NoCategories(NamedTuple):
+    """All columns hold numbers."""
+
+
+class Categories(NamedTuple):
+    """Some columns hold categories, of which any subset may go left (:mod:`dtrees.split.search.categories`).
+
+    Attributes
+    ----------
+    is_categorical : ndarray of bool, shape (n_columns,)
+    smooth : float
+        The weight, in units of weights, by which means of categories are moved towards that of their node.
+    least : int
+        Categories of fewer in-sample rows in a node are taken together.
+    """
+
+    is_categorical: NDArray[np.bool_]
+    smooth: float
+    least: int
+
+
+@specialised
+def is_categorical(categories: Any, column: Any) -> Any:
+    """Tell whether a column holds categories."""
+
+
+@is_categorical.of(NoCategories)
+def _(categories, column):
+    return False
+
+
+@is_categorical.of(Categories)
+def _(categories, column):
+    return categories.is_categorical[column]
+
+
 @by_reference
 class SplitLimits(NamedTuple):
     """What a split must respect.
@@ -60,6 +99,8 @@ class SplitLimits(NamedTuple):
         Smallest weight of a child.
     min_gain : float
         Smallest gain, in units of gains.
+    categories : NoCategories or Categories
+        Which columns hold categories; its type decides what is compiled, too.
     """
 
     criterion: Any
@@ -68,6 +109,7 @@ class SplitLimits(NamedTuple):
     min_samples: int
     min_weight: int
     min_gain: float
+    categories: NoCategories | Categories = NoCategories()
 
 
 @by_reference

@@ -141,6 +141,27 @@ def mark_places(codes, cut, missing_code, missing_left, rows, goes_left):
     return total
 
 
+@lean_kernel
+def mark_left_by_side(codes, side, rows, start, stop, bits):
+    """Set bits as :func:`mark_left` does, where ``side`` says of each code whether rows go left."""
+    for byte in range((stop - start + 7) >> 3):
+        first, value = start + 8 * byte, np.uint64(0)
+        for i in range(first, min(first + 8, stop)):
+            value |= np.uint64(side[codes[rows[i]]]) << np.uint64(i - first)
+        bits[byte] = value
+
+
+@lean_kernel
+def mark_places_by_side(codes, side, rows, goes_left):
+    """Write and count as :func:`mark_places` does, where ``side`` says of each code whether rows go left."""
+    total = ZERO()
+    for i in range(rows.shape[0]):
+        left = side[codes[rows[i]]]
+        goes_left[i] = left
+        total += np.int64(left)
+    return total
+
+
 @kernel
 def divide(bits, partition, start, in_stop, stop, spare):
     """Apply a split to the node at places start..stop, of which start..in_stop are in sample.

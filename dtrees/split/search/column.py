@@ -17,9 +17,10 @@ from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments
 from dtrees.split.node.candidate import complete
 from dtrees.split.node.found import NONE_HIGHER
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
+from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, RandomThreshold, SortedThreshold, is_categorical
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw
+from dtrees.split.search.categories import search_categories
 from dtrees.split.search.dominant_value import find_dominant, list_others, search_around_dominant
 from dtrees.split.search.order_statistics import search_deviations
 from dtrees.split.search.random_threshold import search_random
@@ -71,6 +72,26 @@ def _(criterion, codes, values, partition, start, in_stop, sums, limits, thresho
 @search_column.of(Deviations)
 def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
     return search_deviations(codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+
+
+@specialised
+def search_any_column(categories, column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    """Find the best split of one node in one column, of numbers or categories; see :func:`search_column`.
+
+    ``categories`` are those of ``limits``, ``column`` is the number by which they know the column.
+    """
+
+
+@search_any_column.of(NoCategories)
+def _(categories, column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    return search_column(limits.criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+
+
+@search_any_column.of(Categories)
+def _(categories, column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    if is_categorical(categories, column):
+        return search_categories(codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+    return search_column(limits.criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
 
 
 @specialised
@@ -194,8 +215,8 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, in_s
         values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         start, in_stop = starts[node], in_stops[node]
         bits = draw(np.uint64(key) ^ paths[node], column)
-        status, score, has_missing = search_column(
-            limits.criterion, columns.codes[j], values, partition, start, in_stop, sums[node], limits, bits, -1.0, scratch
+        status, score, has_missing = search_any_column(
+            limits.categories, j, columns.codes[j], values, partition, start, in_stop, sums[node], limits, bits, -1.0, scratch
         )
         out.records[t].column = column
         out.records[t].status = status

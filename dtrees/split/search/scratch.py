@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.node.found import Found, no_split_found
 from dtrees.split.policy import MAX_CELLS, MAX_PARTS, MAX_SINGLE_CELLS, MOST_BINS
+from dtrees.split.search.categories import Groups, make_groups
 from dtrees.split.search.order_statistics import LineUp, make_line_up
 from dtrees.split.search.vector_sweep import Stretch, make_stretch
 from dtrees.split.table.mmap_arrays import mapped
@@ -61,6 +62,8 @@ class Scratch(NamedTuple):
     line_up : LineUp or None
         For criteria of order statistics.
     stretch : Stretch
+    groups : Groups or None
+        For columns of categories.
     """
 
     bins: NDArray[Any]
@@ -81,13 +84,17 @@ class Scratch(NamedTuple):
     counts: NDArray[np.int64]
     line_up: LineUp | None
     stretch: Stretch
+    groups: Groups | None
 
 
-def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS) -> Scratch:
+def make_scratch(
+    n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS, categories: bool = False
+) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
     Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins are few.
     ``n_classes`` is 0 where moments are summed; ``levels`` are the targets of criteria of order statistics.
+    ``categories`` says whether there are columns of categories.
     """
     n_bins = min(max_distinct, 4 * n_rows, MOST_BINS) + 1
     n_keys = n_rows + 1
@@ -112,4 +119,5 @@ def make_scratch(n_rows: int, max_distinct: int, n_classes: int, levels: NDArray
         counts=np.empty(RADIX, np.int64),
         line_up=make_line_up(n_rows, levels) if levels.shape[0] else None,
         stretch=make_stretch(),
+        groups=make_groups(max_distinct, n_sums) if categories else None,
     )

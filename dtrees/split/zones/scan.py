@@ -12,11 +12,14 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
+from dtrees.split.node.limits import Categories, NoCategories, is_categorical
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
+from dtrees.split.search.categories import search_categories, search_groups
 from dtrees.split.search.sweep import cut_after, first_above, sweep_bins, sweep_sorted
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out
@@ -111,6 +114,10 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
         column = zone_map.which[j]
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
         bar = bar_of(column_ids[column], bars[i], out.records[t])
+        if _scan_categories(
+            limits.categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t
+        ):
+            continue
         if zone_map.exact[j]:
             n_zones = zone_map.n_zones[j] << grain
             missing = unpack(slot_elements[j], n_zones, sums.scales[slot].shift, scratch.zones)
@@ -137,6 +144,54 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
             else:
                 found.next_code = _next_code_by_rows(codes, n_distinct, partition.rows, start, in_stop, found.code)
         _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
+
+
+@specialised
+def _scan_categories(
+    categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t
+):  # fmt: skip
+    """Search a node in a column, if it holds categories; tell whether it does."""
+
+
+@_scan_categories.of(NoCategories)
+def _(categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t):
+    return False
+
+
+@_scan_categories.of(Categories)
+def _(categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t):
+    column, (start, in_stop, slot) = zone_map.which[j], place
+    if not is_categorical(categories, column):
+        return False
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    if zone_map.exact[j]:
+        grain, groups = sums.grains[slot], scratch.groups
+        n_zones = zone_map.n_zones[j] << grain
+        missing = unpack(elements(zone_map, sums, slot)[j], n_zones, sums.scales[slot].shift, scratch.zones)
+        m = _groups_of_zones(scratch.zones, n_zones, grain, missing, values.shape[0], groups)
+        status, score, _ = search_groups(node, values, m, limits, ZERO(), bar, groups, scratch)
+    else:
+        codes = columns.codes[column]
+        status, score, _ = search_categories(codes, values, partition, start, in_stop, node_sums, limits, ZERO(), bar, scratch)
+    if status == SPLIT:
+        _keep(columns, column_ids, column, node, node_sums, limits, score, True, scratch, bars, i, out, t)
+    return True
+
+
+@lean_kernel
+def _groups_of_zones(zones, n_zones, grain, missing, n_distinct, groups):
+    """Write the sums of zones, of which each, or the first part of each, is one category; return how many there are in the node."""
+    m = ZERO()
+    for z in range(n_zones):
+        if zones[z].n > 0:
+            groups.code[m], groups.n[m] = z >> grain, zones[z].n
+            groups.sums[m, 0], groups.sums[m, 1] = zones[z].g, zones[z].h
+            m += 1
+    if missing.n > 0:
+        groups.code[m], groups.n[m] = n_distinct, missing.n
+        groups.sums[m, 0], groups.sums[m, 1] = missing.g, missing.h
+        m += 1
+    return m
 
 
 @inner_kernel

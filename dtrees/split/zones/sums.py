@@ -29,6 +29,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_
 from dtrees.split.compile.work_queue import increase
 from dtrees.split.criteria.parts import is_centred
 from dtrees.split.criteria.statistics import Moments
+from dtrees.split.node.limits import is_categorical
 from dtrees.split.policy import ASKEW, COARSE, NUMBERS_PER_CELL, ROWS_TO_ADD, SAMPLED_COLUMNS, SHARPER
 from dtrees.split.zones.accumulate import add_rows
 from dtrees.split.zones.bounds import best_edge
@@ -349,6 +350,8 @@ def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scrat
     node, slot_elements = Moments(node_sums[0], node_sums[1], in_stop - start), elements(zone_map, sums, slot)
     lead = NONE()
     for j in range(first, last):
+        if is_categorical(limits.categories, zone_map.which[j]):
+            continue  # edges between categories by number are no splits
         n_zones = zone_map.n_zones[j]
         missing = zone_arrays(slot_elements[j], n_zones, sums.grains[slot], sums.scales[slot].shift, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)

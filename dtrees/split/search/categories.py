@@ -1,0 +1,472 @@
+"""The best subset of categories: splits of a node in a column whose values have no order.
+
+For criteria whose score is convex in the sums of one side, such as squared error, Newton's gain, Poisson deviance, and the impurities of two
+classes, the best of all subsets is among those that come first when categories are ordered by their mean (Fisher 1958, "On grouping for
+maximum homogeneity"; Breiman et al. 1984, theorem 4.5). So categories are ordered anew in each node, and the splits between neighbours are
+scored. For more classes there is no such order: for each class, categories are ordered by its share, and the best of all these splits is
+taken. It need not be the best of all subsets, but is the best of those that tell one class from the others.
+
+Means of categories with few rows are mostly noise. Each is moved towards the mean of the node, as if ``smooth`` more weight had that mean,
+and categories of fewer than ``least`` rows in the node are taken together, as one. With neither, the order is that of the theorem. Missing
+values are a category like the others.
+
+What is not listed goes right: categories that no in-sample row of the node has, and, if there are any, those taken together. A split is
+turned round for that; where nothing is taken together, the smaller side is the left one. So the categories that go left are those of the
+rows that go left, and a finished tree can read them off its rows (:func:`find_subsets`).
+
+A split is kept as a number, in place of a threshold: how many categories from the lower end of the order go left or, if it is negative,
+from its upper end; plus 2**32 times the class that the order is of. Whoever applies the split orders the node's categories once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.statistics import Classes, Moments, weight_at
+from dtrees.split.node.found import HAS_THRESHOLD, note_found
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed
+from dtrees.split.node.partition import mark_left_by_side
+from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.numbers.hashing import below, draw, mix, uniform
+from dtrees.split.policy import DENSE_CATEGORIES
+from dtrees.split.search.sweep import nothing, score_above
+from dtrees.split.table.columns import value_at
+from dtrees.split.table.keys import code_of, place_in
+from dtrees.split.table.sorting import sort_places
+
+#: The code of categories taken together.
+_RARE = np.int64(-1)
+#: What the class of an order is multiplied by.
+_ORDER = np.float64(2**32)
+
+
+@by_reference
+class Groups(NamedTuple):
+    """Room for the rows of a node by category.
+
+    Attributes
+    ----------
+    code, n : ndarray of int64, shape (size,)
+        Of each category, and how many rows have it.
+    sums : ndarray of int64, shape (size, n_sums)
+    key : ndarray of float64, shape (size,)
+        By which they are ordered.
+    order : ndarray of int64, shape (2, size)
+        The places of categories in their order, and as many places to sort by.
+    side : ndarray of uint8, shape (size,)
+        By code, whether rows go left.
+    """
+
+    code: NDArray[np.int64]
+    n: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    key: NDArray[np.float64]
+    order: NDArray[np.int64]
+    side: NDArray[np.uint8]
+
+
+def make_groups(max_distinct: int, n_sums: int) -> Groups:
+    """Return room for the categories of columns of up to so many distinct values."""
+    size = max_distinct + 2  # one for missing values, and one for categories taken together
+    whole = (np.empty(size, np.int64) for _ in range(2))
+    return Groups(*whole, np.empty((size, n_sums), np.int64), np.empty(size), np.empty((2, size), np.int64), np.empty(size, np.uint8))
+
+
+@specialised
+def _add_row(statistic: Any, sums: Any, place: Any, a: Any, weight: Any) -> None:
+    """Add a row to the sums at a place; the statistic tells what is summed."""
+
+
+@_add_row.of(Moments)
+def _(statistic, sums, place, a, weight):
+    sums[place, 0] += a
+    sums[place, 1] += weight
+
+
+@_add_row.of(Classes)
+def _(statistic, sums, place, a, weight):
+    sums[place, a] += weight
+
+
+@specialised
+def _plus_group(statistic: Any, sums: Any, n: Any) -> Any:
+    """Return a statistic with ``n`` more rows of these sums. The weights of classes are changed in place."""
+
+
+@_plus_group.of(Moments)
+def _(statistic, sums, n):
+    return Moments(statistic.g + sums[0], statistic.h + sums[1], statistic.n + n)
+
+
+@_plus_group.of(Classes)
+def _(statistic, sums, n):
+    total = ZERO()
+    for k in range(sums.shape[0]):
+        statistic.weights[k] += sums[k]
+        total += sums[k]
+    return Classes(statistic.weights, statistic.h + total, statistic.n + n)
+
+
+@specialised
+def _n_orders(statistic: Any) -> Any:
+    """Return in how many ways categories are ordered."""
+
+
+@_n_orders.of(Moments)
+def _(statistic):
+    return ZERO() + 1
+
+
+@_n_orders.of(Classes)
+def _(statistic):
+    return statistic.weights.shape[0]
+
+
+@specialised
+def _mean_of(statistic: Any, sums: Any, which: Any, smooth: Any) -> Any:
+    """Return how far the mean of a category is from the node's, after smoothing: of ``a``, or of the share of class ``which``."""
+
+
+@_mean_of.of(Moments)
+def _(statistic, sums, which, smooth):
+    mean = float(statistic.g) / float(statistic.h) if statistic.h > 0 else 0.0
+    return (float(sums[0]) - mean * float(sums[1])) / (float(sums[1]) + smooth)
+
+
+@_mean_of.of(Classes)
+def _(statistic, sums, which, smooth):
+    h = ZERO()
+    for k in range(sums.shape[0]):
+        h += sums[k]
+    share = float(statistic.weights[which]) / float(statistic.h) if statistic.h > 0 else 0.0
+    return (float(sums[which]) - share * float(h)) / (float(h) + smooth)
+
+
+@lean_kernel
+def group_rows(node, codes, n_distinct, partition, start, in_stop, groups, scratch):
+    """Sum the in-sample rows of a node by code; return how many codes there are. They come in ascending order."""
+    rows, a, b = partition.rows, partition.g, partition.h
+    n = in_stop - start
+    if n_distinct > DENSE_CATEGORIES * n:
+        sort_places(codes, rows, start, in_stop, scratch.keys, scratch.spare, scratch.counts)
+        return group_keys(node, scratch.keys, ZERO(), n, a, b, start, groups)
+    groups.n[: n_distinct + 1] = 0
+    groups.sums[: n_distinct + 1] = 0
+    for i in range(start, in_stop):
+        code = np.int64(codes[rows[i]])
+        groups.n[code] += 1
+        _add_row(node, groups.sums, code, a[i], weight_at(b, i))
+    m = ZERO()
+    for code in range(n_distinct + 1):
+        if groups.n[code] > 0:
+            groups.code[m] = code
+            _move(groups, code, m)
+            m += 1
+    return m
+
+
+@lean_kernel
+def group_keys(node, keys, first, last, a, b, base, groups):
+    """Sum rows that are sorted by code, as :func:`group_rows` does; ``a``, ``b`` and ``base`` are those of ``sweep_sorted``."""
+    m = NONE()
+    code = NONE()
+    for i in range(first, last):
+        mine, place = code_of(keys[i]), base + np.int64(place_in(keys[i]))
+        if mine != code:
+            m += 1
+            code = mine
+            groups.code[m], groups.n[m] = code, 0
+            groups.sums[m] = 0
+        groups.n[m] += 1
+        _add_row(node, groups.sums, m, a[place], weight_at(b, place))
+    return m + 1
+
+
+@inlined_kernel
+def _move(groups, source, target):
+    """Copy what is summed from one place to another."""
+    groups.n[target] = groups.n[source]
+    for k in range(groups.sums.shape[1]):
+        groups.sums[target, k] = groups.sums[source, k]
+
+
+@lean_kernel
+def take_rare_together(groups, m, least):
+    """Make one of those of ``m`` categories that have fewer than ``least`` rows, the last one; return how many there are then."""
+    rare, kept = groups.code.shape[0] - 1, ZERO()
+    n, sums = ZERO(), groups.sums[rare]
+    for i in range(m):
+        if groups.n[i] < least:
+            if n == 0:
+                sums[:] = 0
+            n += groups.n[i]
+            for k in range(sums.shape[0]):
+                sums[k] += groups.sums[i, k]
+        else:
+            groups.code[kept] = groups.code[i]
+            _move(groups, i, kept)
+            kept += 1
+    if n > 0:
+        groups.n[rare] = n
+        groups.code[kept] = _RARE
+        _move(groups, rare, kept)
+        kept += 1
+    return kept
+
+
+@specialised
+def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, which: Any, smooth: Any, bits: Any) -> None:
+    """Write what categories are ordered by: their means, or random numbers."""
+
+
+def _by_mean(thresholds, node, values, groups, m, which, smooth, bits):
+    for i in range(m):
+        groups.key[i] = _mean_of(node, groups.sums[i], which, smooth)
+
+
+def _at_random(thresholds, node, values, groups, m, which, smooth, bits):
+    for i in range(m):
+        code = groups.code[i]
+        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == _RARE)
+        groups.key[i] = uniform(draw(mix(np.uint64(bits)), number))
+
+
+_set_keys.of(BestThreshold)(_by_mean)
+_set_keys.of(SortedThreshold)(_by_mean)
+_set_keys.of(RandomThreshold)(_at_random)
+
+
+@lean_kernel
+def put_in_order(key, order, m):
+    """Write the places of ``m`` keys in ascending order to ``order[0]``; of equal keys, the lower place comes first."""
+    one, other = order[0], order[1]
+    for i in range(m):
+        one[i] = i
+    width = ZERO() + 1
+    while width < m:
+        for first in range(0, m, 2 * width):
+            middle, last = min(first + width, m), min(first + 2 * width, m)
+            i, j = first, middle
+            for k in range(first, last):
+                if i < middle and (j >= last or key[one[i]] <= key[one[j]]):
+                    other[k] = one[i]
+                    i += 1
+                else:
+                    other[k] = one[j]
+                    j += 1
+        for k in range(m):
+            one[k] = other[k]
+        width *= 2
+
+
+@specialised
+def _counts(thresholds: Any, cut: Any, m: Any, bits: Any) -> Any:
+    """Tell whether the split after ``cut`` of ``m`` categories counts."""
+
+
+def _always(thresholds, cut, m, bits):
+    return True
+
+
+def _if_drawn(thresholds, cut, m, bits):
+    return cut == 1 + below(mix(np.uint64(bits) + np.uint64(1)), m - 1)
+
+
+_counts.of(BestThreshold)(_always)
+_counts.of(SortedThreshold)(_always)
+_counts.of(RandomThreshold)(_if_drawn)
+
+
+@lean_kernel
+def search_groups(node, values, m, limits, bits, bar, groups, scratch):
+    """Find the best split of a node by its rows of each category, of which there are ``m``; result as of ``search_column``."""
+    found, room, thresholds, categories = scratch.found, scratch.classes, limits.thresholds, limits.categories
+    if m < 2:
+        return CONSTANT, 0.0, True
+    m = take_rare_together(groups, m, categories.least)
+    top, cut, order = bar, ZERO(), ZERO()
+    for which in range(_n_orders(node)):
+        _set_keys(thresholds, node, values, groups, m, which, categories.smooth, bits)
+        put_in_order(groups.key, groups.order, m)
+        left = nothing(node, room[0])
+        for i in range(m - 1):
+            place = groups.order[0, i]
+            left = _plus_group(left, groups.sums[place], groups.n[place])
+            if _counts(thresholds, i + 1, m, bits) and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+                mine = score_above(left, limits.criterion, node, top)
+                if mine > top:
+                    top, cut, order = mine, i + 1, which
+                    note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+    if cut == 0:
+        return NO_SPLIT, 0.0, True
+    if order + 1 < _n_orders(node):  # another order has taken its place
+        _set_keys(thresholds, node, values, groups, m, order, categories.smooth, bits)
+        put_in_order(groups.key, groups.order, m)
+    _turn(node, values.shape[0], m, cut, order, groups, found, room)
+    return SPLIT, top, True
+
+
+@lean_kernel
+def _turn(node, n_distinct, m, cut, order, groups, found, room):
+    """Finish the split after ``cut`` of ``m`` categories in their order: what is not listed is to go right."""
+    rare_left = missing_left = has_rare = has_missing = False
+    for i in range(m):
+        code = groups.code[groups.order[0, i]]
+        if code == _RARE:
+            has_rare, rare_left = True, i < cut
+        elif code == n_distinct:
+            has_missing, missing_left = True, i < cut
+    record = found.record[0]
+    turned = rare_left if has_rare else 2 * record.n_left > node.n
+    if turned:
+        left = nothing(node, room[0])
+        for i in range(cut, m):
+            place = groups.order[0, i]
+            left = _plus_group(left, groups.sums[place], groups.n[place])
+        note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+    record.missing_left = has_missing and missing_left != turned
+    number = float(cut) + _ORDER * float(order)
+    record.threshold = -number if turned else number
+
+
+@separate_kernel
+def search_categories(codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
+    """Find the best split of one node in one column of categories.
+
+    Parameters and result are those of :func:`~dtrees.split.search.column.search_column`.
+    """
+    node = node_statistic(limits.criterion, sums, in_stop - start)
+    m = group_rows(node, codes, values.shape[0], partition, start, in_stop, scratch.groups, scratch)
+    return search_groups(node, values, m, limits, bits, bar, scratch.groups, scratch)
+
+
+@lean_kernel
+def choose_sides(node, values, m, limits, bits, number, groups):
+    """Write to ``groups.side``, by code, which rows a split sends left, given the node's rows of each category; see above."""
+    m = take_rare_together(groups, m, limits.categories.least)
+    which = np.int64(abs(number) // _ORDER)
+    cut = np.int64(abs(number) - _ORDER * which)
+    _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
+    put_in_order(groups.key, groups.order, m)
+    groups.side[: values.shape[0] + 1] = 0
+    first, last = (ZERO(), cut) if number > 0.0 else (cut, m)
+    for i in range(first, last):
+        code = groups.code[groups.order[0, i]]
+        groups.side[code] = 1
+
+
+@separate_kernel
+def choose_sides_of_node(codes, values, partition, start, in_stop, sums, limits, bits, number, scratch):
+    """Write to ``scratch.groups.side``, by code, which rows the split of a node sends left."""
+    node = node_statistic(limits.criterion, sums, in_stop - start)
+    m = group_rows(node, codes, values.shape[0], partition, start, in_stop, scratch.groups, scratch)
+    choose_sides(node, values, m, limits, bits, number, scratch.groups)
+
+
+@kernel
+def mark_by_category(
+    queue, which, columns, places, numbers, partition, starts, in_stops, stops, sums, limits, key, paths, ids, scratch, bits, offsets
+):
+    """Mark the rows that splits of categories send left; several threads may.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+        See :mod:`dtrees.split.compile.work_queue`.
+    which : ndarray of int64
+        The splits that are to be marked.
+    columns : Columns
+    places, ids : ndarray, shape (n,)
+        The column of each split: its place here, and its number in the whole table.
+    numbers : ndarray of float64, shape (n,)
+        The splits, as numbers.
+    partition : RowPartition
+    starts, in_stops, stops, sums, paths : ndarray, of n nodes
+    limits : SplitLimits
+    key : uint64
+        Of the tree's stream of random thresholds.
+    scratch : Scratch
+    bits, offsets : ndarray
+        As of :func:`~dtrees.split.node.partition.mark_many`.
+    """
+    while True:
+        k = claim(queue)
+        if k >= which.shape[0]:
+            return
+        i = which[k]
+        j = places[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        random_bits = draw(np.uint64(key) ^ paths[i], np.int64(ids[i]))
+        choose_sides_of_node(codes, values, partition, starts[i], in_stops[i], sums[i], limits, random_bits, numbers[i], scratch)
+        mark_left_by_side(codes, scratch.groups.side, partition.rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
+        finish(queue)
+
+
+@kernel
+def mark_by_sets(nodes, set_offsets, words, columns, places, missing_left, rows, starts, stops, side, bits, offsets):
+    """Mark the rows that splits send left whose sets of categories are known.
+
+    ``nodes`` are the splits that have a set, ``set_offsets`` and ``words`` these (:class:`~dtrees.tree.category_sets.CategorySets`);
+    ``side`` has room for a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
+    """
+    for k in range(nodes.shape[0]):
+        i = nodes[k]
+        j = places[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        mine = words[set_offsets[k] : set_offsets[k + 1]]
+        for code in range(values.shape[0]):
+            number = np.int64(value_at(values, code))
+            word = number >> 5
+            side[code] = (mine[word] >> np.uint32(number & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
+        side[values.shape[0]] = missing_left[i]
+        mark_left_by_side(codes, side, rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
+
+
+@kernel
+def find_subsets(columns, places, rows, starts, stops, sizes, words):
+    """Find the categories that go left in each of some splits: those of the rows of the left child.
+
+    Rows out of sample change nothing: they go left only with a category that rows in sample go left with.
+
+    Parameters
+    ----------
+    columns : Columns
+        The distinct values of columns of categories are their numbers.
+    places : ndarray of int64, shape (n,)
+        The column of each split.
+    rows : ndarray of uint32
+    starts, stops : ndarray of int64, shape (n,)
+        Where the rows of the left children are.
+    sizes : ndarray of int64, shape (n,)
+        How many words of bits the categories take, up to the last that is not 0. If there are no ``words``, they are written.
+    words : ndarray of uint32
+        Of all splits, one after the other: bit ``c % 32`` of word ``c // 32`` is set if category ``c`` goes left.
+    """
+    at = ZERO()
+    for i in range(places.shape[0]):
+        j = places[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        n_distinct = values.shape[0]
+        if words.shape[0] == 0:
+            highest = NONE()
+            for k in range(starts[i], stops[i]):
+                code = np.int64(codes[rows[k]])
+                if code < n_distinct:
+                    highest = max(highest, code)
+            sizes[i] = np.int64(value_at(values, highest)) // 32 + 1 if highest >= 0 else 0
+            continue
+        mine = words[at : at + sizes[i]]
+        for k in range(starts[i], stops[i]):
+            code = np.int64(codes[rows[k]])
+            if code < n_distinct:
+                number = np.int64(value_at(values, code))
+                mine[number >> 5] |= np.uint32(1) << np.uint32(number & 31)
+        at += sizes[i]

@@ -1,0 +1,124 @@
+"""Which categories go left: the splits of a tree on columns that hold categories.
+
+Such a split has no threshold, but a *set*: a bit for each category, by its number. What is not in it goes right, categories with higher
+numbers than it has bits for included. Missing values go where the node sends them.
+
+>>> import numpy as np
+>>> sets = CategorySets.of(np.array([0, 4]), [np.array([1, 33]), np.array([0])])
+>>> sets.node.tolist(), sets.offset.tolist(), sets.words.tolist()
+([0, 4], [0, 2, 3], [2, 2, 1])
+>>> sets.of_node(0).tolist()
+[1, 33]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Bits of a word.
+_BITS = 32
+#: No column has more categories: their numbers are exact as float64, and the rows that have them are numbered by 32 bits.
+MAX_CATEGORIES = 2**32
+
+
+class CategorySets(NamedTuple):
+    """The sets of some nodes.
+
+    Attributes
+    ----------
+    node : ndarray of int32, shape (n,)
+        The numbers of the nodes, ascending.
+    offset : ndarray of int64, shape (n + 1,)
+        Set i has the words ``offset[i]:offset[i + 1]``, of which the last is not 0.
+    words : ndarray of uint32
+        Bit ``c % 32`` of word ``c // 32`` of a set says whether category ``c`` goes left.
+    """
+
+    node: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    words: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, node: NDArray[np.integer], categories: Sequence[NDArray[np.integer]]) -> CategorySets:
+        """Return the sets of nodes by the numbers of the categories that go left in each."""
+        sizes = [int(some.max(initial=-1)) // _BITS + 1 for some in categories]
+        words = np.zeros(sum(sizes), np.uint32)
+        offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        for first, some in zip(offset.tolist(), categories, strict=False):
+            np.bitwise_or.at(words, first + some // _BITS, np.uint32(1) << (some % _BITS).astype(np.uint32))
+        return cls(np.asarray(node, np.int32), offset, words)
+
+    @classmethod
+    def joined(cls, node: NDArray[np.int64], which: Sequence[NDArray[np.int64]], found: Sequence[CategorySets]) -> CategorySets:
+        """Return the sets of nodes from those that were found apart: those of the nodes ``node[which[k]]`` are ``found[k]``."""
+        n = node.shape[0]
+        source, place = np.empty(n, np.int64), np.empty(n, np.int64)
+        for k, mine in enumerate(which):
+            source[mine], place[mine] = k, np.arange(mine.shape[0])
+        pieces = [found[k]._words_of(i) for k, i in zip(source.tolist(), place.tolist(), strict=True)]
+        offset = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+        return cls(node.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *pieces]))
+
+    def take(self, nodes: NDArray[np.integer]) -> CategorySets:
+        """Return the sets of those of some nodes that have one, numbered by their places among these."""
+        if not self.node.shape[0]:
+            return NO_SETS
+        place = np.searchsorted(self.node, nodes)
+        has = np.flatnonzero((place < self.node.shape[0]) & (self.node[np.minimum(place, self.node.shape[0] - 1)] == nodes))
+        pieces = [self._words_of(i) for i in place[has].tolist()]
+        offset = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+        return CategorySets(has.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *pieces]))
+
+    def has(self, n: int) -> NDArray[np.bool_]:
+        """Tell which of the nodes 0 to n - 1 have a set, shape (n,)."""
+        found = np.zeros(n, np.bool_)
+        found[self.node] = True
+        return found
+
+    def of_node(self, node: int) -> NDArray[np.int64]:
+        """Return the numbers of the categories that a node sends left, ascending.
+
+        Raises
+        ------
+        KeyError
+            If the node has no set.
+        """
+        place = int(np.searchsorted(self.node, node))
+        if place == self.node.shape[0] or self.node[place] != node:
+            raise KeyError(node)
+        words = self._words_of(place)
+        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
+        return np.flatnonzero(bits)
+
+    def _words_of(self, i: int) -> NDArray[np.uint32]:
+        return self.words[self.offset[i] : self.offset[i + 1]]
+
+    def equals(self, other: CategorySets) -> bool:
+        """Tell whether both are the same sets of the same nodes."""
+        return all(np.array_equal(mine, theirs) for mine, theirs in zip(self, other, strict=True))
+
+    def validate(self, inner: NDArray[np.bool_]) -> None:
+        """Check that these are sets of a tree, given which of its nodes are inner ones.
+
+        Raises
+        ------
+        ValueError
+            If a set is of no inner node, or sets do not have the words there are.
+        """
+        node, offset, words = self
+        if (node.dtype, offset.dtype, words.dtype) != (np.int32, np.int64, np.uint32) or {node.ndim, offset.ndim, words.ndim} != {1}:
+            raise ValueError(f"a tree's sets of categories have dtypes {node.dtype}, {offset.dtype} and {words.dtype}")
+        if offset.shape[0] != node.shape[0] + 1 or offset[0] != 0 or offset[-1] != words.shape[0] or np.any(np.diff(offset) < 0):
+            raise ValueError("a tree's sets of categories do not have the words there are")
+        if np.any(np.diff(offset) > MAX_CATEGORIES // _BITS):
+            raise ValueError(f"a tree's set of categories has more than {MAX_CATEGORIES} of them")
+        if node.shape[0] and (node[0] < 0 or node[-1] >= inner.shape[0] or np.any(np.diff(node) <= 0) or not inner[node].all()):
+            raise ValueError("a tree has sets of categories for nodes that are none of its inner ones")
+
+
+#: Those of a tree whose columns all hold numbers.
+NO_SETS = CategorySets(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.uint32))
