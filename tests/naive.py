@@ -39,8 +39,8 @@ BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY)
 class SplitLimits(NamedTuple):
     """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
 
-    ``levels`` are what the numbers ``a`` of absolute error stand for; ``categorical`` the columns of categories, ``smooth`` and ``least``
-    how these are ordered.
+    ``levels`` are what the numbers ``a`` of absolute error stand for; ``categorical`` the columns of categories, ``smooth``,
+    ``least`` and ``most`` how these are ordered and how many go one way.
     """
 
     criterion: str
@@ -53,7 +53,8 @@ class SplitLimits(NamedTuple):
     levels: Sequence[int] = ()
     categorical: Sequence[int] = ()
     smooth: float = 0.0
-    least: int = 1
+    least: Sequence[int] = ()
+    most: Sequence[int] = ()
 
 
 class Split(NamedTuple):
@@ -253,13 +254,14 @@ def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b
 
 
 def every_set(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: Any, limits: SplitLimits, bits: int) -> Iterator[Split]:
-    """The allowed splits of a node on a column of categories, between neighbours in their order; one of them, if it is drawn by ``bits``."""
+    """The allowed splits of a node on a column of categories, between neighbours in their order; if ``bits`` draw, one of them."""
+    least, most = (limit[limits.categorical.index(column)] for limit in (limits.least, limits.most))
     members: dict[Any, list[int]] = {}
     for i in rows:
         members.setdefault("missing" if math.isnan(x[i]) else int(x[i]), []).append(i)
-    rare = [i for some in members.values() if len(some) < limits.least for i in some]
-    groups: list[tuple[Any, list[int]]] = sorted((c, some) for c, some in members.items() if c != "missing" and len(some) >= limits.least)
-    if len(members.get("missing", [])) >= limits.least:
+    rare = [i for some in members.values() if len(some) < least for i in some]
+    groups: list[tuple[Any, list[int]]] = sorted((c, some) for c, some in members.items() if c != "missing" and len(some) >= least)
+    if len(members.get("missing", [])) >= least:
         groups.append(("missing", members["missing"]))
     if rare:
         groups.append(("rare", rare))
@@ -277,7 +279,7 @@ def every_set(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: A
         cuts = range(1, len(order))
         if limits.random and len(order) > 1:
             cuts = [1 + int(hashing.below(np.uint64(hashing.mix(np.uint64(bits) + np.uint64(1))), len(order) - 1))]
-        for cut in cuts:
+        for cut in (cut for cut in cuts if min(cut, len(order) - cut) <= most):
             lower, upper = order[:cut], order[cut:]
             n_lower = sum(len(of_group[name]) for name in lower)
             turned = "rare" in lower if rare else 2 * n_lower > len(rows)
@@ -448,6 +450,7 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
         categorical=rules.categorical,
         smooth=rules.cat_smooth * 2.0**b,
         least=rules.min_samples_category,
+        most=rules.max_cat_threshold,
     )
 
 

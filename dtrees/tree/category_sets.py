@@ -13,8 +13,8 @@ numbers than it has bits for included. Missing values go where the node sends th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,8 @@ class CategorySets(NamedTuple):
 
     def equals(self, other: CategorySets) -> bool:
         """Tell whether both are the same sets of the same nodes."""
-        return all(np.array_equal(mine, theirs) for mine, theirs in zip(self, other, strict=True))
+        pairs: Iterable[tuple[Any, Any]] = zip(self, other, strict=True)
+        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
     def validate(self, inner: NDArray[np.bool_]) -> None:
         """Check that these are sets of a tree, given which of its nodes are inner ones.
@@ -110,8 +111,9 @@ class CategorySets(NamedTuple):
             If a set is of no inner node, or sets do not have the words there are.
         """
         node, offset, words = self
-        if (node.dtype, offset.dtype, words.dtype) != (np.int32, np.int64, np.uint32) or {node.ndim, offset.ndim, words.ndim} != {1}:
-            raise ValueError(f"a tree's sets of categories have dtypes {node.dtype}, {offset.dtype} and {words.dtype}")
+        kinds = [array.dtype.name for array in self]
+        if kinds != ["int32", "int64", "uint32"] or {array.ndim for array in self} != {1}:
+            raise ValueError(f"a tree's sets of categories have dtypes {', '.join(kinds)}")
         if offset.shape[0] != node.shape[0] + 1 or offset[0] != 0 or offset[-1] != words.shape[0] or np.any(np.diff(offset) < 0):
             raise ValueError("a tree's sets of categories do not have the words there are")
         if np.any(np.diff(offset) > MAX_CATEGORIES // _BITS):

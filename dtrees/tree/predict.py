@@ -254,7 +254,9 @@ def _adder(packed: Packed | PackedWithSets) -> Any:
     return add_values_with_sets if isinstance(packed, PackedWithSets) else _add_values
 
 
-def sum_values(packed: Packed | PackedWithSets, X: NDArray[Any], n_threads: int = 1, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+def sum_values(
+    packed: Packed | PackedWithSets, X: NDArray[Any], n_threads: int = 1, start: int = 0, stop: int | None = None
+) -> NDArray[np.float64]:
     """Add up the values of the leaves that rows fall in.
 
     Parameters

@@ -78,7 +78,7 @@ def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
 
 
 @inner_kernel
-def _leaf_of(packed, X, row, root):
+def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
     """Return the number, within its tree, of the leaf that a row falls in."""
     at = np.int64(0)
     while True:
@@ -98,7 +98,7 @@ def _leaf_of(packed, X, row, root):
 
 
 @kernel
-def add_values_with_sets(packed, X, first, last, start, stop, out):
+def add_values_with_sets(packed, X, first, last, start, stop, out):  # type: ignore[no-untyped-def]
     """Add the values of the trees ``start:stop`` to ``out``, for the rows ``first:last``."""
     for begin in range(first, last, _BLOCK):
         end = min(begin + _BLOCK, last)
@@ -111,7 +111,7 @@ def add_values_with_sets(packed, X, first, last, start, stop, out):
 
 
 @kernel
-def leaf_numbers_with_sets(packed, X, first, last, out):
+def leaf_numbers_with_sets(packed, X, first, last, out):  # type: ignore[no-untyped-def]
     """Write the leaf of each tree that the rows ``first:last`` fall in."""
     for begin in range(first, last, _BLOCK):
         end = min(begin + _BLOCK, last)

@@ -93,7 +93,8 @@ class Tree:
     @classmethod
     def from_arrays(cls, **arrays: ArrayLike) -> Tree:
         """Make a tree of array-likes, converted to the right types; no node splits on categories."""
-        return cls(**{name: np.ascontiguousarray(arrays[name], dtype) for name, dtype in cls.ARRAYS.items()})
+        given: dict[str, Any] = {name: np.ascontiguousarray(arrays[name], dtype) for name, dtype in cls.ARRAYS.items()}
+        return cls(**given)
 
     def with_categories(self, sets: CategorySets) -> Tree:
         """Return the tree with sets of categories, in place of the thresholds of the nodes that have them."""

@@ -199,7 +199,8 @@ def with_categories(draw: st.DrawFn, problem: Any, plan: Any) -> tuple[Table, An
         columns_per_tree=plan.rules.columns_per_tree + len(more),
         categorical=tuple(range(len(more))),
         cat_smooth=draw(st.sampled_from([0.0, 0.7, 5.0])),
-        min_samples_category=draw(st.sampled_from([1, 2, 5])),
+        min_samples_category=tuple(draw(st.sampled_from([1, 2, 5])) for _ in more),
+        max_cat_threshold=tuple(draw(st.sampled_from([99, 1, 3])) for _ in more),
     )
     return mixed, dataclasses.replace(plan, rules=some)
 
@@ -288,7 +289,7 @@ def assert_exact(tree: Tree, table: Table, sample: naive.Sample, plan: Any, dept
 
 
 LARGE = 7000
-CATEGORIES = {"categorical": (3, 4), "cat_smooth": 3.0, "min_samples_category": 4}
+CATEGORIES = {"categorical": (3, 4), "cat_smooth": 3.0, "min_samples_category": (1, 4), "max_cat_threshold": (99, 32)}
 SPREAD = [(0, 2, 4, 7), (1, 3, 5, 6, 8)]
 
 

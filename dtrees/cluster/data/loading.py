@@ -187,9 +187,7 @@ def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[S
     return Schema.merge(schema for schema, _ in checked), summary
 
 
-def _check(
-    X: Any, y: Any, weight: Any, classify: bool, name: str, categories: tuple[int, ...]
-) -> tuple[Schema, TargetSummary]:
+def _check(X: Any, y: Any, weight: Any, classify: bool, name: str, categories: tuple[int, ...]) -> tuple[Schema, TargetSummary]:
     """Return the schema of a partition, and the summary of its target and weights."""
     y = check_target(y, classify=classify, name=name)
     weight = check_weights(weight, len(y))

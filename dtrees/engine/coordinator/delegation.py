@@ -65,7 +65,12 @@ def rows_to_delegate(session: Session) -> int:
     """Return up to how many rows a node is grown by one of several shards."""
     executor, plan = session.executor, session.plan
     rules = plan.rules
-    if isinstance(plan, BoostingPlan) or rules.categorical or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * executor.n_shards:
+    if (
+        isinstance(plan, BoostingPlan)
+        or rules.categorical
+        or rules.max_leaf_nodes is not None
+        or rules.columns_per_tree > DELEGATED_COLUMNS * executor.n_shards
+    ):
         return 0
     return min(executor.n_rows // (DELEGATED_PARTS * executor.n_shards), _rows_at_once(session))
 

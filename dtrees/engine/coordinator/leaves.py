@@ -115,9 +115,7 @@ def _find_sets(session: Session, records: NDArray[Any]) -> Steps[CategorySets]:
         return NO_SETS
     owner = session.executor.owner(column)
     asked = {i: np.flatnonzero(owner == i) for i in np.unique(owner).tolist()}
-    replies = yield {
-        i: m.FindSets(session.fit, session.epoch, column[mine], start[mine], stop[mine]) for i, mine in asked.items()
-    }
+    replies = yield {i: m.FindSets(session.fit, session.epoch, column[mine], start[mine], stop[mine]) for i, mine in asked.items()}
     return CategorySets.joined(node, list(asked.values()), [cast(CategorySets, replies[i]) for i in asked])
 
 

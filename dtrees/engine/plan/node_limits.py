@@ -35,8 +35,11 @@ def _scaled_number(x: float, exponent: int) -> float:
 
 def _categories(rules: Rules, ids: NDArray[np.int32], weight_exponent: int) -> Categories:
     """Return which of some columns hold categories, and how these are ordered."""
+    of_column = {column: place for place, column in enumerate(rules.categorical)}
+    places = np.array([of_column.get(column, -1) for column in ids.tolist()])
+    least, most = (np.append(limits, 0)[places] for limits in (rules.min_samples_category, rules.max_cat_threshold))
     smooth = _scaled_number(rules.cat_smooth, weight_exponent)
-    return Categories(np.isin(ids, rules.categorical), smooth, rules.min_samples_category)
+    return Categories(places >= 0, smooth, least.astype(np.int64), most.astype(np.int64))
 
 
 def limited_splits(rules: Rules, n_rows: int) -> int:

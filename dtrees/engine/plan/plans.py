@@ -60,8 +60,9 @@ class Rules:
         The columns that hold categories, as their numbers 0, 1 and so on; ascending.
     cat_smooth : float
         The weight by which means of categories are moved towards that of their node.
-    min_samples_category : int
-        Categories of fewer in-sample rows in a node are taken together.
+    min_samples_category, max_cat_threshold : tuple of int
+        For each column of ``categorical``: categories of fewer in-sample rows in a node are taken together, and the side of a split that
+        has fewer categories has at most so many.
     """
 
     criterion: str
@@ -78,7 +79,8 @@ class Rules:
     reg_lambda: float = 0.0
     categorical: tuple[int, ...] = ()
     cat_smooth: float = 0.0
-    min_samples_category: int = 1
+    min_samples_category: tuple[int, ...] = ()
+    max_cat_threshold: tuple[int, ...] = ()
 
 
 class Checkpoint(Protocol):

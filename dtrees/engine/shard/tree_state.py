@@ -36,8 +36,8 @@ from dtrees.split.node import partition, status
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up
-from dtrees.split.search.categories import mark_by_category
 from dtrees.split.policy import GATHERED_ROWS, GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, ROUTE_BYTES, SHARE_ROWS, THREAD_ROWS
+from dtrees.split.search.categories import mark_by_category
 from dtrees.split.table.columns import Assembly
 from dtrees.split.table.take_rows import take_rows
 from dtrees.tree.category_sets import CategorySets

@@ -102,16 +102,24 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         self.__dict__.pop("_members", None)
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
-        chosen = columns_of_categories(self.categorical_features, self.n_features_in_, getattr(self, "feature_names_in_", None))
-        options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, categories=chosen or (), **purpose)
+        options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, categories=self._chosen_categories() or (), **purpose)
         table = backend.load(X, y, sample_weight, options)
         if keep:
             self._check_same_encoding(table)
         self._schema = table.schema
-        of_kind = np.array([column.kind == CATEGORICAL for column in table.schema.columns])
-        self.is_categorical_ = of_kind if chosen is None else of_kind & np.isin(np.arange(self.n_features_in_), chosen)
+        self._note_categories()
         self.placement_ = table.placement
         return backend, table
+
+    def _chosen_categories(self) -> tuple[int, ...] | None:
+        """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""
+        return columns_of_categories(self.categorical_features, self.n_features_in_, getattr(self, "feature_names_in_", None))
+
+    def _note_categories(self) -> None:
+        """Set which columns are split by sets of categories, given the schema."""
+        chosen = self._chosen_categories()
+        of_kind = np.array([column.kind == CATEGORICAL for column in self._schema.columns])
+        self.is_categorical_ = of_kind if chosen is None else of_kind & np.isin(np.arange(len(of_kind)), chosen)
 
     def _load_evaluation(self, backend: Backend, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Load evaluation sets beside a training set."""

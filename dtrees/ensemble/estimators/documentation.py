@@ -29,6 +29,21 @@ _DESCRIPTIONS = {
         max_leaf_nodes : int or None, default=None
             Split the node that gains most next, until there are this many leaves. None splits all.
         """,
+    "categories": """
+        categorical_features : "from_dtype", array-like or None, default="from_dtype"
+            Columns that hold categories, which are split by sets of them, not by an order: those of text or of a category dtype, or those
+            named (by name, by position, or by a mask), also of numbers. None takes category numbers for numbers. Missing values are a
+            category of their own; categories that no row in a node has go right there, and those not seen at fit where missing values go.
+        cat_smooth : float, default=10.0
+            Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order
+            is the one among whose splits the best of all sets is, but for more than two classes of a tree or forest.
+        min_samples_category : int or None, default=None
+            Categories of fewer rows in a node are taken together there. None is a fifth of the mean number of rows of a category of the
+            column, but at most 100.
+        max_cat_threshold : int or None, default=None
+            The side of a split that has fewer categories has at most so many. None is the square root of the number of categories of the
+            column, but at least 32.
+        """,
     "verbose": """
         verbose : int, default=0
             Tell of the progress in lines: from 1 on about ten times, from 2 on after every %s. They go to standard error, or, where
@@ -72,6 +87,7 @@ _DESCRIPTIONS = {
         {max_leaf_nodes}
         min_impurity_decrease : float, default=0.0
             Split only where impurity decreases by at least this much, weighted by the node's share of all weight.
+        {categories}
         """,
     "random_state_tree": """
         random_state : int, RandomState or None, default=None
@@ -134,6 +150,7 @@ _DESCRIPTIONS = {
         {max_leaf_nodes}
         min_impurity_decrease : float, default=0.0
             Split only where the gain is at least this much for each unit of the tree's sum of hessians.
+        {categories}
         """,
     "boosting_stop": """
         validation_fraction : float, default=0.1
@@ -210,7 +227,7 @@ _DESCRIPTIONS = {
         """,
     "input": """
         X may be a NumPy array (or what makes one) of numbers, a pandas or polars frame, or a Dask array or frame, which is fitted on
-        the cluster. Text and category columns of frames become category numbers; unseen categories count as missing at prediction.
+        the cluster. Text and category columns of frames hold categories; unseen ones count as missing at prediction.
         Missing values (NaN) are allowed: each split sends them to the side that gains more.
         """,
 }

@@ -8,7 +8,6 @@ from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_forest import ForestClassifier, ForestRegressor
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
-from dtrees.ensemble.input import parameters
 
 
 @described
@@ -65,8 +64,9 @@ class RandomForestRegressor(ForestRegressor):
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
         categorical_features: Any = "from_dtype",
-        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
-        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
+        cat_smooth: float = 10.0,
+        min_samples_category: int | None = None,
+        max_cat_threshold: int | None = None,
         bootstrap: bool = True,
         oob_score: Any = False,
         n_jobs: int | None = None,
@@ -135,8 +135,9 @@ class RandomForestClassifier(ForestClassifier):
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
         categorical_features: Any = "from_dtype",
-        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
-        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
+        cat_smooth: float = 10.0,
+        min_samples_category: int | None = None,
+        max_cat_threshold: int | None = None,
         bootstrap: bool = True,
         oob_score: Any = False,
         n_jobs: int | None = None,
@@ -205,8 +206,9 @@ class ExtraTreesRegressor(ForestRegressor):
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
         categorical_features: Any = "from_dtype",
-        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
-        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
+        cat_smooth: float = 10.0,
+        min_samples_category: int | None = None,
+        max_cat_threshold: int | None = None,
         bootstrap: bool = False,
         oob_score: Any = False,
         n_jobs: int | None = None,
@@ -276,8 +278,9 @@ class ExtraTreesClassifier(ForestClassifier):
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
         categorical_features: Any = "from_dtype",
-        cat_smooth: float = parameters.CATEGORY_DEFAULTS["cat_smooth"],
-        min_samples_category: int = parameters.CATEGORY_DEFAULTS["min_samples_category"],
+        cat_smooth: float = 10.0,
+        min_samples_category: int | None = None,
+        max_cat_threshold: int | None = None,
         bootstrap: bool = False,
         oob_score: Any = False,
         n_jobs: int | None = None,

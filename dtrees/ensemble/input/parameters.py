@@ -38,7 +38,8 @@ COMMON = {
     "min_impurity_decrease": [Interval(Real, 0.0, None, closed="left")],
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "cat_smooth": [Interval(Real, 0.0, None, closed="left")],
-    "min_samples_category": [_POSITIVE_INTEGER],
+    "min_samples_category": [_POSITIVE_INTEGER, None],
+    "max_cat_threshold": [_POSITIVE_INTEGER, None],
     "random_state": ["random_state"],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
@@ -97,9 +98,6 @@ BOOSTING_DEFAULTS: dict[str, Any] = {
     "colsample_bytree": 1.0,
 }
 
-#: How categories are ordered, by default.
-CATEGORY_DEFAULTS: dict[str, Any] = {"cat_smooth": 10.0, "min_samples_category": 10}
-
 #: Other names of criteria. Friedman's orders splits as squared error does: scikit-learn maps it likewise.
 CRITERION_ALIASES = {"log_loss": "entropy", "friedman_mse": "squared_error"}
 #: The largest L2 penalty, for each unit of weight. Leaf values are then below a float's precision beside the gradients they come from.
@@ -129,6 +127,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
     Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * n_columns))
+    categorical = _categorical(estimator, criterion)
+    n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     min_samples_leaf = _count(estimator.min_samples_leaf, n_rows)
     return Rules(
         criterion=CRITERION_ALIASES.get(criterion, criterion),
@@ -143,10 +143,51 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         max_leaf_nodes=None if estimator.max_leaf_nodes is None else int(estimator.max_leaf_nodes),
         min_impurity_decrease=float(estimator.min_impurity_decrease),
         reg_lambda=float(getattr(estimator, "reg_lambda", 0.0)),
-        categorical=tuple(np.flatnonzero(estimator.is_categorical_).tolist()),
+        categorical=categorical,
         cat_smooth=float(estimator.cat_smooth),
-        min_samples_category=int(estimator.min_samples_category),
+        min_samples_category=_each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories]),
+        max_cat_threshold=_each(estimator.max_cat_threshold, [_most_categories(n) for n in n_categories]),
     )
+
+
+def _each(given: int | None, otherwise: list[int]) -> tuple[int, ...]:
+    """Return a number for each column of categories: the one that is given, or what is otherwise taken."""
+    return tuple(otherwise) if given is None else (int(given),) * len(otherwise)
+
+
+def _fewest_rows(n_rows: int, n_categories: int) -> int:
+    """Return from how many rows on a category is one of its own, if that is not given.
+
+    A fifth of the mean, at most 100. Held-out losses of boosting: Adult 0.2765 with 1, 0.2755 with 10, 0.2747 with 100; R2 of 1,000 levels
+    of 20 rows 0.695 with 1, 0.710 with 4, 0.505 with 20; of 10,000 levels of 4 rows 0.625 with 1, 0.57 with 3.
+    """
+    return min(max(n_rows // (5 * n_categories), 1), 100)
+
+
+def _most_categories(n_categories: int) -> int:
+    """Return how many categories the smaller side of a split may have, if that is not given.
+
+    The square root of their number, but at least 32. R2 of held-out rows of boosting: 1,000 levels 0.702 with 16, 0.695 with 32, 0.680 with
+    64, 0.665 with all; 10,000 levels 0.469, 0.546 and 0.604, with 100 it is 0.625, with all 0.550.
+    """
+    return max(32, math.isqrt(n_categories))
+
+
+def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
+    """Return the columns that are split by sets of categories.
+
+    Criteria that follow from the order of targets have no such splits: category numbers are taken for numbers, unless that is not wanted.
+    """
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
+    if not criterion_named(CRITERION_ALIASES.get(criterion, criterion)).by_sums:
+        if estimator.categorical_features is not None and not isinstance(estimator.categorical_features, str):
+            raise ValueError(
+                f"criterion={criterion!r} does not go with categorical_features={estimator.categorical_features!r:.60}: no order of "
+                "categories gives its best split; use another criterion, or categorical_features=None to take category numbers for numbers"
+            )
+        return ()
+    return tuple(np.flatnonzero(estimator.is_categorical_).tolist())
 
 
 def resolve_max_features(max_features: Any, n_columns: int) -> int:

@@ -192,9 +192,9 @@ class Schema:
             if column.kind == CATEGORICAL and not column.holds_numbers:
                 raise ValueError(f"X is an array, but column {column.name!r} held categories at fit; pass a frame with the columns of fit")
         _check_values(X, "X")
-        encoded = {j: _numbers_of(column, X[:, j]) for j, column in enumerate(self.columns) if column.kind == CATEGORICAL}
-        matrix = X.astype(_float_dtype(X.dtype, *(array.dtype for array in encoded.values())), copy=bool(encoded))
-        for j, array in encoded.items():
+        numbers = {j: _numbers_of(column, X[:, j]) for j, column in enumerate(self.columns) if column.kind == CATEGORICAL}
+        matrix = X.astype(_float_dtype(X.dtype, *(array.dtype for array in numbers.values())), copy=bool(numbers))
+        for j, array in numbers.items():
             matrix[:, j] = array
         return matrix
 

@@ -130,6 +130,7 @@ class EstimatorState:
             if None in names or len(set(names)) < len(names):
                 raise ValueError("the model's columns are said to have names, but not each has one of its own")
             model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]
+        model._note_categories()  # type: ignore[attr-defined]
         if is_classifier(model) != ("classes" in metadata):
             raise ValueError(f"the model's state {'has' if 'classes' in metadata else 'lacks'} classes, but is to be a {cls.__name__}")
         if "classes" in metadata:
@@ -235,14 +236,19 @@ _PLAN_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "str": (int, str),
     "tuple[float, ...] | None": (list, type(None)),
+    "tuple[int, ...]": (list,),
 }
+
+
+#: What plans in files of earlier versions do not have.
+_ADDED = {"categorical", "cat_smooth", "min_samples_category", "max_cat_threshold"}
 
 
 def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
     owner = "the model's plan"
     found: dict[str, Any] = {}
     for field in (*fields(Rules), *fields(ForestPlan)):
-        if field.name not in ("rules", "checkpoint"):
+        if field.name not in ("rules", "checkpoint") and not (field.name in _ADDED and field.name not in data):
             value = take(data, field.name, _PLAN_TYPES[str(field.type)], owner)
             if field.name == "criterion":
                 found[field.name] = _criterion_name(value)
@@ -251,7 +257,15 @@ def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
                 if type(number) not in (bool, int, float, type(None)) or (number is not None and not 0 <= number < math.inf):
                     raise ValueError(f"{owner} has {field.name} = {shown(value)}; wants finite numbers of at least 0")
             found[field.name] = _bounded(value, field.name) if type(value) is int else value
-    rules = Rules(**{field.name: found.pop(field.name) for field in fields(Rules)})
+    for name, value in found.items():
+        if name in _ADDED and type(value) is list:
+            found[name] = tuple(value)
+    rules = Rules(**{field.name: found.pop(field.name) for field in fields(Rules) if field.name in found})
+    n_sets = len(rules.categorical)
+    if not len(rules.min_samples_category) == len(rules.max_cat_threshold) == n_sets or any(
+        not isinstance(column, int) or column >= n_features for column in rules.categorical
+    ):
+        raise ValueError(f"{owner} has categories that are not those of {n_features} columns")
     if found["class_weight"] is not None:
         found["class_weight"] = tuple(map(float, found["class_weight"]))
     plan = ForestPlan(rules, **found)

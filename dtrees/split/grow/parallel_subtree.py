@@ -328,7 +328,7 @@ def _(categories, columns, work_pool, task, i):
     codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     partition = partition_of(work_pool, task, i)
     sums, number = work_pool.sums[i], split.threshold
-    choose_sides_of_node(codes, values, partition, start, in_stop, sums, task.limits, ZERO(), number, task.scratch)
+    choose_sides_of_node(column, codes, values, partition, start, in_stop, sums, task.limits, ZERO(), number, task.scratch)
     rows, side, goes_left = partition.rows, task.scratch.groups.side, work_pool.goes_left
     n = n_pieces(work_pool, stop - start)
     for piece in range(n):

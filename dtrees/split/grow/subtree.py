@@ -144,7 +144,7 @@ def _(categories, column, values, task, first, last, sums, limits, bar):
     if is_categorical(categories, column):
         node = node_statistic(limits.criterion, sums, last - first)
         m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
-        return search_groups(node, values, m, limits, ZERO(), bar, groups, task.scratch)
+        return search_groups(node, column, values, m, limits, ZERO(), bar, groups, task.scratch)
     return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
 
 
@@ -288,7 +288,9 @@ def _(categories, columns, task, split, start, in_stop, stop, sums, path, bits):
     if is_categorical(categories, column):
         codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
         random_bits = draw(np.uint64(task.keys[1]) ^ path, column)
-        choose_sides_of_node(codes, values, task.partition, start, in_stop, sums, task.limits, random_bits, split.threshold, task.scratch)
+        choose_sides_of_node(
+            column, codes, values, task.partition, start, in_stop, sums, task.limits, random_bits, split.threshold, task.scratch
+        )
         mark_left_by_side(codes, task.scratch.groups.side, task.partition.rows, start, stop, bits)
     else:
         _mark_by_threshold(columns, task, split, start, in_stop, stop, bits)
@@ -452,7 +454,7 @@ def _(categories, columns, task, split, places, sums, keep_sorted):
         values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
         node = node_statistic(limits.criterion, sums, last - first)
         m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
-        choose_sides(node, values, m, limits, ZERO(), split.threshold, groups)
+        choose_sides(node, column, values, m, limits, ZERO(), split.threshold, groups)
         return divide_block_by_side(columns, block, groups.side, task.scratch.spare, task.pool, split, places, keep_sorted)
     return divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
 

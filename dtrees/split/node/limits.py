@@ -57,13 +57,15 @@ class Categories(NamedTuple):
     is_categorical : ndarray of bool, shape (n_columns,)
     smooth : float
         The weight, in units of weights, by which means of categories are moved towards that of their node.
-    least : int
-        Categories of fewer in-sample rows in a node are taken together.
+    least, most : ndarray of int64, shape (n_columns,)
+        Categories of fewer than ``least`` in-sample rows in a node are taken together; the side of a split that has fewer categories has at
+        most so many.
     """
 
     is_categorical: NDArray[np.bool_]
     smooth: float
-    least: int
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
 
 
 @specialised

@@ -1,7 +1,7 @@
 """The best subset of categories: splits of a node in a column whose values have no order.
 
-For criteria whose score is convex in the sums of one side, such as squared error, Newton's gain, Poisson deviance, and the impurities of two
-classes, the best of all subsets is among those that come first when categories are ordered by their mean (Fisher 1958, "On grouping for
+For criteria whose score is convex in the sums of one side (squared error, Newton's gain, Poisson deviance, and the impurities of two
+classes), the best of all subsets is among those that come first when categories are ordered by their mean (Fisher 1958, "On grouping for
 maximum homogeneity"; Breiman et al. 1984, theorem 4.5). So categories are ordered anew in each node, and the splits between neighbours are
 scored. For more classes there is no such order: for each class, categories are ordered by its share, and the best of all these splits is
 taken. It need not be the best of all subsets, but is the best of those that tell one class from the others.
@@ -76,8 +76,8 @@ class Groups(NamedTuple):
 def make_groups(max_distinct: int, n_sums: int) -> Groups:
     """Return room for the categories of columns of up to so many distinct values."""
     size = max_distinct + 2  # one for missing values, and one for categories taken together
-    whole = (np.empty(size, np.int64) for _ in range(2))
-    return Groups(*whole, np.empty((size, n_sums), np.int64), np.empty(size), np.empty((2, size), np.int64), np.empty(size, np.uint8))
+    code, n, order = np.empty(size, np.int64), np.empty(size, np.int64), np.empty((2, size), np.int64)
+    return Groups(code, n, np.empty((size, n_sums), np.int64), np.empty(size), order, np.empty(size, np.uint8))
 
 
 @specialised
@@ -165,10 +165,10 @@ def group_rows(node, codes, n_distinct, partition, start, in_stop, groups, scrat
         groups.n[code] += 1
         _add_row(node, groups.sums, code, a[i], weight_at(b, i))
     m = ZERO()
-    for code in range(n_distinct + 1):
-        if groups.n[code] > 0:
-            groups.code[m] = code
-            _move(groups, code, m)
+    for c in range(n_distinct + 1):
+        if groups.n[c] > 0:
+            groups.code[m] = c
+            _move(groups, c, m)
             m += 1
     return m
 
@@ -286,12 +286,15 @@ _counts.of(RandomThreshold)(_if_drawn)
 
 
 @lean_kernel
-def search_groups(node, values, m, limits, bits, bar, groups, scratch):
-    """Find the best split of a node by its rows of each category, of which there are ``m``; result as of ``search_column``."""
+def search_groups(node, column, values, m, limits, bits, bar, groups, scratch):
+    """Find the best split of a node by its rows of each category, of which there are ``m``; result as of ``search_column``.
+
+    ``column`` is the number by which ``limits`` know the column.
+    """
     found, room, thresholds, categories = scratch.found, scratch.classes, limits.thresholds, limits.categories
     if m < 2:
         return CONSTANT, 0.0, True
-    m = take_rare_together(groups, m, categories.least)
+    m = take_rare_together(groups, m, categories.least[column])
     top, cut, order = bar, ZERO(), ZERO()
     for which in range(_n_orders(node)):
         _set_keys(thresholds, node, values, groups, m, which, categories.smooth, bits)
@@ -300,7 +303,8 @@ def search_groups(node, values, m, limits, bits, bar, groups, scratch):
         for i in range(m - 1):
             place = groups.order[0, i]
             left = _plus_group(left, groups.sums[place], groups.n[place])
-            if _counts(thresholds, i + 1, m, bits) and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+            counts = min(i + 1, m - i - 1) <= categories.most[column] and _counts(thresholds, i + 1, m, bits)
+            if counts and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
                 mine = score_above(left, limits.criterion, node, top)
                 if mine > top:
                     top, cut, order = mine, i + 1, which
@@ -338,20 +342,20 @@ def _turn(node, n_distinct, m, cut, order, groups, found, room):
 
 
 @separate_kernel
-def search_categories(codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
+def search_categories(column, codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
     """Find the best split of one node in one column of categories.
 
-    Parameters and result are those of :func:`~dtrees.split.search.column.search_column`.
+    Parameters and result are those of :func:`~dtrees.split.search.column.search_any_column`.
     """
     node = node_statistic(limits.criterion, sums, in_stop - start)
     m = group_rows(node, codes, values.shape[0], partition, start, in_stop, scratch.groups, scratch)
-    return search_groups(node, values, m, limits, bits, bar, scratch.groups, scratch)
+    return search_groups(node, column, values, m, limits, bits, bar, scratch.groups, scratch)
 
 
 @lean_kernel
-def choose_sides(node, values, m, limits, bits, number, groups):
+def choose_sides(node, column, values, m, limits, bits, number, groups):
     """Write to ``groups.side``, by code, which rows a split sends left, given the node's rows of each category; see above."""
-    m = take_rare_together(groups, m, limits.categories.least)
+    m = take_rare_together(groups, m, limits.categories.least[column])
     which = np.int64(abs(number) // _ORDER)
     cut = np.int64(abs(number) - _ORDER * which)
     _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
@@ -364,11 +368,11 @@ def choose_sides(node, values, m, limits, bits, number, groups):
 
 
 @separate_kernel
-def choose_sides_of_node(codes, values, partition, start, in_stop, sums, limits, bits, number, scratch):
+def choose_sides_of_node(column, codes, values, partition, start, in_stop, sums, limits, bits, number, scratch):
     """Write to ``scratch.groups.side``, by code, which rows the split of a node sends left."""
     node = node_statistic(limits.criterion, sums, in_stop - start)
     m = group_rows(node, codes, values.shape[0], partition, start, in_stop, scratch.groups, scratch)
-    choose_sides(node, values, m, limits, bits, number, scratch.groups)
+    choose_sides(node, column, values, m, limits, bits, number, scratch.groups)
 
 
 @kernel
@@ -405,7 +409,7 @@ def mark_by_category(
         j = places[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         random_bits = draw(np.uint64(key) ^ paths[i], np.int64(ids[i]))
-        choose_sides_of_node(codes, values, partition, starts[i], in_stops[i], sums[i], limits, random_bits, numbers[i], scratch)
+        choose_sides_of_node(j, codes, values, partition, starts[i], in_stops[i], sums[i], limits, random_bits, numbers[i], scratch)
         mark_left_by_side(codes, scratch.groups.side, partition.rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
         finish(queue)
 

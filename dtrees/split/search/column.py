@@ -90,7 +90,7 @@ def _(categories, column, codes, values, partition, start, in_stop, sums, limits
 @search_any_column.of(Categories)
 def _(categories, column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
     if is_categorical(categories, column):
-        return search_categories(codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+        return search_categories(column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
     return search_column(limits.criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
 
 

@@ -115,7 +115,23 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
         bar = bar_of(column_ids[column], bars[i], out.records[t])
         if _scan_categories(
-            limits.categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t
+            limits.categories,
+            columns,
+            column_ids,
+            zone_map,
+            j,
+            partition,
+            sums,
+            place,
+            node,
+            node_sums,
+            limits,
+            bar,
+            bars,
+            i,
+            scratch,
+            out,
+            t,
         ):
             continue
         if zone_map.exact[j]:
@@ -169,10 +185,10 @@ def _(categories, columns, column_ids, zone_map, j, partition, sums, place, node
         n_zones = zone_map.n_zones[j] << grain
         missing = unpack(elements(zone_map, sums, slot)[j], n_zones, sums.scales[slot].shift, scratch.zones)
         m = _groups_of_zones(scratch.zones, n_zones, grain, missing, values.shape[0], groups)
-        status, score, _ = search_groups(node, values, m, limits, ZERO(), bar, groups, scratch)
+        status, score, _ = search_groups(node, column, values, m, limits, ZERO(), bar, groups, scratch)
     else:
         codes = columns.codes[column]
-        status, score, _ = search_categories(codes, values, partition, start, in_stop, node_sums, limits, ZERO(), bar, scratch)
+        status, score, _ = search_categories(column, codes, values, partition, start, in_stop, node_sums, limits, ZERO(), bar, scratch)
     if status == SPLIT:
         _keep(columns, column_ids, column, node, node_sums, limits, score, True, scratch, bars, i, out, t)
     return True
