@@ -64,6 +64,20 @@ def adult(folder: Path | None) -> TrainTest | None:
     return TrainTest(X[:n_train], y[:n_train], X[n_train:], y[n_train:])
 
 
+def adult_frames(folder: Path | None) -> tuple[Any, NDArray[Any], Any, NDArray[Any]] | None:
+    """Return Adult as frames with columns of categories: X and y to train on, X and y to test on; None if it is not at hand."""
+    frames = [_read(folder, f"adult_{part}.csv") for part in ("train", "test")]
+    if frames[0] is None or frames[1] is None:
+        return None
+    import pandas as pd
+
+    n_train = len(frames[0])
+    frame = pd.concat(frames, ignore_index=True)
+    X = frame.drop(columns="income").apply(lambda column: column if pd.api.types.is_numeric_dtype(column) else column.astype("category"))
+    y = frame["income"].str.contains(">50K").to_numpy(np.int64)
+    return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
+
+
 def hold_out(X: NDArray[Any], y: NDArray[Any], fraction: float = 0.2) -> TrainTest:
     """Hold out a fraction of the rows, drawn at random, the same each time."""
     order = np.random.default_rng(0).permutation(X.shape[0])

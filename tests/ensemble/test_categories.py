@@ -1,0 +1,129 @@
+"""Columns of categories, as users pass them: which columns they are, what is learnt, and what becomes of levels not seen."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import dtrees
+from dtrees import DecisionTreeClassifier, DecisionTreeRegressor, GradientBoostingRegressor, RandomForestClassifier
+from tests.ensemble.samples import assert_same_trees, trees
+
+RANDOM = np.random.default_rng(5)
+N = 400
+LEVEL = RANDOM.integers(0, 12, N)
+NUMBER = RANDOM.normal(size=N)
+Y = RANDOM.permutation(12)[LEVEL] + NUMBER
+NAMES = np.array([f"level {i}" for i in range(12)])
+FRAME = pd.DataFrame({"number": NUMBER, "level": NAMES[LEVEL]})
+BY_NUMBER = np.column_stack([NUMBER, LEVEL])
+SMALL = {"max_depth": 5, "random_state": 0}
+
+
+def sets(model):
+    return sum(len(tree.categories.node) for tree in trees(model))
+
+
+def test_columns_are_named_in_every_way():
+    by_dtype = GradientBoostingRegressor(n_estimators=5).fit(FRAME, Y)
+    assert sets(by_dtype) > 5
+    assert by_dtype.is_categorical_.tolist() == [False, True]
+    # Names are in the order of numbers but for "level 10" and "level 11": sets are the same of other numbers, predictions the same.
+    for given in ([1], [False, True], np.array([False, True]), (1,)):
+        model = GradientBoostingRegressor(n_estimators=5, categorical_features=given).fit(BY_NUMBER, Y)
+        np.testing.assert_allclose(model.predict(BY_NUMBER), by_dtype.predict(FRAME), rtol=1e-12)
+    for frame in (FRAME, FRAME.astype({"level": "category"}), pl.from_pandas(FRAME), FRAME.assign(level=LEVEL)):
+        model = GradientBoostingRegressor(n_estimators=5, categorical_features=["level"]).fit(frame, Y)
+        np.testing.assert_allclose(model.predict(frame), by_dtype.predict(FRAME), rtol=1e-12)
+    for none in (None, [], [False, False]):
+        assert sets(GradientBoostingRegressor(n_estimators=5, categorical_features=none).fit(FRAME, Y)) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["job"], r"names the column 'job', which X does not have"),
+        ([2], r"holds 2; wants names of columns, positions from 0 to 1"),
+        ([True], r"is a mask of 1 columns, but X has 2"),
+        ([1, "level"], r"names a column twice"),
+        ([[1]], r"has shape \(1, 1\)"),
+        ([0.5], r"holds 0.5"),
+    ],
+)
+def test_columns_that_are_not_there(given, message):
+    with pytest.raises(ValueError, match=f"categorical_features .*{message}"):
+        DecisionTreeRegressor(categorical_features=np.array(given, dtype=object) if len(given) == 2 else given).fit(FRAME, Y)
+
+
+def test_no_set_is_better():
+    """Among all sets of a node, by brute force."""
+    for target, kind in ((Y, DecisionTreeRegressor), ((Y > 6).astype(int), DecisionTreeClassifier)):
+        few = np.where(LEVEL < 7, LEVEL, np.nan)
+        tree = kind(max_depth=1, categorical_features=[0], cat_smooth=0.0, min_samples_category=1, max_cat_threshold=99).fit(
+            few[:, np.newaxis], target
+        )
+
+        def impurity(rows, target=target):
+            return rows.sum() * target[rows].var() if rows.any() else 0.0
+
+        levels = [few == level for level in range(7)] + [np.isnan(few)]
+        worth = []
+        for size in range(1, 5):
+            for some in itertools.combinations(levels, size):
+                left = np.any(some, axis=0)
+                worth.append(impurity(left) + impurity(~left))
+        ours = np.asarray(tree.apply(few[:, np.newaxis])) == 1
+        assert impurity(ours) + impurity(~ours) == pytest.approx(min(worth), rel=1e-12)
+
+
+def test_levels_that_are_missing_or_new():
+    level = np.where(RANDOM.random(N) < 0.3, None, NAMES[LEVEL])
+    y = np.where(pd.isna(level), 50.0, Y)
+    model = DecisionTreeRegressor(min_samples_leaf=5).fit(pd.DataFrame({"level": level}), y)
+    missing, new = (model.predict(pd.DataFrame({"level": pd.Series([value], dtype=object)})) for value in (None, "level 99"))
+    assert missing == pytest.approx(50.0)
+    assert new == missing
+
+
+def test_rare_levels_are_taken_together():
+    level = np.concatenate([np.repeat([0, 1], 50), np.arange(2, 12)])
+    y = np.where(level == 0, 0.0, np.where(level == 1, 1.0, 5.0))
+    tree = DecisionTreeRegressor(max_depth=1, categorical_features=[0], min_samples_category=5).fit(level[:, np.newaxis], y)
+    assert np.asarray(tree.apply(level[level > 1, np.newaxis])).tolist() == [2] * 10
+    assert tree.tree_.feature[0] == 0
+    assert len({*np.asarray(tree.apply([[0.0], [1.0]])).tolist()}) == 1
+
+
+def test_more_classes():
+    y = np.array(["a", "b", "c", "d"])[RANDOM.permutation(12)[LEVEL] % 4]
+    model = RandomForestClassifier(10, random_state=0, min_samples_category=1).fit(FRAME[["level"]], y)
+    assert model.score(FRAME[["level"]], y) == 1.0
+    assert DecisionTreeClassifier(max_depth=3, min_samples_category=1).fit(FRAME[["level"]], y).score(FRAME[["level"]], y) > 0.99
+
+
+def test_absolute_error_knows_no_sets():
+    tree = DecisionTreeRegressor(criterion="absolute_error", **SMALL)
+    assert sets(tree.fit(FRAME, Y)) == 0
+    with pytest.raises(ValueError, match=r"criterion='absolute_error' does not go with categorical_features=\['level'\]"):
+        tree.set_params(categorical_features=["level"]).fit(FRAME, Y)
+
+
+def test_models_travel(tmp_path):
+    for model in (GradientBoostingRegressor(n_estimators=40).fit(FRAME, Y), RandomForestClassifier(20).fit(FRAME, Y > 5)):
+        assert sets(model) > 20
+        dtrees.save(model, tmp_path / "model.dtrees")
+        for other in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
+            assert_same_trees(other, model)
+            assert other.is_categorical_.tolist() == [False, True]
+            np.testing.assert_array_equal(other.predict(FRAME), model.predict(FRAME))
+
+
+def test_going_on_from_a_model():
+    whole = GradientBoostingRegressor(n_estimators=8, subsample=0.7, random_state=0).fit(FRAME, Y)
+    half = GradientBoostingRegressor(n_estimators=4, subsample=0.7, random_state=0, warm_start=True).fit(FRAME, Y)
+    assert_same_trees(half.set_params(n_estimators=8).fit(FRAME, Y), whole)
