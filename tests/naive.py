@@ -32,6 +32,7 @@ from dtrees.split.numbers import hashing
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
 SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "poisson", "newton", "gini", "entropy"
+NEWTON_L1 = "newton_l1"
 #: The criteria with formulas of their own here. Others are scored by their own parts: the oracle then shows that the search finds the best.
 BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY)
 
@@ -39,8 +40,8 @@ BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY)
 class SplitLimits(NamedTuple):
     """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
 
-    ``levels`` are what the numbers ``a`` of absolute error stand for; ``categorical`` the columns of categories, ``smooth``,
-    ``least`` and ``most`` how these are ordered and how many go one way.
+    ``levels`` are what the numbers ``a`` of absolute error stand for; ``l1`` is the penalty on sizes of values; ``categorical`` the columns
+    of categories, ``smooth``, ``least`` and ``most`` how these are ordered and how many go one way.
     """
 
     criterion: str
@@ -55,6 +56,7 @@ class SplitLimits(NamedTuple):
     smooth: float = 0.0
     least: Sequence[int] = ()
     most: Sequence[int] = ()
+    l1: float = 0.0
 
 
 class Split(NamedTuple):
@@ -94,8 +96,9 @@ def subtract(total: Sequence[int], left: Sequence[int]) -> tuple[int, ...]:
 # --- gains ---
 
 
-def _kernel_value(limits: SplitLimits) -> Any:
-    return criterion_named(limits.criterion).for_kernels(limits.n_classes, limits.penalty)
+def kernel_value(limits: SplitLimits) -> Any:
+    value = criterion_named(limits.criterion).for_kernels(limits.n_classes, limits.penalty)
+    return value._replace(l1=limits.l1) if limits.criterion == NEWTON_L1 else value
 
 
 def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> int:
@@ -125,7 +128,7 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) 
     """The part of the gain that differs between splits of a node, in float64."""
     right = subtract(total, left)
     if limits.criterion not in BUILT_IN:
-        return float(parts.score(_kernel_value(limits), float(left[0]), float(left[1]), float(right[0]), float(right[1])))
+        return float(parts.score(kernel_value(limits), float(left[0]), float(left[1]), float(right[0]), float(right[1])))
     if limits.n_classes:
         a, b = float(sum(left)), float(sum(right))
         score = 0.0
@@ -153,7 +156,7 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) 
 def float_gain(score: float, total: Sequence[int], limits: SplitLimits) -> float:
     """The gain in float64, from the score."""
     if limits.criterion not in BUILT_IN:
-        return float(parts.gain(_kernel_value(limits), score, Moments(total[0], total[1], 0)))
+        return float(parts.gain(kernel_value(limits), score, Moments(total[0], total[1], 0)))
     if limits.n_classes:
         w = float(sum(total))
         if limits.criterion == ENTROPY:
@@ -198,8 +201,9 @@ def exact_gain(left: Sequence[int], total: Sequence[int], limits: SplitLimits) -
             return sum(children, -own)
     if limits.criterion == GINI:  # W (1 - sum p^2) = W - sum w^2 / W
         own, *children = [sum((Fraction(w * w, sum(c)) for w in c), Fraction(0)) for c in (_by_class(s, limits) for s in sides)]
-    else:  # weighted sum of squares, or of the loss: constant - G^2 / (H + penalty)
-        own, *children = [Fraction(g * g) / (h + Fraction(limits.penalty)) for g, h in sides]
+    else:  # weighted sum of squares, or of the loss: constant - T(G)^2 / (H + penalty)
+        beyond = [(max(abs(Fraction(g)) - Fraction(limits.l1), Fraction(0)), h) for g, h in sides]
+        own, *children = [g * g / (h + Fraction(limits.penalty)) for g, h in beyond]
     return sum(children, -own)
 
 
@@ -339,7 +343,7 @@ def best_of_column(
     else:
         splits = every_split(x, column, rows, a, b, limits)
     best = max(splits, key=lambda split: split.score, default=None)  # max keeps the first of equals
-    if best is None or best.gain < limits.min_gain or (limits.criterion == NEWTON and best.gain <= 0.0):
+    if best is None or best.gain < limits.min_gain or (limits.criterion in (NEWTON, NEWTON_L1) and best.gain <= 0.0):
         return None
     if best.categories is None and not any(math.isnan(x[i]) for i in rows):  # rows that miss the value later go with the majority
         best = best._replace(missing_left=2 * best.n_left > len(rows))
@@ -397,7 +401,7 @@ def full_scan(x: NDArray[Any], column: int, a: NDArray[np.int64], b: NDArray[np.
         scores[allowed] = d * d / (left_h * right_h)
     cut, side = np.unravel_index(np.argmax(scores), scores.shape)  # the first of equals
     gain = float_gain(float(scores[cut, side]), (g_all, h_all), limits)
-    if gain < limits.min_gain or (limits.criterion == NEWTON and gain <= 0.0):
+    if gain < limits.min_gain or (limits.criterion in (NEWTON, NEWTON_L1) and gain <= 0.0):
         return NO_SPLIT, None
     low, n_left = float(values[ends[cut]]), int(count[cut, side])
     threshold = math.inf if cut + 1 == ends.shape[0] else midpoint(low, float(values[ends[cut + 1]]))
@@ -446,7 +450,8 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
         penalty=rules.reg_lambda * 2.0**b,
         min_samples=rules.min_samples_leaf,
         min_weight=max(rules.min_child_weight * 2.0**b, rules.min_weight_fraction_leaf * root),
-        min_gain=(rules.min_impurity_decrease - np.finfo(float).eps) * (root * 2.0**-b) * unit,
+        min_gain=max((rules.min_impurity_decrease - np.finfo(float).eps) * (root * 2.0**-b), rules.min_split_gain or -math.inf) * unit,
+        l1=rules.reg_alpha * 2.0 ** exponents[0],
         categorical=rules.categorical,
         smooth=rules.cat_smooth * 2.0**b,
         least=rules.min_samples_category,

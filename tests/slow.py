@@ -31,4 +31,4 @@ def slow_for(slow: Container[Any], values: Iterable[Any]) -> list[Any]:
 
 
 #: Criteria with kernels that grow trees of their own, which take long to compile. Quick tests have them search single nodes.
-KERNELS_OF_THEIR_OWN = frozenset({"entropy", "poisson"})
+KERNELS_OF_THEIR_OWN = frozenset({"entropy", "poisson", "newton_l1"})

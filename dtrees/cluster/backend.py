@@ -66,7 +66,8 @@ class DaskBackend:
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
         if not isinstance(table.columns, ClusterColumns):
-            here = [type(given)(given.name, *dask.compute(given.X, given.y, given.weight)) for given in sets]
+            computed = [dask.compute(given.X, given.y, given.weight) for given in sets]
+            here = [replace(given, X=X, y=y, weight=weight) for given, (X, y, weight) in zip(sets, computed, strict=True)]
             return LOCAL.load_evaluation(table, here, metrics)
         from dtrees.cluster.growing.evaluation import load_evaluation
 
@@ -117,6 +118,15 @@ class DaskBackend:
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
             (target,) = tasks.waiter.gather([table.target])
         return np.asarray(target)
+
+    def rows(self, table: Table, values: Any) -> NDArray[Any]:
+        """Fetch values of the table's rows into this process."""
+        if not isinstance(table.columns, ClusterColumns):
+            return np.asarray(dask.compute(values)[0])
+        from dtrees.cluster.growing.evaluation import fetch_rows
+
+        with out_of_the_way(), Tasks(table.columns.client) as tasks:
+            return np.asarray(fetch_rows(tasks, values))
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""

@@ -230,13 +230,17 @@ class Backend(Protocol):
         initial: NDArray[np.float64] | None,
         callback: Callback | None,
     ) -> BoostingResult:
-        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones (with their ``initial`` prediction) included.
+        """Boost up to ``plan.n_rounds`` rounds, the ``previous`` ones included.
 
+        ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose.
         Evaluation sets of the table are scored after every round.
         """
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target (float64 values or class codes) of shape (n,) into this process, for out-of-bag scores."""
+
+    def rows(self, table: Table, values: Any) -> NDArray[Any]:
+        """Fetch values of the table's rows, such as raw scores, into this process."""
 
     def header(self, X: Any) -> Any:
         """Return a local frame or array with the columns of ``X``, with or without its rows, to check names and number of columns."""

@@ -17,7 +17,18 @@ import sklearn
 try:
     # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
     from sklearn.base import _fit_context as fit_context
-    from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions, validate_parameter_constraints
+
+    # Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
+    from sklearn.utils import _safe_indexing as safe_indexing
+    from sklearn.utils._param_validation import (
+        HasMethods,
+        Hidden,
+        Interval,
+        Options,
+        RealNotInt,
+        StrOptions,
+        validate_parameter_constraints,
+    )
 except ImportError as error:
     raise ImportError(
         f"dtrees needs scikit-learn 1.9 or 1.10, but scikit-learn {sklearn.__version__} is installed, and it lacks a part that "
@@ -25,6 +36,8 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "HasMethods",
+    "Hidden",
     "Interval",
     "NamesAtTheTime",
     "Options",
@@ -33,6 +46,8 @@ __all__ = [
     "StrOptions",
     "check_parameters",
     "fit_context",
+    "safe_indexing",
+    "scorer_named",
     "sklearn_metric",
 ]
 
@@ -117,6 +132,22 @@ def sklearn_metric(metric: Any) -> SklearnMetric | None:
         _response(scorer) == "predict" if scorer is not None else "y_pred" in inspect.signature(function).parameters
     )
     return SklearnMetric(metric, name, greater_is_better, takes_labels)
+
+
+def scorer_named(name: str, classify: bool) -> Any:
+    """Return the scorer that scikit-learn knows by a name, None if there is none, or if it is for the other task.
+
+    Examples
+    --------
+    >>> scorer_named("neg_log_loss", classify=True), scorer_named("neg_log_loss", classify=False)
+    (make_scorer(log_loss, greater_is_better=False, response_method='predict_proba'), None)
+    """
+    from sklearn.metrics import get_scorer, get_scorer_names
+
+    if name not in get_scorer_names():
+        return None
+    scorer = get_scorer(name)
+    return None if scorer._score_func.__module__.endswith("._regression") == classify else scorer
 
 
 def _response(scorer: Any) -> Any:

@@ -85,6 +85,8 @@ class LocalBackend:
         for given in sets:
             X = given.X if is_frame(given.X) else numeric_array(given.X)
             block, summary = make_block(X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name)
+            if given.base_margin is not None:
+                block = replace(block, margin=given.base_margin)
             blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))
         names = tuple(given.name for given in sets)
         return replace(table, evaluation=LocalSets(names, tuple(range(len(blocks))), tuple(blocks), tuple(metrics)))
@@ -130,6 +132,10 @@ class LocalBackend:
     def target(self, table: Table) -> NDArray[Any]:
         """Return the encoded target."""
         return np.asarray(table.target)
+
+    def rows(self, table: Table, values: Any) -> NDArray[Any]:
+        """Return values of the table's rows, which are here."""
+        return np.asarray(values)
 
     def header(self, X: Any) -> Any:
         """Return ``X``, as an array unless it is a frame."""

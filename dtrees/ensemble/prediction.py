@@ -117,6 +117,8 @@ class Predict:
         As the estimator's; resolved where the function runs.
     n_rounds : int or None
         Use only so many trees of each group.
+    start : callable or None
+        From a block of rows to raw predictions, shape (n, n_outputs), that the trees' are added to.
     """
 
     schema: Schema
@@ -124,15 +126,18 @@ class Predict:
     steps: tuple[Step, ...]
     n_jobs: int | None
     n_rounds: int | None = None
+    start: Callable[[Any], NDArray[np.float64]] | None = None
 
     def __call__(self, X: Any) -> NDArray[Any]:
         """Predict a block of rows."""
-        return self.finish(self.trees.raw(self.schema.matrix(X), self.n_jobs, self.n_rounds))
+        raw = self.trees.raw(self.schema.matrix(X), self.n_jobs, self.n_rounds)
+        return self.finish(raw if self.start is None else raw + self.start(X))
 
     def staged(self, X: Any) -> Iterator[NDArray[Any]]:
         """Yield predictions after each round."""
+        start = None if self.start is None else self.start(X)
         for raw in self.trees.staged_raw(self.schema.matrix(X), self.n_jobs):
-            yield self.finish(raw)
+            yield self.finish(raw if start is None else raw + start)
 
     def finish(self, raw: NDArray[Any]) -> NDArray[Any]:
         """Apply the steps."""

@@ -51,6 +51,8 @@ class Case:
     evaluated : bool
         Whether there are evaluation sets, one of them with weights.
     callbacks : tuple
+    scored : bool
+        Whether trees start from a score of each row.
     before : dict
         Parameters of an earlier fit that this one goes on from; none, if empty.
     """
@@ -61,12 +63,19 @@ class Case:
     weighted: bool = True
     evaluated: bool = False
     callbacks: tuple[Any, ...] = ()
+    scored: bool = False
     before: dict[str, Any] = field(default_factory=dict)
 
     @property
     def boosts(self) -> bool:
         """Whether it is a case of boosting."""
         return isinstance(self.make(), dtrees.GradientBoostingRegressor | dtrees.GradientBoostingClassifier)
+
+
+def squares_of_residuals(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
+    """An objective, that of squared error but for rows of large residuals."""
+    factor = np.where(np.abs(y - raw) < 3.0, 1.0, 0.5) * (1.0 if weight is None else weight)
+    return factor * (raw - y), factor
 
 
 CASES: dict[str, Case] = {
@@ -139,6 +148,33 @@ CASES: dict[str, Case] = {
         lambda: dtrees.GradientBoostingClassifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11),
         weighted=False,
     ),
+    "boosting by gradients alone": Case(
+        "multiclass",
+        lambda: dtrees.GradientBoostingClassifier(
+            n_estimators=3,
+            criterion="squared_error",
+            min_weight_fraction_leaf=0.03,
+            init="zero",
+            subsample=0.8,
+            max_depth=4,
+            random_state=21,
+        ),
+    ),
+    "boosting by an objective": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            loss=squares_of_residuals, n_estimators=5, n_iter_no_change=2, scoring="r2", min_split_gain=2.0, max_depth=4, random_state=22
+        ),
+    ),
+    "boosting of scores": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.7, max_depth=4, random_state=23),
+        scored=True,
+    ),
+    "boosting with an L1 penalty": Case(
+        "binary",
+        lambda: dtrees.GradientBoostingClassifier(n_estimators=4, reg_alpha=2.0, subsample=0.8, max_features=0.5, random_state=24),
+    ),
     "boosting that stops early": Case(
         "regression",
         lambda: dtrees.GradientBoostingRegressor(
@@ -162,7 +198,7 @@ CASES: dict[str, Case] = {
     ),
 }
 #: Cases with kernels that no other has, which take long to compile.
-SLOW = {"tree by entropy", "forest by Poisson deviance"}
+SLOW = {"tree by entropy", "forest by Poisson deviance", "boosting with an L1 penalty"}
 
 
 #: Shares of the rows in each of so many partitions; some are empty.
@@ -192,6 +228,8 @@ def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None) -> An
     if case.evaluated:
         y = HELD_OUT_TARGETS[case.task]
         options["eval_set"] = {"plain": tuple(give(HELD_OUT, y)), "weighted": tuple(give(HELD_OUT, y, HELD_OUT_WEIGHTS))}
+    if case.scored:
+        options["base_margin"] = give(TRAIN, pd.Series(np.sin(np.arange(N_ROWS)), TRAIN.index))[1]
     if case.callbacks:
         options["callbacks"] = list(case.callbacks)
     data = give(TRAIN, TARGETS[case.task], WEIGHTS if case.weighted else None)
@@ -204,8 +242,8 @@ def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None) -> An
 
 #: What fitting leaves besides the trees.
 _OUTCOMES: Sequence[str] = (
-    "oob_score_", "oob_prediction_", "oob_decision_function_", "train_score_", "validation_score_", "best_iteration_", "best_score_",
-    "n_estimators_", "feature_importances_",
+    "oob_score_", "oob_scores_", "oob_improvement_", "oob_prediction_", "oob_decision_function_", "train_score_", "validation_score_",
+    "best_iteration_", "best_score_", "n_estimators_", "feature_importances_",
 )  # fmt: skip
 
 

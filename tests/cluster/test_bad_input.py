@@ -229,7 +229,7 @@ def _mend(where: str) -> None:
 @pytest.mark.parametrize(
     ("where", "make", "placement"),
     [
-        ("dtrees.engine.shard.targets:BoostingTarget.start", boosting, "sharded"),
+        ("dtrees.engine.shard.boosting_target:BoostingTarget.start", boosting, "sharded"),
         ("dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded"),
         ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),

@@ -130,6 +130,8 @@ SENT = {
     "boosting that goes on": ["Search", "Route"],
     "boosting of classes": ["Renew", "Adopt"],
     "boosting of quantiles, best first": ["MeasureSteps"],
+    "boosting by gradients alone": ["MeasureSteps"],
+    "boosting of scores": ["Begin", "Advance"],
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
     "forest of absolute error": ["MeasureNodes"],
     "forest, best first": ["Merge"],
@@ -142,7 +144,13 @@ FIRST = {
     ("forest", "Adopt"): [Cut("Finish"), Cut("Many")],
 }
 #: Of the messages of a kind, the one to be lost at: not the very first, where there are enough. (Trees of a forest grow side by side.)
-AT = {"boosting of quantiles, best first": 2, "forest": 2, "forest of absolute error": 1, "forest, best first": 2}
+AT = {
+    "boosting of quantiles, best first": 2,
+    "boosting by gradients alone": 2,
+    "forest": 2,
+    "forest of absolute error": 1,
+    "forest, best first": 2,
+}
 #: What may go to the coordinator's own worker alone, which is never cut off. (It is killed at it in test_recovery.py, where workers are
 #: processes.)
 SPARED = {"Fetch"}

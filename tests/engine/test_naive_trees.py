@@ -227,14 +227,17 @@ def test_trees_of_categories(criterion: str, n_classes: int, data: st.DataObject
     assert all_equal(grow_sharded(table, target, weight, plan, 4, spread)[0], trees)
 
 
-@given(problems(0), st.data())
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ["newton", "newton_l1"]))
+@given(problem=problems(0), data=st.data())
 @examples(200)
-def test_newton_trees(problem: tuple[Table, NDArray[Any], NDArray[np.float64] | None], data: st.DataObject) -> None:
+def test_newton_trees(criterion: str, problem: tuple[Table, NDArray[Any], NDArray[np.float64] | None], data: st.DataObject) -> None:
     table, target, weight = problem
     n_columns = len(table)
-    forest = data.draw(plans("newton", 0, target.shape[0], n_columns))
+    forest = data.draw(plans(criterion, 0, target.shape[0], n_columns))
     some = dataclasses.replace(
         forest.rules,
+        reg_alpha=data.draw(st.sampled_from([0.5, 3.0])) if criterion == "newton_l1" else 0.0,
+        min_split_gain=data.draw(st.sampled_from([0.0, 2.0])),
         reg_lambda=data.draw(st.sampled_from([0.0, 1.0, 0.3])),
         min_child_weight=data.draw(st.sampled_from([0.0, 1.0, 2.5])),
     )
@@ -250,7 +253,8 @@ def test_newton_trees(problem: tuple[Table, NDArray[Any], NDArray[np.float64] | 
     assert_same(tree, root, plan, sample, target)
     for node, value in zip(root.preorder(), tree.value[:, 0], strict=True):
         g, h = (np.ldexp(float(x), -e) for x, e in zip(node.sums, sample.exponents, strict=True))
-        assert value == pytest.approx(-0.5 * g / (h + some.reg_lambda) if h + some.reg_lambda else 0.0, rel=1e-12)
+        beyond = np.sign(g) * max(abs(g) - some.reg_alpha, 0.0)
+        assert value == pytest.approx(-0.5 * beyond / (h + some.reg_lambda) if h + some.reg_lambda else 0.0, rel=1e-12)
     assert all_equal(boost(sharded, plan).rounds[0], [tree])
 
 
@@ -311,12 +315,22 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("seed", "changes"), [(0, {}), (1, {}), (2, {"max_depth": None, "max_leaf_nodes": 25}), (3, CATEGORIES)])
+@pytest.mark.parametrize(
+    ("seed", "changes"),
+    [
+        (0, {}),
+        (1, {}),
+        (2, {"max_depth": None, "max_leaf_nodes": 25}),
+        (3, CATEGORIES),
+        pytest.param(5, {"criterion": "newton_l1", "reg_alpha": 5.0}, marks=pytest.mark.slow),
+        pytest.param(4, {"criterion": "newton_l1", "reg_alpha": 0.5, "max_depth": None, "max_leaf_nodes": 25}, marks=pytest.mark.slow),
+    ],
+)
 def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], weighted: bool) -> None:
     """However large nodes are searched (zones, sums inherited from parents): what a full scan finds, on any threads and shards."""
     table = large_table(seed)
     y, weight = wild_target(table[1:], 0, seed), wild_weight(LARGE, seed) if weighted else None
-    some = rules("newton", len(table), **{"max_depth": 5, "reg_lambda": 1.0, "min_child_weight": 3.0} | changes)
+    some = rules(**{"criterion": "newton", "n_columns": len(table), "max_depth": 5, "reg_lambda": 1.0, "min_child_weight": 3.0} | changes)
     if some.categorical:
         table = with_large_categories(table, y, seed)
     plan = BoostingPlan(some, seed, Squared(), n_rounds=3, subsample=0.8 if seed else 1.0)

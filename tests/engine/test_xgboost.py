@@ -32,6 +32,19 @@ def nodes_in_preorder(node: dict[str, Any]) -> list[tuple[int, float, bool]]:
 @pytest.mark.parametrize(("objective", "reg_lambda"), [("reg:squarederror", 1.0), ("reg:squarederror", 20.0), ("binary:logistic", 1.0)])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_against_the_exact_method(objective: str, reg_lambda: float, missing: float, seed: int) -> None:
+    check(objective, reg_lambda, missing, seed)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic"])
+@pytest.mark.parametrize("alpha", [3.0, 30.0])
+def test_with_an_l1_penalty(alpha: float, objective: str, missing: float, seed: int) -> None:
+    check(objective, 1.0, missing, seed, alpha)
+
+
+def check(objective: str, reg_lambda: float, missing: float, seed: int, alpha: float = 0.0) -> None:
+    """Compare trees node by node, and predictions."""
     rng = np.random.default_rng(seed)
     X = np.stack([(rng.permutation(N) - N // 3) / np.float32(64) for _ in range(P)], axis=1).astype(np.float32)
     y = np.sin(X[:, 0] / 5) + (X[:, 1] > 3) * X[:, 2] / 20 + rng.normal(size=N) / 2
@@ -41,13 +54,13 @@ def test_against_the_exact_method(objective: str, reg_lambda: float, missing: fl
     least = 10.0 if binary else 25.0
     booster = xgboost.train(
         {
-            "objective": objective, "tree_method": "exact", "max_depth": 4, "eta": 0.3, "lambda": reg_lambda, "alpha": 0.0, "gamma": 0.0,
-            "min_child_weight": least, "base_score": 0.5, "nthread": 2,
+            "objective": objective, "tree_method": "exact", "max_depth": 4, "eta": 0.3, "lambda": reg_lambda, "alpha": alpha,
+            "gamma": 0.0, "min_child_weight": least, "base_score": 0.5, "nthread": 2,
         },
         xgboost.DMatrix(X, y, feature_names=[f"f{j}" for j in range(P)]),
         num_boost_round=4,
     )  # fmt: skip
-    some = rules("newton", P, max_depth=4, reg_lambda=reg_lambda, min_child_weight=least)
+    some = rules("newton_l1" if alpha else "newton", P, max_depth=4, reg_lambda=reg_lambda, reg_alpha=alpha, min_child_weight=least)
     plan = BoostingPlan(some, 0, Logistic() if binary else Squared(), n_rounds=4, n_classes=2 if binary else 0, learning_rate=0.3)
     with local(list(X.T), y) as executor:
         ours = boost(executor, plan, initial=np.array([0.0 if binary else 0.5]))

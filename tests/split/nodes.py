@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SplitLimits
 from dtrees.split.node.partition import RowPartition
@@ -28,7 +27,7 @@ Answer = tuple[int, naive.Split | None]
 
 def package_limits(limits: naive.SplitLimits, slope: float = 0.0) -> SplitLimits:
     """The same limits as the package has them; ``slope`` is the largest abs(a) / b."""
-    criterion = criterion_named(limits.criterion).for_kernels(limits.n_classes, limits.penalty)
+    criterion = naive.kernel_value(limits)
     return SplitLimits(
         criterion,
         RandomThreshold() if limits.random else BestThreshold(),

@@ -122,6 +122,7 @@ def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: boo
         criterion=criterion,
         n_classes=n_classes,
         random=random,
+        l1=draw(st.sampled_from([0.0, 1.0, 0.3 * float(np.abs(a).sum())])) if criterion == naive.NEWTON_L1 else 0.0,
         penalty=draw(st.sampled_from([0.0, 1.0, 0.1 * weight])) if boosts else 0.0,
         min_samples=draw(st.sampled_from([1, 1, 2, n // 3 + 1])),
         min_weight=draw(st.sampled_from([0, 0, 1, weight // 4])),

@@ -89,7 +89,7 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
     about = {"schema": table.schema, "classes": table.classes, "set_name": given.name}
     if not is_lazy(given.X):
-        y, weight = (_fetch(tasks, values) for values in (given.y, given.weight))
+        y, weight = (fetch_rows(tasks, values) for values in (given.y, given.weight))
         return [tasks.submit("encode", make_block, given.X, y, weight, **about)]
     try:
         parts = align(tasks, given.X, given.y, given.weight)
@@ -103,10 +103,12 @@ def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
     return made
 
 
-def _fetch(tasks: Tasks, values: Any) -> Any:
-    """Return the target or weights of a set in memory, wherever they are themselves."""
+def fetch_rows(tasks: Tasks, values: Any) -> Any:
+    """Return values of rows, such as the target or weights of a set in memory, wherever they are themselves."""
     if not is_lazy(values):
         return values
+    if values.ndim == 2:
+        values = values.rechunk({1: -1}) if hasattr(values, "rechunk") else values
     parts = tasks.waiter.gather(tasks.compute(np.ravel(values.to_delayed()).tolist()))
     return np.concatenate([np.asarray(part) for part in parts])
 

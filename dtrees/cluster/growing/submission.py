@@ -149,7 +149,7 @@ def submit(
         options = options | {"checkpoint": _seen_by_all(absolute_path(options["checkpoint"]), client)}
     parts = {"model": _to_send(model), "X": X, "y": y, "sample_weight": sample_weight, **options}
     pickled = {part: _pickle(part, value) for part, value in parts.items()}
-    needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set")])]
+    needed = [future.key for future in futures_of([X, y, sample_weight, options.get("eval_set"), options.get("base_margin")])]
     registering = register(client)
     if not client.asynchronous:
         check_processes(client)

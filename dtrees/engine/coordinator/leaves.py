@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation
 from dtrees.engine.coordinator.session import Session, Steps
-from dtrees.engine.outcome.values import class_values, newton_values, splits_of_categories, take_apart
+from dtrees.engine.outcome.values import class_values, newton_values, penalties_of, splits_of_categories, take_apart
 from dtrees.engine.plan.node_limits import scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
@@ -31,7 +31,7 @@ class Grown(NamedTuple):
 
 def measures(plan: ForestPlan | BoostingPlan) -> bool:
     """Tell whether the values of leaves are measured on their rows, after the last splits."""
-    return plan.loss.measures_leaves if isinstance(plan, BoostingPlan) else bool(criterion_named(plan.rules.criterion).measured)
+    return plan.measures_leaves if isinstance(plan, BoostingPlan) else bool(criterion_named(plan.rules.criterion).measured)
 
 
 def closes(plan: ForestPlan | BoostingPlan) -> bool:
@@ -75,7 +75,7 @@ def complete(
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
     elif criterion.task == "boosting":
         value, weight, impurity, gain = newton_values(
-            records, nodes.sums, g_exponent, h_exponent, criterion.gain_exponent(root.exponents), rules.reg_lambda, learning_rate
+            records, nodes.sums, g_exponent, h_exponent, criterion.gain_exponent(root.exponents), penalties_of(rules), learning_rate
         )
         if measures(plan):
             replies = yield {one: m.MeasureSteps(session.fit, session.epoch, started.output, start, in_stop)}

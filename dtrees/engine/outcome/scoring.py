@@ -33,13 +33,8 @@ class Parts(NamedTuple):
         cls, n_rows: int, weight: NDArray[np.float64] | None, train: NDArray[np.bool_] | None, held_out: NDArray[np.bool_] | None
     ) -> Parts:
         """Return the parts of a table; without rows held out there is none."""
-
-        def weigh(part: NDArray[np.bool_] | None) -> float:
-            if weight is None:
-                return float(n_rows if part is None else np.count_nonzero(part))
-            return float(absolute_sum(weight if part is None else weight[part]))
-
-        return cls(train, held_out, np.array([weigh(train), 0.0 if held_out is None else weigh(held_out)]))
+        train_weight = weight_of(n_rows, weight, train)
+        return cls(train, held_out, np.array([train_weight, 0.0 if held_out is None else weight_of(n_rows, weight, held_out)]))
 
     def share(self, first: int, last: int) -> Parts:
         """Return the parts of some rows; the weights are still those of all."""
@@ -47,6 +42,13 @@ class Parts(NamedTuple):
             return self
         train, held_out = (None if part is None else part[first:last] for part in (self.train, self.held_out))
         return Parts(train, held_out, self.weights)
+
+
+def weight_of(n_rows: int, weight: NDArray[np.float64] | None, part: NDArray[np.bool_] | None) -> float:
+    """Return what the rows of a part weigh."""
+    if weight is None:
+        return float(n_rows if part is None else np.count_nonzero(part))
+    return float(absolute_sum(weight if part is None else weight[part]))
 
 
 def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | None, parts: Parts) -> Losses:
@@ -60,23 +62,36 @@ def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | Non
     parts : Parts
         Of these rows.
     """
-    starts = np.arange(0, losses.shape[0], _BLOCK_ROWS)
-    sums = np.zeros((starts.shape[0], 2))
+    sums = np.zeros((-(-losses.shape[0] // _BLOCK_ROWS), 2))
     # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
     with np.errstate(over="ignore", invalid="ignore"):
         if weight is not None:
             losses *= weight
         for k, part in enumerate([parts.train] if parts.held_out is None else [parts.train, parts.held_out]):
-            sums[:, k] = np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), starts)
+            sums[:, k] = sums_by_block(losses, part)
     return Losses(sums, parts.weights)
+
+
+def sums_by_block(losses: NDArray[np.float64], part: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """Return the sums of the losses of a part of the rows, shape (n_blocks,)."""
+    starts = np.arange(0, losses.shape[0], _BLOCK_ROWS)
+    return np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), starts)
+
+
+def with_part(found: Losses, sums: NDArray[np.float64], weight: float) -> Losses:
+    """Return losses with those of one more part."""
+    return found._replace(sums=np.column_stack([found.sums, sums]), weights=np.append(found.weights, weight))
 
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
     """Return the mean losses, by those of all rows, in their order."""
     sums = losses[0].sums if len(losses) == 1 else np.concatenate([share.sums for share in losses])
-    train, held_out = np.add.reduce(sums, axis=0).tolist()
-    weight, weight_out = losses[0].weights.tolist()
-    return Scores(train / weight if weight > 0 else math.nan, held_out / weight_out if weight_out > 0 else math.nan)
+    means = [
+        total / weight if weight > 0 else math.nan
+        for total, weight in zip(np.add.reduce(sums, axis=0).tolist(), losses[0].weights.tolist(), strict=True)
+    ]
+    scores = Scores(*means)
+    return scores if losses[-1].score is None else scores._replace(validation=losses[-1].score)
 
 
 def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:

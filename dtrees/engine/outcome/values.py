@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from dtrees.engine.plan.node_limits import scaled
 from dtrees.engine.plan.plans import Rules
 from dtrees.split.compile.kernels import bind, kernel
 from dtrees.split.criteria.criterion import Criterion, criterion_named
-from dtrees.split.criteria.newton import newton_impurity, newton_step
+from dtrees.split.criteria.newton import newton_impurity, newton_step, soft_threshold
 from dtrees.split.node.records import Nodes, empty_nodes
 from dtrees.tree.tree import Tree
 
@@ -22,7 +22,19 @@ from dtrees.tree.tree import Tree
 _NEWTON, _I4, _I8, _BOOL = criterion_named("newton"), np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
-def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learning_rate: float) -> Tree:
+class Penalties(NamedTuple):
+    """What leaf values are penalised by: their squares (``reg_lambda``) and their sizes (``reg_alpha``)."""
+
+    l2: float
+    l1: float = 0.0
+
+
+def penalties_of(rules: Rules) -> Penalties:
+    """Return the penalties of some rules."""
+    return Penalties(rules.reg_lambda, rules.reg_alpha)
+
+
+def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalties: Penalties, learning_rate: float) -> Tree:
     """Return the tree that consists of some nodes.
 
     Parameters
@@ -31,8 +43,7 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learn
         In preorder.
     exponents : tuple of int
         The powers of two that their two sums were multiplied by.
-    penalty : float
-        The L2 penalty on values.
+    penalties : Penalties
     learning_rate : float
         Multiplies the values.
     """
@@ -40,7 +51,7 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalty: float, learn
     n = records.shape[0]
     left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
     value, weight, impurity, gain = values = _room_for_values(n)
-    _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), penalty, learning_rate, apart, values)
+    _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), *penalties, learning_rate, apart, values)
     return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
@@ -91,20 +102,20 @@ def newton_values(
     g_exponent: int,
     h_exponent: int,
     gain_exponent: int,
-    penalty: float,
+    penalties: Penalties,
     learning_rate: float,
 ) -> tuple[NDArray[np.float64], ...]:
     """Return the values, weights, impurities and gains of the nodes of a boosted tree."""
     values = _room_for_values(records.shape[0])
-    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, values)
+    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, *penalties, learning_rate, values)
     return values
 
 
 @kernel
-def _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, values):  # type: ignore[no-untyped-def]
+def _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, values):  # type: ignore[no-untyped-def]
     value, weight, impurity, gain = values
     for i in range(records.shape[0]):
-        g = math.ldexp(float(sums[i, 0]), -g_exponent)
+        g = soft_threshold(math.ldexp(float(sums[i, 0]), -g_exponent), l1)
         h = math.ldexp(float(sums[i, 1]), -h_exponent)
         step = newton_step(g, h, penalty)
         value[i, 0] = learning_rate * step
@@ -116,14 +127,14 @@ def _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty
 @cache
 def _finish() -> Callable[..., Any]:
     """Return the kernel bound to its types: to look them up takes as long as the work on a small tree."""
-    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
+    return bind(_to_tree, *empty_nodes(0, 2), 0, 0, 0, 0.0, 0.0, 0.0, _room_for_nodes(0), _room_for_values(0))
 
 
 @kernel
-def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, apart, values):  # type: ignore[no-untyped-def]
+def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, apart, values):  # type: ignore[no-untyped-def]
     """Write the arrays of a boosted tree."""
     _take_apart(records, apart)
-    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate, values)
+    _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, learning_rate, values)
 
 
 def class_values(

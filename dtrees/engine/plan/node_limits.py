@@ -70,9 +70,12 @@ def make_limits(
     min_weight = min(min_weight, _MOST_WEIGHT)
     # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
     min_gain = (rules.min_impurity_decrease - _EPSILON) * math.ldexp(root_weight, -weight_exponent)
+    if rules.min_split_gain:
+        min_gain = max(min_gain, rules.min_split_gain)
     criterion = criterion_named(rules.criterion)
+    value = criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent))
     limits = SplitLimits(
-        criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent)),
+        value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0])) if rules.reg_alpha else value,
         RandomThreshold() if rules.random_splits else SortedThreshold() if plain else BestThreshold(),
         slope,
         rules.min_samples_leaf,

@@ -54,8 +54,10 @@ class Rules:
         Grow best-first until there are this many leaves.
     min_impurity_decrease : float
         Smallest gain per unit of the root's weight.
-    reg_lambda : float
-        L2 penalty on leaf values (boosting only; zero elsewhere).
+    min_split_gain : float
+        Smallest gain, absolute.
+    reg_lambda, reg_alpha : float
+        L2 and L1 penalty on leaf values (boosting only; zero elsewhere). The latter is for the criterion ``newton_l1`` alone.
     categorical : tuple of int
         The columns that hold categories, as their numbers 0, 1 and so on; ascending.
     cat_smooth : float
@@ -77,6 +79,8 @@ class Rules:
     max_leaf_nodes: int | None = None
     min_impurity_decrease: float = 0.0
     reg_lambda: float = 0.0
+    reg_alpha: float = 0.0
+    min_split_gain: float = 0.0
     categorical: tuple[int, ...] = ()
     cat_smooth: float = 0.0
     min_samples_category: tuple[int, ...] = ()
@@ -149,16 +153,21 @@ class Loss(Protocol):
     def measures_leaves(self) -> bool:
         """Whether the values of leaves are measured on their rows, rather than Newton steps."""
 
+    @property
+    def takes_all_rows(self) -> bool:
+        """Whether derivatives are made of all rows at once, by :meth:`for_round`, and have the weights in them."""
+
     def check(self, target: NDArray) -> None:
         """Raise a ValueError if the loss is not defined for these targets."""
 
     def initial(self, target: NDArray, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the best constant raw prediction, shape (K,)."""
 
-    def for_round(self, target: NDArray, raw: NDArray[np.float64], weight: NDArray[np.int64]) -> Loss:
+    def for_round(self, target: NDArray, raw: NDArray[np.float64], weight: Any) -> Loss:
         """Return the loss to be used in a round that starts from these raw predictions, shape (K, n).
 
-        ``weight`` are in fixed point, 0 for rows that are not trained on, and empty where all rows count the same.
+        ``weight`` are in fixed point, 0 for rows that are not trained on, and empty where all rows count the same. A loss that takes all
+        rows is given floats, or None.
         """
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
@@ -192,6 +201,13 @@ class Loss(Protocol):
         """
 
 
+class Scoring(Protocol):
+    """What the rows held out are scored by, where it is not the loss. More is better."""
+
+    def score(self, target: NDArray, raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        """Return the score of raw predictions, shape (K, n)."""
+
+
 @dataclass(frozen=True)
 class BoostingPlan:
     """Rounds of trees on the gradients of a loss.
@@ -212,8 +228,12 @@ class BoostingPlan:
     validation_fraction : float
         Share of the rows held out when ``n_iter_no_change`` is set.
     n_iter_no_change : int or None
-        Stop when the held-out loss has not improved by ``tol`` in this many rounds.
+        Stop when the held-out loss, or score, has not improved by ``tol`` in this many rounds.
     tol : float
+    scoring : Scoring or None
+        What the rows held out are scored by; None is the loss.
+    first_order : bool
+        Whether splits are found by gradients alone, each row with a hessian of 1. Leaves still hold Newton steps, or what is measured.
     class_weight : tuple of float or None
     stopping : Stopping or None
         Stop by the scores of an evaluation set.
@@ -231,9 +251,21 @@ class BoostingPlan:
     validation_fraction: float = 0.1
     n_iter_no_change: int | None = None
     tol: float = 1e-4
+    scoring: Scoring | None = None
+    first_order: bool = False
     class_weight: tuple[float, ...] | None = None
     stopping: Stopping | None = None
     checkpoint: Checkpoint | None = None
+
+    @property
+    def steps_apart(self) -> bool:
+        """Whether leaves hold Newton steps that the sums of a tree do not tell, as splits are found by others."""
+        return self.first_order and not self.loss.constant_hessian
+
+    @property
+    def measures_leaves(self) -> bool:
+        """Whether the values of leaves are measured on their rows."""
+        return self.loss.measures_leaves or self.steps_apart
 
 
 @dataclass(frozen=True)
@@ -247,7 +279,7 @@ class Progress:
     seconds : float
         Since the fit began.
     train_score, validation_score : float or None
-        Mean loss after this round (boosting; the validation score only with ``n_iter_no_change``).
+        Mean loss after this round (boosting; the validation score only with ``n_iter_no_change``, and by ``scoring`` where there is any).
     evaluation : mapping from str to mapping from str to float
         For each evaluation set, by name, each metric, by name, after this round (boosting with an ``eval_set``).
     tree_seconds : float or None
@@ -291,7 +323,11 @@ class BoostingResult:
     initial : ndarray of float64, shape (K,)
         The raw prediction that they start from.
     train_score, validation_score : ndarray of float64
-        Mean loss after each round of this fit, on the rows trained on and on those held out (empty if none are).
+        Mean loss after each round of this fit, on the rows trained on and on those held out (empty if none are; by ``scoring`` where there
+        is any).
+    out_of_bag : ndarray of float64, shape (n_rounds, 2)
+        Where rounds draw rows: the mean loss of those not drawn for a round, after it, and, for the very first round, also before it
+        (0 for others). Otherwise empty.
     evaluation : ndarray of float64, shape (n_rounds, n_sets, n_metrics)
         Of the evaluation sets, after every round, those of earlier fits included.
     """
@@ -300,4 +336,5 @@ class BoostingResult:
     initial: NDArray[np.float64]
     train_score: NDArray[np.float64]
     validation_score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    out_of_bag: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
     evaluation: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0, 0)))

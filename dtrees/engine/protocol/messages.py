@@ -84,7 +84,8 @@ class Message:
 class Begin(Message):
     """Open a fit. Reply: :class:`Begun`.
 
-    ``initial`` is the raw prediction to start from, shape (K,); None lets the loss choose (boosting). ``n_slots`` are the trees that will
+    ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose
+    (boosting). ``n_slots`` are the trees that will
     grow side by side, by messages in :class:`Many`; 0 for one at a time.
     """
 
@@ -397,17 +398,27 @@ class Measured(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Mean loss on the rows trained on and on those held out (NaN where there are none)."""
+    """Mean loss on the rows trained on and on those held out (NaN where there are none; or their score, by the plan's ``scoring``).
+
+    ``out_of_bag`` is that of the rows trained on that were not drawn, ``before`` theirs before the first round.
+    """
 
     train: float
     validation: float
+    out_of_bag: float = 0.0
+    before: float = 0.0
 
 
 class Losses(NamedTuple):
-    """Sums of weighted losses over blocks of rows, trained on and held out, shape (n_blocks, 2); and the weight of all such rows."""
+    """Sums of weighted losses over blocks of rows, shape (n_blocks, n_parts); and the weight of all such rows, shape (n_parts,).
+
+    The parts are the rows trained on and those held out; where rounds draw rows, also those not drawn, and the same before the first round.
+    ``score`` is that of the rows held out, where it is asked for, from the shard that adds up the last block.
+    """
 
     sums: NDArray[np.float64]
     weights: NDArray[np.float64]
+    score: float | None = None
 
 
 class Boosted(NamedTuple):

@@ -59,8 +59,8 @@ def boost(
     plan : BoostingPlan
     previous : sequence of sequence of Tree, optional
         Rounds of an earlier fit to go on from.
-    initial : ndarray of float64, shape (K,), optional
-        The raw prediction that they started from.
+    initial : ndarray of float64, shape (K,) or (K, n_rows), optional
+        The raw prediction to start from, of all rows or of each; by default the loss chooses.
     callback : callable, optional
         Called after every round; returning True ends the fit.
     log : TreeLog, optional
@@ -75,7 +75,8 @@ def boost(
     """
     saver = Saver(plan.checkpoint)
     found: BoostingResult | None = saver.found
-    fit = LastingFit(executor, without_checkpoint(plan), initial if found is None else found.initial, log)
+    by_row = initial is not None and initial.ndim == 2
+    fit = LastingFit(executor, without_checkpoint(plan), initial if found is None or by_row else found.initial, log)
     initial = fit.initial
     rounds = [list(trees) for trees in previous]
     for trees in rounds:
@@ -83,10 +84,12 @@ def boost(
     n_known = 0 if found is None else len(found.rounds)
     train: list[float] = []
     validation: list[float] = []
+    out_of_bag: list[tuple[float, float]] = []
     evaluated = np.empty((0, 0, 0)) if evaluation is None else evaluation.score(rounds, initial, 0)
 
     def result() -> BoostingResult:
-        return BoostingResult(rounds, initial, np.array(train), np.array(validation), evaluated)
+        outside = np.array(out_of_bag).reshape(-1, 2)
+        return BoostingResult(rounds, initial, np.array(train), np.array(validation), outside, evaluated)
 
     if found is None:
         saver.offer(result)
@@ -97,7 +100,8 @@ def boost(
             rounds.append(found.rounds[number])
             _replay(fit, rounds[-1])
             held_out = found.validation_score[len(train)] if plan.n_iter_no_change is not None else np.nan
-            scores = Scores(float(found.train_score[len(train)]), float(held_out))
+            outside = found.out_of_bag[len(train)].tolist() if plan.subsample < 1.0 else []
+            scores = Scores(float(found.train_score[len(train)]), float(held_out), *outside)
         else:
             scores = _grow(fit, plan, number, rounds)
             if not math.isfinite(scores.train):
@@ -109,6 +113,8 @@ def boost(
         train.append(scores.train)
         if plan.n_iter_no_change is not None:
             validation.append(scores.validation)
+        if plan.subsample < 1.0:
+            out_of_bag.append((scores.out_of_bag, scores.before))
         if evaluation is not None:
             evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
         if number >= n_known:
@@ -126,12 +132,18 @@ def boost(
             )
             if callback(progress):
                 break
-        if plan.n_iter_no_change is not None and has_stalled(validation, plan.n_iter_no_change, plan.tol):
+        if plan.n_iter_no_change is not None and _has_stalled(validation, plan):
             break
         if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):
             break
     saver.offer(result, last=True)
     return result()
+
+
+def _has_stalled(validation: Sequence[float], plan: BoostingPlan) -> bool:
+    assert plan.n_iter_no_change is not None
+    losses = validation if plan.scoring is None else [-score for score in validation]
+    return has_stalled(losses, plan.n_iter_no_change, plan.tol)
 
 
 def _replay(fit: LastingFit, trees: Sequence[Tree]) -> None:

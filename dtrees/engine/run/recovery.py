@@ -54,8 +54,8 @@ class LastingFit:
     ----------
     executor : Executor
     plan : BoostingPlan
-    initial : ndarray of float64, shape (K,), optional
-        The raw prediction to start from.
+    initial : ndarray of float64, shape (K,) or (K, n_rows), optional
+        The raw prediction to start from, of all rows or of each.
     log : TreeLog, optional
 
     Attributes
@@ -80,7 +80,8 @@ class LastingFit:
         self._started: m.Start | None = None  # the next tree, by this message
         self._given = initial
         self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial).initial)
-        self._given = self.initial
+        if initial is None:
+            self._given = self.initial
 
     def replay_tree(self, tree: Tree, output: int = 0) -> None:
         """Take over a tree grown earlier; see :func:`dtrees.engine.coordinator.replay.replay_tree`."""

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
+from dtrees.engine.shard.boosting_target import BoostingTarget
 from dtrees.engine.shard.node_search import NodeSearch
 from dtrees.engine.shard.shard_columns import SharedZoneMap, make_shard_columns
 from dtrees.engine.shard.subtree_runner import SubtreeRunner
-from dtrees.engine.shard.targets import BoostingTarget, ForestTarget
+from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.tree_slots import Slots
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.shard.workspace import Workspace

@@ -10,7 +10,6 @@ class.
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from typing import Any, NamedTuple, Protocol
@@ -18,24 +17,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import Parts, add_up_losses
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Loss
-from dtrees.engine.protocol.messages import Finish, Losses
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.protocol.messages import Finish
 from dtrees.engine.shard.places import places_of
-from dtrees.engine.threads import Threads
-from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.node.partition import add_by_leaf
-from dtrees.split.node.records import add_values
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import exponent_for, fix_and_add_up, scale_into, to_fixed
-from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
+from dtrees.split.numbers.fixed_point import exponent_for, scale_into, to_fixed
 from dtrees.split.search.deviations import levels_of, weights_in_bits
 from dtrees.split.table.columns import presort_column
 
 _NONE = np.empty(0, np.int64)
 _NO_TARGET = np.empty(0, np.float64)
-_NO_LIMIT = 2**31
 
 
 class Prepared(NamedTuple):
@@ -225,184 +217,3 @@ class OutOfBag:
         with self._lock:
             self.sum[rows[places]] += np.repeat(fixed, sizes, axis=0)
             self.count[rows[places]] += 1
-
-
-class BoostingTarget:
-    """Targets of boosted trees: the gradients of a loss at the raw predictions so far.
-
-    Attributes
-    ----------
-    raw : ndarray of float64, shape (K, n_rows)
-    parts : Parts
-        The rows trained on, and those held out for validation.
-    """
-
-    keeps_out_of_sample = True
-
-    def __init__(
-        self,
-        plan: BoostingPlan,
-        target: NDArray[Any],
-        weight: NDArray[np.float64] | None,
-        initial: NDArray[np.float64] | None,
-        threads: Threads,
-    ) -> None:
-        self.plan = plan
-        self.seed = hashing.as_seed(plan.seed)
-        self.threads = threads
-        self.target = target
-        self.weight = combine_weights(weight, plan.class_weight, target)
-        n = target.shape[0]
-        held_out = self._hold_out() if plan.n_iter_no_change is not None else None
-        train = None if held_out is None else ~held_out
-        if self.weight is not None and not self.weight.all():
-            train = self.weight > 0 if train is None else train & (self.weight > 0)
-        which = slice(None) if train is None else train
-        plan.loss.check(target[which])
-        if initial is None:
-            initial = plan.loss.initial(target[which], None if self.weight is None else self.weight[which])
-        self.initial = np.asarray(initial, np.float64)
-        self.raw = np.repeat(self.initial[:, None], n, axis=1)
-        # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
-        self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
-        self._drawn_for: int | None = None
-        self._in_sample = train
-        self.parts = Parts.of(n, self.weight, train, held_out)
-        # Kept from tree to tree: memory that is in use already costs no page faults.
-        self._g = np.empty(n)
-        unit_hessian = self.weight is None and plan.loss.constant_hessian
-        self._h = np.empty(0 if unit_hessian else n)
-        self._fixed = self._g.view(np.int64), self._h.view(np.int64)
-        # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
-        penalty = plan.rules.reg_lambda
-        self._most_bits = _NO_LIMIT, _NO_LIMIT if unit_hessian else 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
-        self._loss_rows = ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
-        self._loss: Loss = plan.loss  # of the round
-        self._weight_in_bits = self._weigh(train) if plan.loss.measures_leaves else _NONE
-        self._leaf_of = np.empty(0, np.uint8)
-
-    def _weigh(self, train: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the weights of rows trained on in fixed point, empty where all are 1."""
-        if self.weight is None:
-            return _NONE if train is None else train.astype(np.int64)
-        return weights_in_bits(self.weight if train is None else np.where(train, self.weight, 0.0))[0]
-
-    def _hold_out(self) -> NDArray[np.bool_]:
-        """Draw the rows kept for validation, a share of each class, but never all that it has."""
-        n = self.target.shape[0]
-        held_out = np.zeros(n, np.bool_)
-        chosen = np.empty(n, np.bool_)
-        for k in range(max(self.plan.n_classes, 1)):
-            eligible = self.target == k if self.plan.n_classes else np.ones(n, np.bool_)
-            if self.weight is not None:
-                eligible &= self.weight > 0
-            n_eligible = int(eligible.sum())
-            n_wanted = max(0, min(math.ceil(self.plan.validation_fraction * n_eligible), n_eligible - 1))
-            hashing.subsample(self.seed, hashing.STREAM_VALIDATION, k, n_wanted, eligible, chosen)
-            held_out |= chosen
-        if not held_out.any():
-            raise ValueError(
-                f"n_iter_no_change={self.plan.n_iter_no_change} holds out some rows{' of each class' * bool(self.plan.n_classes)}, but "
-                f"never the last one with a weight above 0, and of {n} rows none can be; wants more rows, or n_iter_no_change=None"
-            )
-        return held_out
-
-    def start(self, tree: int, output: int) -> Prepared:
-        """Compute the gradients of one output at the predictions so far."""
-        if output == 0:
-            self.open_round()
-        loss = self._loss
-        self._draw_rows(tree - output)
-        g, h = self._g, self._h
-        self.threads.over_rows(
-            lambda target, opened, g, h: loss.gradients(target, opened, output, g, h), (self.target, self._opened, g, h), self._loss_rows
-        )
-        if self.weight is not None:
-            g *= self.weight
-            h *= self.weight
-        if self._in_sample is not None:
-            g[~self._in_sample] = 0.0
-            h[~self._in_sample[: h.shape[0]]] = 0.0
-        a, b = self._fixed
-        if g.shape[0] <= ADDITION_ROWS:
-            exponents, totals = fix_and_add_up(g, h, *self._most_bits, a, b)
-            return Prepared(self._in_sample, a, b, exponents, _NO_TARGET, _NONE, True, totals)
-        exponents = self._fix(g, self._most_bits[0], a), self._fix(h, self._most_bits[1], b)
-        return Prepared(self._in_sample, a, b, exponents, _NO_TARGET, spent=True)
-
-    def open_round(self) -> None:
-        """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
-        raw, opened = self.raw, self._opened
-        self._loss = self.plan.loss.for_round(self.target, raw, self._weight_in_bits)
-        if opened is not raw:
-            self.threads.over_rows(self.plan.loss.open_round, (raw, opened), self._loss_rows)
-
-    def _draw_rows(self, tree: int) -> None:
-        if self.plan.subsample >= 1.0 or self._drawn_for == tree:
-            return
-        self._drawn_for = tree
-        n = self.target.shape[0]
-        eligible = np.ones(n, np.bool_) if self.parts.train is None else self.parts.train
-        n_wanted = max(1, int(self.plan.subsample * np.count_nonzero(eligible)))
-        chosen = np.empty(n, np.bool_)
-        hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, tree, n_wanted, eligible, chosen)
-        self._in_sample = chosen
-
-    def _fix(self, x: NDArray[np.float64], most: int, out: NDArray[np.int64]) -> int:
-        """Put ``x`` in fixed point; return the power of two that it is multiplied by, which is not above ``most``."""
-        exponent = min(exponent_for(x), most)
-        self.threads.over_rows(lambda x, out: scale_into(x, exponent, out), (x, out), ADDITION_ROWS)
-        return exponent
-
-    def state(self) -> list[NDArray[Any]]:
-        """Return the raw predictions, and what the gradients of the round follow from where that is something else."""
-        return [self.raw] if self._opened is self.raw else [self.raw, self._opened]
-
-    def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
-        """Add the leaf values to the raw predictions."""
-        self.add(output, rows, leaves.start, np.ascontiguousarray(leaves.value[:, 0]))
-
-    def add_tree(self, output: int, rows: NDArray[np.uint32], records: NDArray[Any], value: NDArray[np.float64]) -> None:
-        """Add the values of a tree's nodes (:data:`~dtrees.split.node.records.NODE`), shape (n, 1), to a raw prediction."""
-        if rows.shape[0] <= ADDITION_ROWS:
-            add_values(records, value, self.raw[output], rows)
-            return
-        leaf = records["column"] < 0
-        self.add(output, rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
-
-    def measure_leaves(
-        self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return the best steps of leaves before shrinkage; see :meth:`~dtrees.engine.plan.plans.Loss.measure_leaves`."""
-        steps, raw = np.empty(start.shape[0]), self.raw[output]
-        # Leaves are as unequal as can be: of about as many rows each, a few stretches of them for each thread.
-        n_stretches = 1 if rows.shape[0] <= LOGARITHM_ROWS else 4 * self.threads.n_threads
-        ends = np.cumsum(stop - start)
-        bounds = np.searchsorted(ends, np.linspace(0, ends[-1], n_stretches + 1)[1:-1])
-        stretches = itertools.pairwise([0, *bounds.tolist(), start.shape[0]])
-
-        def measure(some: tuple[int, int]) -> None:
-            part = slice(*some)
-            self._loss.measure_leaves(self.target, raw, self._weight_in_bits, rows, start[part], stop[part], steps[part])
-
-        self.threads.map(measure, [stretch for stretch in stretches if stretch[0] < stretch[1]])
-        return steps
-
-    def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
-        """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends."""
-        raw, leaf_of = self.raw[output], self._leaf_of
-        n = rows.shape[0]
-        if n <= ADDITION_ROWS:
-            add_by_leaf(make_queue(), 1, raw, rows, start, value, leaf_of)
-            return
-        dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32
-        if leaf_of.dtype != dtype or leaf_of.shape[0] != n:
-            leaf_of = self._leaf_of = np.empty(n, dtype)
-        n_pieces = min(4 * self.threads.n_threads, 1 + n // ADDITION_ROWS)
-        self.threads.share(2 * n_pieces, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
-
-    def losses(self, first: int, last: int) -> Losses:
-        """Return the losses of some rows; see :func:`~dtrees.engine.outcome.scoring.add_up_losses`."""
-        losses = self._g[first:last]  # which the next tree will write anew
-        self.threads.over_rows(self._loss.pointwise, (self.target[first:last], self.raw[:, first:last], losses), self._loss_rows)
-        return add_up_losses(losses, None if self.weight is None else self.weight[first:last], self.parts.share(first, last))

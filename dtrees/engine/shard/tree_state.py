@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.outcome.values import boosted_tree, splits_of_categories
+from dtrees.engine.outcome.values import boosted_tree, penalties_of, splits_of_categories
 from dtrees.engine.plan.node_limits import limited_splits, make_limits
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.shard.boosting_target import BoostingTarget
 from dtrees.engine.shard.category_splits import find_sets, mark_sets
 from dtrees.engine.shard.node_search import NodeSearch
 from dtrees.engine.shard.node_table import NodeTable
@@ -26,7 +27,7 @@ from dtrees.engine.shard.places import places_of
 from dtrees.engine.shard.row_division import divide_tasks
 from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.subtree_runner import SubtreeRunner, TreeContext
-from dtrees.engine.shard.targets import BoostingTarget, ForestTarget
+from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import make_budget, merge_rows, prune
@@ -187,12 +188,12 @@ class TreeState:
         n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_PRIORITY)
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
-        measures = target.plan.loss.measures_leaves
+        measures = target.plan.measures_leaves
         if self._plan.rules.max_leaf_nodes is not None:
             nodes, merged = prune(nodes, self._plan.rules.max_leaf_nodes)
             if measures and merged.start.shape[0]:
                 merge_rows(self._rows, *merged)
-        tree = boosted_tree(nodes, exponents, self._plan.rules.reg_lambda, message.learning_rate)
+        tree = boosted_tree(nodes, exponents, penalties_of(self._plan.rules), message.learning_rate)
         if measures:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))

@@ -129,19 +129,29 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
             except ValueError as error:
                 raise ValueError(f"eval_set {given.name!r}: {error}") from error
         if backend is LOCAL:
-            sets = [replace(given, X=_here(given.X), y=_here(given.y), weight=_here(given.weight)) for given in sets]
+            sets = [replace(given, X=in_memory(given.X), y=in_memory(given.y), weight=in_memory(given.weight)) for given in sets]
         return backend.load_evaluation(table, sets, metrics)
 
-    def _with_checkpoint(self, plan: Plan, backend: Backend, table: Table, path: Any, interval: Any, *, keep: bool) -> Plan:
+    def _with_checkpoint(
+        self,
+        plan: Plan,
+        backend: Backend,
+        table: Table,
+        path: Any,
+        interval: Any,
+        *,
+        keep: bool,
+        initial: NDArray[np.float64] | None = None,
+    ) -> Plan:
         """Return a plan with a checkpoint, and the seed of the one that is there where it is any."""
-        from dtrees.ensemble.persistence.checkpoint import with_checkpoint
+        from dtrees.ensemble.persistence.checkpoint import array_digest, with_checkpoint
 
         plan = with_checkpoint(
             plan,
             path,
             interval,
             estimator=type(self).__name__,
-            data=backend.fingerprint(table),
+            data=backend.fingerprint(table) + ("" if initial is None else array_digest(initial)),
             n_rows=table.n_rows,
             n_features=self.n_features_in_,
             previous=[tree for group in self._trees.groups for tree in group] if keep else [],
@@ -225,6 +235,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         own = {name: value for name, value in self.get_params(deep=False).items() if name in shared and name != "random_state"}
         if own.get("class_weight") == "balanced_subsample":
             own["class_weight"] = "balanced"
+        if self._GROUP_PER_OUTPUT:
+            own["criterion"] = "squared_error"  # by which gradients are split
         kept = self.__dict__.get("_members")
         if kept is None or kept[0] != (own, scale):
             single = functools.partial(self._single_tree, kind, own, classes)
@@ -258,7 +270,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         return float(metric(y_true, y_pred, sample_weight=weight))
 
 
-def _here(collection: Any) -> Any:
+def in_memory(collection: Any) -> Any:
     """Return a collection, wherever it is, as an array or frame in this process."""
     return backend_for(collection).gather(collection)[0]
 

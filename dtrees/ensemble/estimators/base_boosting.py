@@ -25,40 +25,52 @@ from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import gains_by_column, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
+from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
 from dtrees.ensemble.evaluation.callbacks import EarlyStopping, split_callbacks
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
 from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import parameters
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.objective.losses.custom import NAME, CustomObjective
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 
-class Boosting(TreeEstimator):
+class Boosting(StartingPoints, TreeEstimator):
     """What the two boosting estimators share."""
 
     _GROUP_PER_OUTPUT: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, Any]] = parameters.BOOSTING
 
-    loss: str
+    loss: Any
+    criterion: str
+    init: Any
     n_estimators: int
     learning_rate: float
     subsample: float
     min_child_weight: float
+    min_weight_fraction_leaf: float
     reg_lambda: float
+    reg_alpha: float
+    min_split_gain: float
     colsample_bytree: float
     validation_fraction: float
     n_iter_no_change: int | None
     tol: float
+    scoring: Any
     early_stopping_rounds: int | None
     eval_metric: Any
     verbose: int
     n_estimators_: int
     train_score_: NDArray[np.float64]
     validation_score_: NDArray[np.float64]
+    oob_scores_: NDArray[np.float64]
+    oob_improvement_: NDArray[np.float64]
+    oob_score_: float
     evals_result_: dict[str, dict[str, NDArray[np.float64]]]
     best_iteration_: int
     best_score_: float
@@ -70,17 +82,20 @@ class Boosting(TreeEstimator):
 
     def _loss(self, table: Table) -> LinkedLoss:
         """Return the loss for a table."""
-        return registry.loss_for(self.loss, 0 if table.classes is None else len(table.classes), self._parameters_of_loss())
+        n_classes = 0 if table.classes is None else len(table.classes)
+        if callable(self.loss):
+            return CustomObjective(n_classes, self.loss)
+        return registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
 
     def _parameters_of_loss(self) -> dict[str, Any]:
         """Return the parameters that the loss takes."""
-        return {name: float(getattr(self, name)) for name in registry.parameters_of(self.loss)}
+        return {name: float(getattr(self, name)) for name in registry.parameters_of(registry.name_of(self.loss))}
 
     def _warn_of_parameters_without_effect(self) -> None:
         """Warn of parameters that were set for another loss; scikit-learn's checks set ``alpha`` whatever the loss."""
         for name in self._PARAMETERS_OF_LOSSES:
             others, value = registry.losses_with(name), getattr(self, name)
-            if self.loss not in others and value not in others.values():
+            if registry.name_of(self.loss) not in others and value not in others.values():
                 wanted = " or ".join(f"loss={other!r}" for other in others)
                 warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
 
@@ -97,6 +112,7 @@ class Boosting(TreeEstimator):
         y: Any,
         sample_weight: Any = None,
         *,
+        base_margin: Any = None,
         eval_set: Any = None,
         callbacks: Sequence[Callback | EarlyStopping] = (),
         checkpoint: Any = None,
@@ -112,10 +128,15 @@ class Boosting(TreeEstimator):
             Finite numbers for a regressor, labels (at least two) for a classifier.
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative; rows of weight 0 are as good as absent.
+        base_margin : array-like of shape (n,) or (n, n_classes), or None, default=None
+            Raw scores, one a row (for more than two classes, one for each class), that trees start from, instead of ``init``: log odds for
+            two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of its rows, too. Of a Dask
+            collection, the coordinator fetches them all.
         eval_set : list or dict of tuples, or None, default=None
-            Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)`` or ``(X, y, weight)``, which get the
-            names ``"validation_0"`` and so on, or a dict from names to such tuples. In memory or Dask collections. The trees do not depend
-            on it; see ``evals_result_``, and ``early_stopping_rounds`` for when they end.
+            Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)``, ``(X, y, weight)`` or
+            ``(X, y, weight, base_margin)``, which get the names ``"validation_0"`` and so on, or a dict from names to such tuples. In
+            memory or Dask collections. The trees do not depend on it; see ``evals_result_``, and ``early_stopping_rounds`` for when they
+            end. With ``base_margin``, each set wants its own.
         callbacks : sequence of callable or EarlyStopping, default=()
             Called with a :class:`~dtrees.engine.plan.plans.Progress` after each round; one that returns True ends the fit there. At most
             one may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``.
@@ -143,56 +164,98 @@ class Boosting(TreeEstimator):
                 f"n_estimators={self.n_estimators} must be larger or equal to estimators_.shape[0]={self._trees.n_rounds} "
                 "when warm_start==True"
             )
-        if keep and self.loss != self._loss_name:
-            raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {self.loss!r}; pass the same")
+        name = registry.name_of(self.loss)
+        if keep and name != self._loss_name:
+            raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {name!r}; pass the same")
         self._warn_of_parameters_without_effect()
         loss_parameters = self._parameters_of_loss()
         if keep and loss_parameters != self._loss_parameters:
             raise ValueError(
-                f"warm_start=True keeps the trees of the loss {self.loss!r} with {self._loss_parameters}, but now it is to have "
+                f"warm_start=True keeps the trees of the loss {name!r} with {self._loss_parameters}, but now it is to have "
                 f"{loss_parameters}; pass the same"
             )
         sets = named_sets(eval_set)
-        asked = check_metrics(self.eval_metric, classify=is_classifier(self), default=registry.default_metric(self.loss))
-        if self.loss == "huber" and "loss" in asked:
-            raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
+        scorer = check_scoring(self.scoring, classify=is_classifier(self))
+        default = registry.default_metric(name, classify=is_classifier(self))
+        asked = check_metrics(self.eval_metric, classify=is_classifier(self), default=default)
+        self._check_combinations(asked, scorer, base_margin, keep=keep)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = progress_callback(callbacks, self.verbose, "round")
         backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets)
         loss = self._loss(table)
+        plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss))
+        initial = self._starting_points(backend, table, plan, loss, X, base_margin, keep=keep)
         if sets:
+            sets = [replace(given, base_margin=self._margin_of(given, loss, backend)) for given in sets]
             table = self._load_evaluation(backend, table, sets, [metric_for(metric, loss) for metric in asked])
-        plan = replace(self._plan(table, loss, keep), stopping=stopping)
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
         if checkpoint is not None:
-            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
-        result = backend.boost(table, plan, previous, self._trees.initial if keep else None, callback)
+            plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
+        result = backend.boost(table, plan, previous, initial, callback)
         self._take_over(result, plan, keep=keep)
-        self._loss_name, self._loss_parameters = self.loss, loss_parameters
+        self._loss_name, self._loss_parameters = name, loss_parameters
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):
             self._warn_without_splits(
                 f"no column of X divides rows into leaves with hessians of min_child_weight={self.min_child_weight} in all (a row has "
                 "one of its weight for squared error, of at most a quarter of it for log loss, of that times its prediction for Poisson), "
-                "as many rows as min_samples_leaf asks for, and a gain as min_impurity_decrease does"
+                "as many rows as min_samples_leaf asks for, a share as min_weight_fraction_leaf does, and, with gradients beyond reg_alpha, "
+                "a gain as min_impurity_decrease and min_split_gain do"
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
         return self
 
+    def _check_combinations(self, asked: Sequence[Any], scorer: Any, base_margin: Any, *, keep: bool) -> None:
+        """Raise ValueError for parameters that make no sense together."""
+        if registry.name_of(self.loss) == "huber" and "loss" in asked:
+            raise ValueError("eval_metric has 'loss', but loss='huber' is another one in each round; use 'mae' or 'rmse'")
+        if isinstance(self.loss, str) and self.loss == NAME:
+            raise ValueError("loss='custom' stands for a function that a model file could not hold; pass the function to fit again")
+        if scorer is not None and self.n_iter_no_change is None:
+            raise ValueError(
+                f"scoring={self.scoring!r} scores the rows held out by n_iter_no_change, but n_iter_no_change is None; pass a number of "
+                "rounds, or scoring='loss'"
+            )
+        if callable(self.loss):
+            if "loss" in asked:
+                raise ValueError("eval_metric has 'loss', but loss is a function of derivatives, which has no value; use another metric")
+            if self.n_iter_no_change is not None and scorer is None:
+                raise ValueError(
+                    f"n_iter_no_change={self.n_iter_no_change} with scoring='loss' wants the value of the loss, but loss is a function of "
+                    "derivatives, which has none; pass another scoring"
+                )
+        if base_margin is not None and self.init is not None:
+            raise ValueError(f"base_margin is given, and init is {self.init!r}; wants one of them, as both say what trees start from")
+        starts = BY_MARGIN if base_margin is not None else BY_LOSS if self.init is None else ZERO if self._init_is_zero else BY_ESTIMATOR
+        if keep and starts != self._starts:
+            raise ValueError(f"warm_start=True keeps trees that started from {SAID[self._starts]}, not from {SAID[starts]}; pass the same")
+
     def _take_over(self, result: BoostingResult, plan: BoostingPlan, *, keep: bool) -> None:
         """Set trees and losses."""
-        if keep:
-            self.train_score_ = np.concatenate([self.train_score_, result.train_score])
-        else:
-            self.train_score_ = result.train_score
+        score = np.full_like(result.train_score, np.nan) if plan.loss.takes_all_rows else result.train_score
+        self.train_score_ = np.concatenate([self.train_score_, score]) if keep else score
         if self.n_iter_no_change is not None:
             earlier = getattr(self, "validation_score_", np.empty(0)) if keep else np.empty(0)
             self.validation_score_ = np.concatenate([earlier, result.validation_score])
         elif hasattr(self, "validation_score_"):
             del self.validation_score_
+        self._take_over_out_of_bag(result, keep=keep)
         self.max_features_ = plan.rules.max_features
         self.n_estimators_ = len(result.rounds)
         self._trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
+
+    def _take_over_out_of_bag(self, result: BoostingResult, *, keep: bool) -> None:
+        """Set the losses of rows that rounds did not draw, NaN for rounds that drew all; as in scikit-learn, each is of other rows."""
+        earlier = getattr(self, "oob_scores_", np.full(self._trees.n_rounds, np.nan)) if keep else np.empty(0)
+        improved = getattr(self, "oob_improvement_", earlier) if keep else np.empty(0)
+        for name in ("oob_scores_", "oob_improvement_", "oob_score_"):
+            self.__dict__.pop(name, None)
+        if len(result.out_of_bag) and isinstance(self.loss, str):
+            scores, before = result.out_of_bag.T
+            self.oob_scores_ = np.concatenate([earlier, scores])
+            previous = np.concatenate([earlier[-1:] if len(earlier) else before[:1], scores[:-1]])
+            self.oob_improvement_ = np.concatenate([improved, previous - scores])
+            self.oob_score_ = float(self.oob_scores_[-1])
 
     def _keep_scores(self, result: BoostingResult, sets: Sequence[EvalSet], metrics: Sequence[str], stopping: Stopping | None) -> None:
         """Set the scores of evaluation sets; with early stopping, leave out the rounds after the best."""
@@ -213,9 +276,11 @@ class Boosting(TreeEstimator):
         if n_after:
             self.n_estimators_ -= n_after
             self._trees = AdditiveTrees([group[:-n_after] for group in self._trees.groups], result.initial)
-            for name in ("train_score_", "validation_score_"):
+            for name in ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_"):
                 if hasattr(self, name):
                     setattr(self, name, getattr(self, name)[:-n_after])
+            if hasattr(self, "oob_scores_"):
+                self.oob_score_ = float(self.oob_scores_[-1])
 
     def _plan(self, table: Table, loss: Loss, keep: bool) -> BoostingPlan:
         class_weight = parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=False)
@@ -227,7 +292,7 @@ class Boosting(TreeEstimator):
         if not keep or isinstance(self.random_state, int | np.integer):
             self._seed = parameters.draw_seed(self.random_state)
         return BoostingPlan(
-            rules=parameters.rules_for(self, "newton", table.n_rows, self.n_features_in_),
+            rules=parameters.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", table.n_rows, self.n_features_in_),
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),
@@ -237,6 +302,7 @@ class Boosting(TreeEstimator):
             validation_fraction=float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
             tol=float(self.tol),
+            first_order=self.criterion == "squared_error",
             class_weight=class_weight,
         )
 

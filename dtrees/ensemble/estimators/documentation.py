@@ -142,23 +142,43 @@ _DESCRIPTIONS = {
         {min_samples: %(min_samples_leaf)s}
         min_child_weight : float, default=%(min_child_weight)s
             Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
-            predictions become sure. It takes the place of scikit-learn's ``min_weight_fraction_leaf``.
+            predictions become sure.
+        min_weight_fraction_leaf : float, default=0.0
+            Smallest sum of hessians of a leaf, as a fraction of that of all rows in the tree's sample: a fraction of the weight where each
+            row's hessian is its weight, as for squared error, and with ``criterion="squared_error"``.
         reg_lambda : float, default=%(reg_lambda)s
             L2 penalty on leaf values, before shrinkage.
+        reg_alpha : float, default=0.0
+            L1 penalty on leaf values, before shrinkage, as in XGBoost: sums of gradients are moved towards zero by it, and no further, both
+            in leaf values and in gains.
         {max_features: %(max_features)s}
         {colsample_bytree: %(colsample_bytree)s}
         {max_leaf_nodes}
         min_impurity_decrease : float, default=0.0
             Split only where the gain is at least this much for each unit of the tree's sum of hessians.
+        min_split_gain : float, default=0.0
+            Split only where the gain is at least this much, absolute: LightGBM's parameter of this name, and XGBoost's ``gamma``.
+        criterion : {"newton", "squared_error"}, default="newton"
+            What a split is to improve: the second-order model of the loss (gradients and hessians), or the squared error of the gradients
+            alone, as in scikit-learn's gradient boosting, and the L2 score functions of CatBoost. A row then counts by its weight; leaves
+            still hold Newton steps. The same where hessians are 1, as for squared error.
+        init : estimator, "zero" or None, default=None
+            What trees start from: None is the best constant, "zero" zero, an estimator is cloned and fitted to the rows that are not held
+            out, and its predictions (probabilities) become the raw predictions that trees are added to. X must then be in memory, and a
+            model file cannot hold the model. For raw scores of each row, pass ``base_margin`` to fit.
         {categories}
         """,
     "boosting_stop": """
         validation_fraction : float, default=0.1
             With ``n_iter_no_change``, share of the rows (of each class) that is held out.
         n_iter_no_change : int or None, default=None
-            Stop when the loss of the held-out rows has not become smaller by ``tol`` in this many rounds.
+            Stop when the loss of the held-out rows has not become smaller, or their score larger, by ``tol`` in this many rounds.
         tol : float, default=1e-4
             See ``n_iter_no_change``.
+        scoring : str, scorer or None, default="loss"
+            With ``n_iter_no_change``, what held-out rows are scored by: the loss, a scorer of scikit-learn by its name, or one made by
+            :func:`sklearn.metrics.make_scorer`; None is R2 or accuracy. Scorers of labels are given class codes (positions in
+            ``classes_``).
         early_stopping_rounds : int or None, default=None
             Stop when the last metric of ``eval_metric`` has not improved on the last evaluation set for this many rounds, and leave out the
             rounds after the best one. For another set or metric see :class:`dtrees.EarlyStopping`. Wants an ``eval_set`` at fit.
@@ -167,9 +187,9 @@ _DESCRIPTIONS = {
         eval_metric : str, callable, list of them, or None, default=None
             What to compute on evaluation sets, by scikit-learn's formulas: "rmse", "mse", "mae", "r2", "loss" (the one that is minimised;
             not for "huber", which is another one in each round) or a function ``(y_true, y_pred, weight) -> float`` of all rows of a set,
-            where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer. A function that is to decide about early
-            stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by their names. None
-            means "rmse" for "squared_error", "mae" for "absolute_error" and "huber", and otherwise "loss".
+            where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer, or the name of one. A function that is to
+            decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by
+            their names. None means "rmse" for "squared_error" and functions, "mae" for "absolute_error" and "huber", and otherwise "loss".
         """,
     "eval_metric_classification": """
         eval_metric : str, callable, list of them, or None, default=None
@@ -177,9 +197,9 @@ _DESCRIPTIONS = {
             "accuracy", "auc" (of more than two classes: of each against the others, weighted by frequency) or a function
             ``(y_true, y_pred, weight) -> float`` of all rows of a set. It is given class codes (positions in ``classes_``) and
             probabilities: of the second class where there are two, else of all, shape (n, n_classes); ``weight`` may be None. Also a
-            function of :mod:`sklearn.metrics`, or a scorer: those that compare labels are given class codes. A function that is to decide
-            about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by their
-            names. None means "logloss", or "loss" for the exponential loss.
+            function of :mod:`sklearn.metrics`, or a scorer, or the name of one: those that compare labels are given class codes. A function
+            that is to decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better;
+            scikit-learn's say it by their names. None means "logloss", or "loss" for the exponential loss.
         """,
     "boosting_control": """
         random_state : int, RandomState or None, default=None
@@ -193,14 +213,23 @@ _DESCRIPTIONS = {
         estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_outputs)
             The trees, each as a fitted estimator of the steps that it adds, read-only. Raw predictions are those of ``init_`` plus
             ``learning_rate`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
-        init_ : DummyRegressor or DummyClassifier
-            What boosting started from: an estimator of the weighted mean of the target (median, quantile), or of the shares of the classes.
+        init_ : estimator or "zero"
+            What boosting started from: an estimator of the weighted mean of the target (median, quantile), or of the shares of the classes;
+            the fitted ``init``; or "zero", also with ``base_margin``.
         n_estimators_ : int
             Rounds; fewer than ``n_estimators`` if the fit was stopped early.
         train_score_ : ndarray of float64 of shape (n_estimators_,)
-            Mean loss on the rows trained on, after each round: squared or absolute error, pinball loss, deviance, log loss.
+            Mean loss on the rows trained on, after each round: squared or absolute error, pinball loss, deviance, log loss. NaN where
+            ``loss`` is a function.
         validation_score_ : ndarray of float64
-            Mean loss on the rows held out, after each round; only with ``n_iter_no_change``.
+            Mean loss on the rows held out, after each round, or their score by ``scoring`` (the larger the better); only with
+            ``n_iter_no_change``.
+        oob_scores_, oob_improvement_ : ndarray of float64 of shape (n_estimators_,)
+            With ``subsample`` below 1: the mean loss, after each round, of the rows trained on that the round did not draw, and by how much
+            it is below that of the round before (of the rows that this one did not draw); in the first round, below that of what it started
+            from.
+        oob_score_ : float
+            The last of ``oob_scores_``.
         evals_result_ : dict of dict of ndarray of float64
             For each evaluation set, by name, and each metric, by name, its value after each round, those that early stopping left out
             included; only with an ``eval_set``.

@@ -11,14 +11,16 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Output, Table
-from dtrees.ensemble.compat import Interval, StrOptions
+from dtrees.ensemble.compat import Hidden, Interval, StrOptions
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.documentation import described
+from dtrees.ensemble.estimators.starting import BY_LOSS
 from dtrees.ensemble.input import parameters
 from dtrees.ensemble.input.parameters import BOOSTING_DEFAULTS
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.objective.losses.custom import NAME
 from dtrees.ensemble.prediction import Step, first_column
 
 
@@ -32,14 +34,16 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
     Parameters
     ----------
-    loss : str, default="squared_error"
+    loss : str or callable, default="squared_error"
         What is minimised. "squared_error" is for means. "absolute_error", "quantile" (the pinball loss of ``alpha``) and "huber" (squared
         error of residuals up to the ``alpha``-quantile of their sizes, absolute error of larger ones) are for medians, quantiles, and means
         that outliers hardly move: splits are found by gradients, each with a hessian of 1, and leaves hold exact weighted medians or
         quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma"
         and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of
         predictions; targets must not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or
-        half the deviance; scores are the whole.
+        half the deviance; scores are the whole. A function ``objective(y, raw, weight)`` returns gradient and hessian, each of shape (n,),
+        weights included, of all rows in their order, those held out too; ``raw`` are raw predictions, which here are the predictions and
+        start from zero, ``weight`` may be None. It travels by cloudpickle; a model file keeps the trees, and calls the loss "custom".
     alpha : float, default=0.9
         For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small.
     tweedie_variance_power : float, default=1.5
@@ -72,7 +76,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **parameters.BOOSTING,
-        "loss": [StrOptions(registry.REGRESSION)],
+        "loss": [StrOptions(registry.REGRESSION), callable, Hidden(StrOptions({NAME}))],
         "alpha": [Interval(Real, 0.0, 1.0, closed="neither")],
         "tweedie_variance_power": [Interval(Real, 1.0, 2.0, closed="neither")],
     }
@@ -81,7 +85,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     def __init__(
         self,
         *,
-        loss: str = "squared_error",
+        loss: Any = "squared_error",
         alpha: float = 0.9,
         tweedie_variance_power: float = 1.5,
         learning_rate: float = BOOSTING_DEFAULTS["learning_rate"],
@@ -91,11 +95,16 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         min_samples_split: int | float = 2,
         min_samples_leaf: int | float = BOOSTING_DEFAULTS["min_samples_leaf"],
         min_child_weight: float = BOOSTING_DEFAULTS["min_child_weight"],
+        min_weight_fraction_leaf: float = 0.0,
         reg_lambda: float = BOOSTING_DEFAULTS["reg_lambda"],
+        reg_alpha: float = 0.0,
         max_features: int | float | str | None = BOOSTING_DEFAULTS["max_features"],
         colsample_bytree: float = BOOSTING_DEFAULTS["colsample_bytree"],
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        min_split_gain: float = 0.0,
+        criterion: str = "newton",
+        init: Any = None,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -103,6 +112,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         validation_fraction: float = 0.1,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
+        scoring: Any = "loss",
         early_stopping_rounds: int | None = None,
         eval_metric: Any = None,
         random_state: Any = None,
@@ -113,9 +123,11 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         self._keep_parameters(locals())
 
     @property
-    def init_(self) -> DummyRegressor:
-        """The estimator of what boosting started from, whatever X is: the mean of the target, or the median or quantile for some losses."""
+    def init_(self) -> Any:
+        """What boosting started from: an estimator that does not look at X, the fitted ``init``, or "zero" (also with ``base_margin``)."""
         check_is_fitted(self)
+        if self._starts != BY_LOSS:
+            return self._init_estimator or "zero"
         assert self._trees.initial is not None
         value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
         return DummyRegressor().fit(np.zeros((1, self.n_features_in_)), value)
@@ -123,12 +135,30 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     def _value_steps(self) -> tuple[Step, ...]:
         return (self._fitted_loss.predictions,)
 
-    def staged_predict(self, X: Any) -> Iterator[Any]:
+    def predict(self, X: Any, base_margin: Any = None) -> Any:
+        """Predict the target.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,)
+            A Dask collection, not computed yet, if X is one.
+        """
+        return TreeRegressor.predict(self._starting_from(X, base_margin), X)
+
+    def staged_predict(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the target after each round.
 
         Parameters
         ----------
         X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
         ------
@@ -136,7 +166,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
             A Dask collection, not computed yet, if X is one.
         """
         check_is_fitted(self)
-        return self._staged(X, self._value_steps(), Output(np.dtype(np.float64)))
+        return self._starting_from(X, base_margin)._staged(X, self._value_steps(), Output(np.dtype(np.float64)))
 
 
 @described
@@ -150,8 +180,12 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
     Parameters
     ----------
-    loss : {"log_loss", "exponential"}, default="log_loss"
-        What is minimised: the negative log likelihood of the labels, or, for two classes, the exponential loss of AdaBoost.
+    loss : {"log_loss", "exponential"} or callable, default="log_loss"
+        What is minimised: the negative log likelihood of the labels, or, for two classes, the exponential loss of AdaBoost. A function
+        ``objective(y, raw, weight)`` returns gradient and hessian, each of the shape of ``raw``, weights included, of all rows in their
+        order, those held out too. ``y`` are class codes; ``raw``, which starts from zero, has shape (n,) for two classes, and stands for
+        log odds, or (n, n_classes), for log probabilities up to a constant; ``weight`` may be None. It travels by cloudpickle; a model
+        file keeps the trees, and calls the loss "custom".
     {boosting}
     class_weight : dict, "balanced" or None, default=None
         Factors for the weights of rows by class. "balanced" gives every class the same weight in all.
@@ -177,13 +211,13 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **parameters.BOOSTING,
         **parameters.class_weight_options("balanced"),
-        "loss": [StrOptions(registry.CLASSIFICATION)],
+        "loss": [StrOptions(registry.CLASSIFICATION), callable, Hidden(StrOptions({NAME}))],
     }
 
     def __init__(
         self,
         *,
-        loss: str = "log_loss",
+        loss: Any = "log_loss",
         learning_rate: float = BOOSTING_DEFAULTS["learning_rate"],
         n_estimators: int = BOOSTING_DEFAULTS["n_estimators"],
         subsample: float = BOOSTING_DEFAULTS["subsample"],
@@ -191,11 +225,16 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         min_samples_split: int | float = 2,
         min_samples_leaf: int | float = BOOSTING_DEFAULTS["min_samples_leaf"],
         min_child_weight: float = BOOSTING_DEFAULTS["min_child_weight"],
+        min_weight_fraction_leaf: float = 0.0,
         reg_lambda: float = BOOSTING_DEFAULTS["reg_lambda"],
+        reg_alpha: float = 0.0,
         max_features: int | float | str | None = BOOSTING_DEFAULTS["max_features"],
         colsample_bytree: float = BOOSTING_DEFAULTS["colsample_bytree"],
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        min_split_gain: float = 0.0,
+        criterion: str = "newton",
+        init: Any = None,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -204,6 +243,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         validation_fraction: float = 0.1,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
+        scoring: Any = "loss",
         early_stopping_rounds: int | None = None,
         eval_metric: Any = None,
         random_state: Any = None,
@@ -226,9 +266,11 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         return super()._loss(table)
 
     @property
-    def init_(self) -> DummyClassifier:
-        """The estimator of what boosting started from: the weighted shares of the classes, whatever X is."""
+    def init_(self) -> Any:
+        """What boosting started from: the weighted shares of the classes, the fitted ``init``, or "zero" (also with ``base_margin``)."""
         check_is_fitted(self)
+        if self._starts != BY_LOSS:
+            return self._init_estimator or "zero"
         assert self._trees.initial is not None
         shares = self._fitted_loss.predictions(self._trees.initial[np.newaxis])[0]
         return DummyClassifier(strategy="prior").fit(np.zeros((self.n_classes_, self.n_features_in_)), self.classes_, shares)
@@ -242,12 +284,46 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
             return (first_column,), Output(np.dtype(np.float64), None, name)
         return (), self._probability_output(name)
 
-    def decision_function(self, X: Any) -> Any:
+    def predict(self, X: Any, base_margin: Any = None) -> Any:
+        """Predict the class: the one of the highest probability, the first one of equals.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels. A Dask collection, not computed yet, if X is one.
+        """
+        return TreeClassifier.predict(self._starting_from(X, base_margin), X)
+
+    def predict_proba(self, X: Any, base_margin: Any = None) -> Any:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_)
+            In the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+        """
+        return TreeClassifier.predict_proba(self._starting_from(X, base_margin), X)
+
+    def decision_function(self, X: Any, base_margin: Any = None) -> Any:
         """Return raw predictions.
 
         Parameters
         ----------
         X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
 
         Returns
         -------
@@ -257,14 +333,17 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         """
         check_is_fitted(self)
         steps, output = self._decision()
-        return self._map(X, self._predictor(*steps), output)
+        model = self._starting_from(X, base_margin)
+        return model._map(X, model._predictor(*steps), output)
 
-    def staged_decision_function(self, X: Any) -> Iterator[Any]:
+    def staged_decision_function(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Return raw predictions after each round.
 
         Parameters
         ----------
         X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
         ------
@@ -272,14 +351,16 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
             See :meth:`decision_function`.
         """
         check_is_fitted(self)
-        return self._staged(X, *self._decision())
+        return self._starting_from(X, base_margin)._staged(X, *self._decision())
 
-    def staged_predict(self, X: Any) -> Iterator[Any]:
+    def staged_predict(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the class after each round.
 
         Parameters
         ----------
         X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
         ------
@@ -287,14 +368,16 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
             See :meth:`predict`.
         """
         check_is_fitted(self)
-        return self._staged(X, self._label_steps(), Output(self.classes_.dtype))
+        return self._starting_from(X, base_margin)._staged(X, self._label_steps(), Output(self.classes_.dtype))
 
-    def staged_predict_proba(self, X: Any) -> Iterator[Any]:
+    def staged_predict_proba(self, X: Any, base_margin: Any = None) -> Iterator[Any]:
         """Predict the probability of each class after each round.
 
         Parameters
         ----------
         X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        base_margin : array-like of raw scores, or number, or None, default=None
+            Where the model was fitted with ``base_margin``: that of these rows.
 
         Yields
         ------
@@ -302,4 +385,4 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
             See :meth:`predict_proba`.
         """
         check_is_fitted(self)
-        return self._staged(X, self._probability_steps(), self._probability_output("predict_proba"))
+        return self._starting_from(X, base_margin)._staged(X, self._probability_steps(), self._probability_output("predict_proba"))

@@ -47,6 +47,7 @@ class EvalSet:
     X: Any
     y: Any
     weight: Any = None
+    base_margin: Any = None
 
 
 def named_sets(eval_set: Any) -> list[EvalSet]:
@@ -54,18 +55,18 @@ def named_sets(eval_set: Any) -> list[EvalSet]:
 
     Parameters
     ----------
-    eval_set : sequence or mapping of (X, y) or (X, y, weight), or None
+    eval_set : sequence or mapping of (X, y), (X, y, weight) or (X, y, weight, base_margin), or None
 
     Examples
     --------
     >>> [given.name for given in named_sets([("X", "y"), ("X", "y", "weight")])]
     ['validation_0', 'validation_1']
     >>> named_sets({"later": ("X", "y")})
-    [EvalSet(name='later', X='X', y='y', weight=None)]
+    [EvalSet(name='later', X='X', y='y', weight=None, base_margin=None)]
     """
     if eval_set is None:
         return []
-    form = "wants a list of tuples (X, y) or (X, y, weight), or a dict from names to such tuples"
+    form = "wants a list of tuples (X, y), (X, y, weight) or (X, y, weight, base_margin), or a dict from names to such tuples"
     if isinstance(eval_set, Mapping):
         given = dict(eval_set)
     elif isinstance(eval_set, list) or (isinstance(eval_set, tuple) and all(isinstance(one, tuple | list) for one in eval_set)):
@@ -73,7 +74,7 @@ def named_sets(eval_set: Any) -> list[EvalSet]:
     else:
         raise TypeError(f"eval_set is of type {type(eval_set).__name__}; {form}")
     for name, one in given.items():
-        if not isinstance(name, str) or not isinstance(one, tuple | list) or len(one) not in (2, 3):
+        if not isinstance(name, str) or not isinstance(one, tuple | list) or len(one) not in (2, 3, 4):
             raise ValueError(f"eval_set has {name!r}: {type(one).__name__}; {form}")
     return [EvalSet(name, *one) for name, one in given.items()]
 
@@ -169,7 +170,9 @@ class Scorer:
         """
         if afresh:
             self._initial = initial
-            self._sums = [np.zeros((initial.shape[0], len(block.y))) for block in self._blocks]
+            self._sums = [
+                np.zeros((initial.shape[0], len(block.y))) if block.margin is None else block.margin.copy() for block in self._blocks
+            ]
         said = []
         for i, trees in enumerate(rounds):
             self._add(trees)

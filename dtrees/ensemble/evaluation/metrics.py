@@ -32,7 +32,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.compat import SklearnMetric, sklearn_metric
+from dtrees.ensemble.compat import SklearnMetric, scorer_named, sklearn_metric
 from dtrees.ensemble.objective.loss import LinkedLoss
 from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
 
@@ -50,12 +50,15 @@ class Block:
     weight : ndarray of float64, shape (n,), or None
     center : float
         Weighted mean of ``y`` over all blocks of the set; for classes of no use.
+    margin : ndarray of float64, shape (K, n), or None
+        Raw predictions that the trees' are added to, beside those that all rows start from.
     """
 
     X: NDArray[Any]
     y: NDArray[Any]
     weight: NDArray[np.float64] | None
     center: float
+    margin: NDArray[np.float64] | None = None
 
 
 class Metric(Protocol):
@@ -263,17 +266,18 @@ def check_metrics(eval_metric: Any, *, classify: bool, default: str) -> list[str
     Raises
     ------
     ValueError
-        If a name is none of those there are, or comes twice.
+        If a name is none of those there are, nor of a scorer of scikit-learn for the task, or comes twice.
     TypeError
         If a function takes other arguments.
     """
     names = CLASSIFICATION if classify else REGRESSION
     asked = [default] if eval_metric is None else [*eval_metric] if isinstance(eval_metric, list | tuple) else [eval_metric]
     for metric in asked:
-        if not callable(metric) and metric not in names:
+        if not callable(metric) and metric not in names and not (isinstance(metric, str) and scorer_named(metric, classify)):
             kind = "classification" if classify else "regression"
             raise ValueError(
-                f"eval_metric has {metric!r}; wants, for {kind}, some of {', '.join(names)}, or functions (y, prediction, weight)"
+                f"eval_metric has {metric!r}; wants, for {kind}, some of {', '.join(names)}, names of scorers of scikit-learn "
+                "(sklearn.metrics.get_scorer_names), or functions (y, prediction, weight)"
             )
         if not callable(metric):
             continue
@@ -313,7 +317,7 @@ def greater_is_better(metric: str | Callable[..., Any]) -> bool:
         If a callable does not say it.
     """
     if not callable(metric):
-        return metric in ("r2", "accuracy", "auc")
+        return metric in ("r2", "accuracy", "auc") or metric not in (*REGRESSION, *CLASSIFICATION)  # scorers are maximised
     said = getattr(metric, "greater_is_better", None)
     if said is None and (known := sklearn_metric(metric)) is not None:
         said = known.greater_is_better
@@ -327,7 +331,10 @@ def greater_is_better(metric: str | Callable[..., Any]) -> bool:
 
 
 def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
-    """Return a metric, by one of the names above or from a callable; ``link`` is the loss."""
+    """Return a metric, by one of the names above, that of a scorer, or from a callable; ``link`` is the loss."""
+    if not callable(metric) and metric not in (*REGRESSION, *CLASSIFICATION):
+        scorer = scorer_named(metric, classify=True) or scorer_named(metric, classify=False)
+        return CustomMetric(scorer, link, metric, sklearn_metric(scorer))
     if callable(metric):
         return CustomMetric(metric, link, metric_name(metric), sklearn_metric(metric))
     if metric == "r2":

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
 from dtrees.engine.plan.plans import Rules
-from dtrees.ensemble.compat import Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
+from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
 from dtrees.ensemble.input.warning import warn
 
 if TYPE_CHECKING:
@@ -72,14 +72,20 @@ TREE = {**COMMON, **FRACTION, "splitter": [StrOptions({"best", "random"})]}
 
 BOOSTING = {
     **COMMON,
+    **FRACTION,
     **ENSEMBLE,
     "learning_rate": [Interval(Real, 0.0, None, closed="left")],
     "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
+    "criterion": [StrOptions({"newton", "squared_error"})],
+    "init": [StrOptions({"zero"}), HasMethods(["fit", "predict"]), None],
     "reg_lambda": [Interval(Real, 0.0, None, closed="left")],
+    "reg_alpha": [Interval(Real, 0.0, None, closed="left")],
+    "min_split_gain": [Interval(Real, 0.0, None, closed="left")],
     "min_child_weight": [Interval(Real, 0.0, None, closed="left")],
     "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
     "n_iter_no_change": [_POSITIVE_INTEGER, None],
     "tol": [Interval(Real, 0.0, None, closed="left")],
+    "scoring": [str, callable, None],
     "early_stopping_rounds": [_POSITIVE_INTEGER, None],
     "eval_metric": [str, callable, list, tuple, None],
 }
@@ -143,6 +149,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         max_leaf_nodes=None if estimator.max_leaf_nodes is None else int(estimator.max_leaf_nodes),
         min_impurity_decrease=float(estimator.min_impurity_decrease),
         reg_lambda=float(getattr(estimator, "reg_lambda", 0.0)),
+        reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),
+        min_split_gain=float(getattr(estimator, "min_split_gain", 0.0)),
         categorical=categorical,
         cat_smooth=float(estimator.cat_smooth),
         min_samples_category=_each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories]),

@@ -33,6 +33,9 @@ class LinkedLoss(Loss, Protocol):
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of shape (n,), or probabilities of shape (n, n_classes), from raw predictions of shape (n, K)."""
 
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the raw predictions, shape (n, K), of predictions as :meth:`predictions` returns them."""
+
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return a mean loss that rounding alone may leave where the target does not vary."""
 
@@ -41,11 +44,12 @@ class BaseLoss:
     """Mixin: what most losses have. Every target will do, every round has the same loss, and leaves hold Newton steps."""
 
     measures_leaves: ClassVar[bool] = False
+    takes_all_rows: ClassVar[bool] = False
 
     def check(self, target: NDArray[Any]) -> None:
         """Accept all targets."""
 
-    def for_round(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.int64]) -> Self:
+    def for_round(self, target: NDArray[Any], raw: NDArray[np.float64], weight: Any) -> Self:
         """Return the loss itself."""
         return self
 
@@ -62,6 +66,12 @@ class BaseLoss:
         """Raise: leaves hold Newton steps."""
         raise NotImplementedError(f"{type(self).__name__} does not measure leaves")
 
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Raise: not every loss can be told where to start from."""
+        raise TypeError(
+            f"the loss {type(self).__name__} has no raw_predictions, so that init cannot be an estimator; wants init=None or 'zero'"
+        )
+
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return zero."""
         return 0.0
@@ -73,6 +83,12 @@ class OneOutput(BaseLoss):
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
         """Write the raw prediction."""
         np.copyto(opened, raw)
+
+
+def probabilities_inside(predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return probabilities that are neither 0 nor 1, as scikit-learn's boosting bounds those of ``init``."""
+    least = float(np.finfo(np.float32).eps)
+    return np.clip(predicted, least, 1.0 - least)
 
 
 @cache

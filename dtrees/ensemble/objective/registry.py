@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dtrees.ensemble.objective.loss import PARTS, LinkedLoss
+from dtrees.ensemble.objective.losses import custom
 from dtrees.ensemble.objective.losses.absolute_error import AbsoluteError
 from dtrees.ensemble.objective.losses.exponential import Exponential
 from dtrees.ensemble.objective.losses.gamma import Gamma
@@ -94,6 +95,11 @@ def unregister_loss(name: str) -> None:
     CLASSIFICATION.discard(name)
 
 
+def name_of(loss: Any) -> str:
+    """Return the name of a loss as the parameter ``loss`` gives it: a function has the one that stands for all of them."""
+    return custom.NAME if callable(loss) else str(loss)
+
+
 def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = None) -> LinkedLoss:
     """Return a loss by its name, for a number of classes, 0 for regression, and for parameters; defaults are those of the registry.
 
@@ -109,6 +115,8 @@ def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = N
     >>> loss_for("quantile", 0, {"alpha": 0.5})
     Quantile(alpha=0.5)
     """
+    if name == custom.NAME:
+        return custom.CustomObjective(n_classes)
     entry = _entries[name]
     if entry.n_classes == (2,) and n_classes > 2:
         raise ValueError(f"loss={name!r} is for two classes, but y has {n_classes}; use loss='log_loss'")
@@ -117,7 +125,7 @@ def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = N
 
 def parameters_of(name: str) -> Mapping[str, Any]:
     """Return the parameters that a loss takes, with their defaults."""
-    return _entries[name].parameters
+    return {} if name == custom.NAME else _entries[name].parameters
 
 
 def losses_with(parameter: str) -> dict[str, Any]:
@@ -125,8 +133,10 @@ def losses_with(parameter: str) -> dict[str, Any]:
     return {name: entry.parameters[parameter] for name, entry in _entries.items() if parameter in entry.parameters}
 
 
-def default_metric(name: str) -> str:
+def default_metric(name: str, *, classify: bool) -> str:
     """Return what evaluation sets are evaluated by where nothing else is asked for."""
+    if name == custom.NAME:
+        return "logloss" if classify else "rmse"
     return _entries[name].metric
 
 

@@ -51,7 +51,18 @@ FORMAT_VERSION = 2
 _KEY = "dtrees_checkpoint"
 
 #: Fields of plans that do not decide which trees grow, or are described apart.
-_LEFT_OUT = {"n_rounds", "tol", "stopping", "checkpoint", "out_of_bag", "seed", "rules", "n_iter_no_change", "validation_fraction"}
+_LEFT_OUT = {
+    "n_rounds",
+    "tol",
+    "scoring",
+    "stopping",
+    "checkpoint",
+    "out_of_bag",
+    "seed",
+    "rules",
+    "n_iter_no_change",
+    "validation_fraction",
+}
 
 #: Powers of two that floats have.
 _LARGEST_EXPONENT = 1100
@@ -106,6 +117,7 @@ def with_checkpoint(
         n_outputs=n_outputs,
         n_previous=len(previous) // n_outputs if n_outputs else 0,
         holds_out=isinstance(plan, BoostingPlan) and plan.n_iter_no_change is not None,
+        draws_rows=isinstance(plan, BoostingPlan) and plan.subsample < 1.0,
         n_rows_out_of_bag=n_rows if isinstance(plan, ForestPlan) and plan.out_of_bag else 0,
     )
     seed = checkpoint.find_seed()
@@ -136,6 +148,8 @@ class FileCheckpoint:
         Rounds of an earlier fit, whose scores are not kept here.
     holds_out : bool
         Whether rows are held out, which are scored too.
+    draws_rows : bool
+        Whether rounds of boosting draw rows, and those not drawn are scored too.
     n_rows_out_of_bag : int
         Rows that predictions out of bag are summed for.
     """
@@ -150,6 +164,7 @@ class FileCheckpoint:
     n_outputs: int
     n_previous: int
     holds_out: bool
+    draws_rows: bool
     n_rows_out_of_bag: int
 
     def read(self) -> BoostingResult | ForestResult | None:
@@ -200,6 +215,8 @@ class FileCheckpoint:
         if isinstance(result, BoostingResult):
             groups = [[trees[k] for trees in result.rounds] for k in range(self.n_outputs)]
             arrays = {"initial": result.initial, "train_score": result.train_score, "validation_score": result.validation_score}
+            if self.draws_rows:
+                arrays["out_of_bag"] = result.out_of_bag
         else:
             groups, arrays = [result.trees], {}
             if result.oob_sum is not None and result.oob_count is not None:
@@ -270,6 +287,7 @@ class FileCheckpoint:
                 initial=_checked(arrays, "initial", np.float64, (self.n_outputs,)),
                 train_score=_checked(arrays, "train_score", np.float64, (n_new,)),
                 validation_score=_checked(arrays, "validation_score", np.float64, (n_held_out,)),
+                out_of_bag=_checked(arrays, "out_of_bag", np.float64, (n_new, 2), finite=False) if self.draws_rows else np.empty((0, 2)),
             )
         if not self.n_rows_out_of_bag or not n_trees:
             return ForestResult(groups[0])
@@ -284,10 +302,10 @@ class FileCheckpoint:
         return ForestResult(groups[0], total, count, exponent)
 
 
-def _checked(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return an array of this dtype and shape, of finite numbers; raises ValueError if it is another, KeyError if there is none."""
+def _checked(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...], *, finite: bool = True) -> NDArray[Any]:
+    """Return an array of this dtype and shape, of finite numbers if need be; raises ValueError or KeyError for others, or none."""
     array = arrays[name]
-    if array.dtype != dtype or array.shape != shape or not np.isfinite(array).all():
+    if array.dtype != dtype or array.shape != shape or (finite and not np.isfinite(array).all()):
         raise ValueError(f"{name} is of dtype {array.dtype} and shape {array.shape}; wants finite {np.dtype(dtype)} of shape {shape}")
     return array
 

@@ -2,7 +2,9 @@
 
 State holds all that prediction, inspection and a warm start need: parameters, schema, classes, trees, scores, and how the trees were
 grown. What belongs to the training set (the out-of-bag predictions of its rows) is left out, and so are parameters that are no plain data:
-a ``RandomState`` or a function as ``eval_metric`` becomes None, a callable ``oob_score`` True. Restoring checks everything, since files may
+a ``RandomState``, an estimator as ``init`` that was set after the fit, or a function as ``eval_metric`` becomes None, a callable
+``oob_score`` True, a scorer as ``scoring`` "loss", an objective as ``loss`` "custom": it predicts, and cannot be fitted. A model whose
+trees start from an estimator is refused: files hold no code. Restoring checks everything, since files may
 be damaged and kernels do not check bounds; the same is checked before saving, so that what is saved can be restored.
 """
 
@@ -32,7 +34,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "best_score_": (int, float),
 }
 #: Fitted attributes that are 1-D arrays of floats.
-_SERIES = ("train_score_", "validation_score_")
+_SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
 #: Bytes that labels may take beyond what the longest of them needs: room for a dtype that is wider than its labels.
 _SPARE_BYTES = 2**24
 #: Integers in plans are below, and so is what they are added to.
@@ -65,6 +67,14 @@ class EstimatorState:
         if hasattr(self, "_loss_name"):
             metadata["parameters"]["loss"] = self._loss_name
             metadata["parameters"].update(self._loss_parameters)  # type: ignore[attr-defined]
+            metadata["starts"] = self._starts  # type: ignore[attr-defined]
+            if self._init_estimator is not None:  # type: ignore[attr-defined]
+                raise ValueError(
+                    f"the trees start from an estimator, init_={self.init_!r}, which a model file cannot hold, since it holds no code; fit "  # type: ignore[attr-defined]
+                    "with its raw predictions as base_margin instead, and pass them to predict as well; or use pickle"
+                )
+            if callable(self.scoring):  # type: ignore[attr-defined]
+                metadata["parameters"]["scoring"] = "loss"
         if callable(getattr(self, "oob_score", None)):
             metadata["parameters"]["oob_score"] = True
             if type(metadata["attributes"].get("oob_score_")) not in (int, float):
@@ -123,6 +133,9 @@ class EstimatorState:
         if cls._GROUP_PER_OUTPUT:
             model._loss_name = model.loss  # type: ignore[attr-defined]
             model._loss_parameters = model._parameters_of_loss()  # type: ignore[attr-defined]
+            model._starts = metadata.get("starts", "loss")  # type: ignore[attr-defined]
+            if model._starts not in ("loss", "zero", "base_margin"):  # type: ignore[attr-defined]
+                raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")  # type: ignore[attr-defined]
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
         names = [column.name for column in model._schema.columns]
         model.n_features_in_ = len(names)  # type: ignore[attr-defined]

@@ -15,8 +15,9 @@ from dtrees.split.criteria.criterion import register
 from dtrees.split.criteria.entropy import Entropy
 from dtrees.split.criteria.gini import Gini
 from dtrees.split.criteria.newton import Newton
+from dtrees.split.criteria.newton_l1 import NewtonL1
 from dtrees.split.criteria.poisson import PoissonDeviance
 from dtrees.split.criteria.squared_error import SquaredError
 
-for _criterion in (SquaredError(), AbsoluteError(), PoissonDeviance(), Newton(), Gini(), Entropy()):
+for _criterion in (SquaredError(), AbsoluteError(), PoissonDeviance(), Newton(), NewtonL1(), Gini(), Entropy()):
     register(_criterion)

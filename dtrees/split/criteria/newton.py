@@ -28,6 +28,12 @@ class Newton(Criterion):
 
 
 @inlined_kernel
+def soft_threshold(g, l1):
+    """Return what an L1 penalty leaves of a sum of gradients: it is moved towards 0, and no further."""
+    return g - l1 if g > l1 else g + l1 if g < -l1 else 0.0
+
+
+@inlined_kernel
 def newton_step(g, h, penalty):
     """Return the value of a leaf before shrinkage (Chen and Guestrin 2016, eq. 5), 0 where there is no weight."""
     return -g / (h + penalty) if h + penalty > 0.0 else 0.0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.values import boosted_tree, newton_values, take_apart
+from dtrees.engine.outcome.values import Penalties, boosted_tree, newton_values, take_apart
 from dtrees.split.node.records import NODE, Nodes
 from dtrees.tree.tree import Tree
 from tests.examples import examples
@@ -88,19 +88,32 @@ EXPONENTS = st.integers(-40, 60)
     EXPONENTS,
     EXPONENTS,
     st.sampled_from([0.0, 0.3, 1.0, 1e6]),
+    st.sampled_from([0.0, 0.7, 1e6]),
     st.sampled_from([0.1, 1.0]),
 )
 def test_newton_steps(
-    nodes: list[Grown], data: st.DataObject, g_exponent: int, h_exponent: int, gain_exponent: int, penalty: float, learning_rate: float
+    nodes: list[Grown],
+    data: st.DataObject,
+    g_exponent: int,
+    h_exponent: int,
+    gain_exponent: int,
+    penalty: float,
+    l1: float,
+    learning_rate: float,
 ) -> None:
-    """-learning_rate G / (H + penalty), and the loss that it saves per unit of H, or 0 where that would be divided by 0."""
+    """-learning_rate T(G) / (H + penalty), where T moves G towards 0 by ``l1``, and the loss that it saves per unit of H.
+
+    Both are 0 where they would be divided by 0.
+    """
     gradients = data.draw(st.lists(st.integers(-(2**61), 2**61), min_size=len(nodes), max_size=len(nodes)))
     hessians = data.draw(st.lists(st.integers(0, 2**61) | st.just(0), min_size=len(nodes), max_size=len(nodes)))
     sums = np.array([gradients, hessians], np.int64).T.copy()
-    value, weight, impurity, gain = newton_values(as_records(nodes), sums, g_exponent, h_exponent, gain_exponent, penalty, learning_rate)
+    penalties = Penalties(penalty, l1)
+    value, weight, impurity, gain = newton_values(as_records(nodes), sums, g_exponent, h_exponent, gain_exponent, penalties, learning_rate)
     assert value.shape == (len(nodes), 1)
     for i, node in enumerate(nodes):
         G, H = gradients[i] * 2.0**-g_exponent, hessians[i] * 2.0**-h_exponent
+        G = math.copysign(max(abs(G) - l1, 0.0), G)
         step = -G / (H + penalty) if H + penalty else 0.0
         assert (value[i, 0], weight[i], gain[i]) == (learning_rate * step, H, node.gain * 2.0**-gain_exponent)
         assert impurity[i] == (-step * G / H if H else 0.0)
@@ -114,9 +127,9 @@ def test_boosted_trees(
     """The arrays are those that nodes are taken apart into, with Newton steps as values."""
     sums = np.array(data.draw(st.lists(st.tuples(st.integers(-99, 99), st.integers(0, 99)), min_size=len(nodes), max_size=len(nodes))))
     records = as_records(nodes)
-    tree = boosted_tree(Nodes(records, sums), (g_exponent, h_exponent), penalty, learning_rate)
+    tree = boosted_tree(Nodes(records, sums), (g_exponent, h_exponent), Penalties(penalty), learning_rate)
     left, right, feature, threshold, missing_left, n_samples, *_ = take_apart(records)
-    steps = newton_values(records, sums, g_exponent, h_exponent, 2 * g_exponent - h_exponent, penalty, learning_rate)
+    steps = newton_values(records, sums, g_exponent, h_exponent, 2 * g_exponent - h_exponent, Penalties(penalty), learning_rate)
     value, weight, impurity, gain = steps
     assert tree.equals(Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value))
     assert all(getattr(tree, name).dtype == dtype for name, dtype in Tree.ARRAYS.items())

@@ -109,3 +109,29 @@ def test_known_gains() -> None:
     assert float_gain(NEWTON, (2, 2), (-3, 3), 1.0) == pytest.approx(4 / 3 + 9 / 4 - 1 / 6)
     # A penalty can make a split a loss.
     assert float_gain(NEWTON, (1, 1), (1, 1), 1.0) < 0.0
+
+
+@given(
+    st.tuples(st.integers(-(2**59), 2**59), weights),
+    st.tuples(st.integers(-(2**59), 2**59), weights),
+    penalties,
+    st.one_of(st.sampled_from([0.0, 1.0, 2.0**30]), st.floats(0.0, 1.2)),
+)
+def test_newton_with_an_l1_penalty(left: tuple[int, int], right: tuple[int, int], penalty: float, l1: float) -> None:
+    """The textbook's formula in fractions; thresholds up to beyond a side's sum."""
+    (x, a), (y, b) = left, right
+    l1 = l1 if l1 >= 1.0 or l1 == 0.0 else l1 * abs(x)
+    limits = naive.SplitLimits(naive.NEWTON_L1, penalty=penalty, l1=l1)
+    exact = naive.exact_gain(left, total_of(left, right), limits)
+    value = naive.kernel_value(limits)
+    score = parts.score(value, float(x), float(a), float(y), float(b))
+    assert score == parts.score(value, float(y), float(b), float(x), float(a))
+    assert score == parts.score(value, -float(x), float(a), -float(y), float(b)) >= 0.0
+    found = parts.gain(value, score, Moments(x + y, a + b, 0))
+    size = sum(g * g / (h + penalty) for g, h in (left, right))
+    assert found == pytest.approx(max(float(exact), 0.0), rel=1e-9, abs=1e-13 * size)
+    assert found >= 0.0
+    if l1 == 0.0:
+        assert found == pytest.approx(float_gain(NEWTON, left, right, penalty), rel=1e-9, abs=1e-13 * size)
+    if exact < 0:
+        assert not parts.is_worthwhile(value, found)

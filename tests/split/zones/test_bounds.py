@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.criteria import parts
-from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive
-from tests.naive import ENTROPY, GINI, NEWTON, POISSON, SQUARED_ERROR
+from tests.naive import ENTROPY, GINI, NEWTON, NEWTON_L1, POISSON, SQUARED_ERROR
 from tests.split.nodes import package_limits
 
 Row = tuple[int, int]
@@ -42,7 +41,7 @@ def score(limits: naive.SplitLimits, left: list[Row], right: list[Row]) -> float
     (x, a), (y, b) = ([sum(row[k] for row in side) for k in range(2)] for side in (left, right))
     if min(a, b) < limits.min_weight:
         return -1.0
-    criterion = criterion_named(limits.criterion).for_kernels(0, limits.penalty)
+    criterion = naive.kernel_value(limits)
     return float(parts.score(criterion, float(x), float(a), float(y), float(b)))
 
 
@@ -77,8 +76,9 @@ ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_siz
 @given(
     st.lists(ROWS, max_size=20),
     ROWS,
-    st.sampled_from([SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON]),
+    st.sampled_from([SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON, NEWTON_L1]),
     st.sampled_from([0.0, 3.0]),
+    st.sampled_from([0.0, 1.0, 500.0]),
     st.sampled_from([1, 2]),
     st.sampled_from([0, 40]),
     st.sampled_from([0, 10, 40]),
@@ -92,6 +92,7 @@ def test_edges_and_flags(
     missing: list[Row],
     criterion: str,
     penalty: float,
+    l1: float,
     min_samples: int,
     min_weight: int,
     shift: int,
@@ -109,7 +110,13 @@ def test_edges_and_flags(
         share = abs(ballast[0]) if amounts else ballast[0]
         zones[0 if ballast[2] else -1].append((share * ballast[1], ballast[1]))
         centre = 0
-    limits = naive.SplitLimits(criterion, penalty=penalty if criterion == NEWTON else 0.0, min_samples=min_samples, min_weight=min_weight)
+    limits = naive.SplitLimits(
+        criterion,
+        penalty=penalty if criterion in (NEWTON, NEWTON_L1) else 0.0,
+        min_samples=min_samples,
+        min_weight=min_weight,
+        l1=l1 * 2.0**shift,
+    )
     every = [row for rows in [*zones, missing] for row in rows]
     if not every or (criterion == ENTROPY and len({g > 0 for g, _ in every}) == 1):
         return  # nodes of one class are leaves, and entropy says nothing of them
@@ -141,13 +148,15 @@ def totals(rows: list[Row]) -> Any:
     return Moments(np.int64(sum(g for g, _ in rows)), np.int64(sum(h for _, h in rows)), np.int64(len(rows)))
 
 
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON])
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON, NEWTON_L1])
 def test_most_zones_are_left_out(criterion: str) -> None:
     """A bound that always passes would be safe, and of no use."""
     rng = np.random.default_rng(0)
     zones = [[(int(g), 1) for g in rng.normal(1000.0 if z < 50 else -1000.0, 300.0, 10)] for z in range(100)]
     every = [row for rows in zones for row in rows]
-    limits = package_limits(naive.SplitLimits(criterion, penalty=1.0 if criterion == NEWTON else 0.0), max(abs(g) for g, _ in every) + 1.0)
+    limits = package_limits(
+        naive.SplitLimits(criterion, penalty=0.0 if criterion == SQUARED_ERROR else 1.0, l1=500.0), max(abs(g) for g, _ in every) + 1.0
+    )
     sums, none = zone_arrays(zones), totals([])
     edge = best_edge(limits, sums, 100, none, totals(every), -1.0, np.empty(100))
     flags = flagged(limits, sums, 100, none, totals(every), np.nextafter(edge, -1), 0, limits.slope)
@@ -158,7 +167,8 @@ def test_most_zones_are_left_out(criterion: str) -> None:
 
 @pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("weight", [1, 2**10, 2**30])
-def test_few_rows_beside_very_many(weight: int, mirrored: bool) -> None:
+@pytest.mark.parametrize("criterion", [NEWTON, NEWTON_L1])
+def test_few_rows_beside_very_many(criterion: str, weight: int, mirrored: bool) -> None:
     """The sums beyond the best cut vanish beside those of the node, which floats round to more than they are."""
     rng = np.random.default_rng(0)
     for _ in range(200):
@@ -168,12 +178,12 @@ def test_few_rows_beside_very_many(weight: int, mirrored: bool) -> None:
         zones = [[(n * g * weight, n * weight)], [(few * g, few)], [(-3 * g, 3)]]
         zones = zones[::-1] if mirrored else zones
         every = [row for rows in zones for row in rows]
-        limits = package_limits(naive.SplitLimits(NEWTON), g * (1 + 2**-44))
+        limits = package_limits(naive.SplitLimits(criterion, l1=float(g)), g * (1 + 2**-44))
         sums = zone_arrays(zones)
         edge = best_edge(limits, sums, 3, totals([]), totals(every), -1.0, np.empty(3))
         flags = flagged(limits, sums, 3, totals([]), totals(every), np.nextafter(edge, -1), 0, limits.slope)
         for z, cut in [(1, 2), (0, 1)]:  # the zone below the best cut
-            if edge == score(naive.SplitLimits(NEWTON), every[:cut], every[cut:]):
+            if edge == score(naive.SplitLimits(criterion, l1=float(g)), every[:cut], every[cut:]):
                 assert flags[z]
                 break
         else:

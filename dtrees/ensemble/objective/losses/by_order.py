@@ -61,6 +61,10 @@ class ByOrder(OneOutput):
         """Return the values predicted, shape (n,), from raw predictions of shape (n, 1)."""
         return raw[:, 0]
 
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values, shape (n, 1)."""
+        return predicted[:, np.newaxis]
+
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return a billionth of the prediction."""
         return ROUNDING * float(np.abs(initial).max())

@@ -36,3 +36,7 @@ class Exponential(OneOutput):
     def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities, shape (n, 2), from raw predictions of shape (n, 1)."""
         return BinaryLogLoss().predictions(2.0 * raw)
+
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return half the log odds of class 1, shape (n, 1), from probabilities of shape (n, 2)."""
+        return 0.5 * BinaryLogLoss().raw_predictions(predicted)

@@ -40,6 +40,21 @@ class LogLink(OneOutput):
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(raw[:, 0]))
 
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the logarithms, shape (n, 1).
+
+        Raises
+        ------
+        ValueError
+            If a prediction is not above zero.
+        """
+        if predicted.size and not predicted.min() > 0.0:
+            raise ValueError(
+                f"the estimator passed as init predicts {predicted.min()}, but the loss wants predictions above zero; pass one that is for "
+                "such targets (sklearn.linear_model.PoissonRegressor, for example), or init=None"
+            )
+        return np.log(predicted)[:, np.newaxis]
+
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return a billionth of the prediction, or of one."""
         return ROUNDING * max(1.0, float(self.predictions(initial[np.newaxis])[0]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.loss import BaseLoss, OneOutput, kernels
+from dtrees.ensemble.objective.loss import BaseLoss, OneOutput, kernels, probabilities_inside
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,12 @@ class BinaryLogLoss(OneOutput):
         from scipy.special import expit
 
         return np.column_stack([expit(-raw[:, 0]), expit(raw[:, 0])])
+
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the log odds of class 1, shape (n, 1), from probabilities of shape (n, 2)."""
+        from scipy.special import logit
+
+        return np.asarray(logit(probabilities_inside(predicted[:, 1:])))
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,11 @@ class MultinomialLogLoss(BaseLoss):
         from scipy.special import softmax
 
         return np.asarray(softmax(raw, axis=1))
+
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return logarithms of probabilities less their mean over classes, shape (n, K)."""
+        logarithms = np.log(probabilities_inside(predicted))
+        return np.asarray(logarithms - logarithms.mean(axis=1, keepdims=True))
 
 
 def log_loss_for(n_classes: int) -> BinaryLogLoss | MultinomialLogLoss:

@@ -1,0 +1,231 @@
+"""What boosting starts from, row by row: the raw predictions of an estimator (``init``), or scores that are given (``base_margin``)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.ensemble.backend import Backend, Table
+from dtrees.ensemble.compat import safe_indexing
+from dtrees.ensemble.estimators.base import TreeEstimator, in_memory
+from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
+from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.objective.loss import LinkedLoss
+from dtrees.ensemble.prediction import Predict, Step
+
+#: How a fitted model starts: by what the loss chooses, from zero, by an estimator, or from scores given for each row.
+BY_LOSS, ZERO, BY_ESTIMATOR, BY_MARGIN = "loss", "zero", "init", "base_margin"
+#: The same in words.
+SAID = {BY_LOSS: "what the loss chooses", ZERO: "zero", BY_ESTIMATOR: "an estimator (init)", BY_MARGIN: "base_margin"}
+
+
+def check_margin(base_margin: Any, n_rows: int, n_outputs: int, name: str = "base_margin") -> NDArray[np.float64]:
+    """Return raw scores, one or ``n_outputs`` a row, as float64 of shape (n_outputs, n_rows).
+
+    Raises
+    ------
+    ValueError
+        If they are not numbers, or not as many.
+
+    Examples
+    --------
+    >>> check_margin([0.5, 1.0], 2, 1)
+    array([[0.5, 1. ]])
+    >>> check_margin(0.0, 2, 3).shape
+    (3, 2)
+    """
+    wanted = f"({n_rows},)" if n_outputs == 1 else f"({n_rows}, {n_outputs})"
+    try:
+        margin = np.asarray(base_margin, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} cannot be turned into numbers ({error}); wants raw scores of shape {wanted}") from error
+    shape = margin.shape
+    if margin.ndim == 0:
+        margin = np.full((n_rows, n_outputs), margin)
+    if margin.ndim == 1 and n_outputs == 1:
+        margin = margin[:, np.newaxis]
+    if margin.shape != (n_rows, n_outputs):
+        raise ValueError(f"{name} has the shape {shape}; wants raw scores of shape {wanted}, or one number for all")
+    if not np.isfinite(margin).all():
+        raise ValueError(f"{name} contains NaN or infinity; wants finite raw scores")
+    return np.ascontiguousarray(margin.T)
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Raw scores that were passed along with the rows of X to be predicted."""
+
+    given: Any
+    n_outputs: int
+
+    def __call__(self, X: Any) -> NDArray[np.float64]:
+        """Return them, shape (n, K)."""
+        return check_margin(self.given, X.shape[0], self.n_outputs).T
+
+
+@dataclass(frozen=True)
+class InitialEstimator:
+    """Raw predictions of a fitted estimator: those from which the loss makes its predictions."""
+
+    estimator: Any
+    loss: LinkedLoss
+
+    def __call__(self, X: Any) -> NDArray[np.float64]:
+        """Return them, shape (n, K).
+
+        Raises
+        ------
+        ValueError
+            If the estimator predicts something else than the loss wants.
+        """
+        classify = is_classifier(self.estimator)
+        predicted = np.asarray(self.estimator.predict_proba(X) if classify else self.estimator.predict(X), np.float64)
+        if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:
+            predicted = predicted[:, 0]
+        wanted = (X.shape[0], max(2, self.loss.n_outputs)) if classify else (X.shape[0],)
+        if predicted.shape != wanted or not np.isfinite(predicted).all():
+            raise ValueError(
+                f"the estimator passed as init predicts an array of shape {predicted.shape} with "
+                f"{int((~np.isfinite(predicted)).sum())} values that are no finite numbers; wants finite ones, of shape {wanted}"
+            )
+        return np.asarray(self.loss.raw_predictions(predicted), np.float64)
+
+
+def fit_init(
+    init: Any, X: Any, y: Any, weight: NDArray[np.float64] | None, held_out: NDArray[np.bool_] | None, classes: NDArray[Any] | None
+) -> Any:
+    """Return a clone of ``init`` that has been fitted to the rows that are not held out.
+
+    Raises
+    ------
+    ValueError
+        If it takes no weights, but there are some; or is for another task or other classes.
+    """
+    if (classes is not None) != is_classifier(init):
+        kind = "classifier with predict_proba" if classes is not None else "regressor"
+        raise ValueError(f"init is {init!r}; wants a {kind}, as this estimator is one, 'zero' or None")
+    if classes is not None and not hasattr(init, "predict_proba"):
+        raise ValueError(f"init is {init!r}, which has no predict_proba; wants a classifier that has")
+    options = {}
+    if weight is not None:
+        if not has_fit_parameter(init, "sample_weight"):
+            raise ValueError(
+                f"The initial estimator {type(init).__name__} does not support sample weights; fit without sample_weight, or pass one that "
+                "does as init"
+            )
+        options["sample_weight"] = weight
+    if held_out is not None:
+        kept = np.flatnonzero(~held_out)
+        X, y = safe_indexing(X, kept), safe_indexing(y, kept)
+        options = {name: values[kept] for name, values in options.items()}
+    fitted = clone(init).fit(X, y, **options)
+    if classes is not None and not np.array_equal(fitted.classes_, classes):
+        raise ValueError(f"the estimator passed as init has learnt the classes {list(fitted.classes_)}; wants all of {classes.tolist()}")
+    return fitted
+
+
+class StartingPoints(TreeEstimator):
+    """What the boosting estimators do about the raw predictions that trees are added to."""
+
+    init: Any
+    #: How trees start, and the fitted estimator where it is by one.
+    _starts: str = BY_LOSS
+    _init_estimator: Any = None
+    #: Scores that were passed along with rows to be predicted.
+    _margin: Margin | None = None
+
+    @property
+    @abstractmethod
+    def _fitted_loss(self) -> LinkedLoss:
+        """The loss of the trees that there are."""
+
+    @property
+    def _init_is_zero(self) -> bool:
+        return isinstance(self.init, str) and self.init == "zero"
+
+    def _starting_points(
+        self, backend: Backend, table: Table, plan: BoostingPlan, loss: LinkedLoss, X: Any, base_margin: Any, *, keep: bool
+    ) -> NDArray[np.float64] | None:
+        """Return the raw predictions to start from, shape (K,) or (K, n_rows), None for those that the loss chooses."""
+        n_outputs = loss.n_outputs
+        if not keep:
+            self._init_estimator = None
+        self._starts = BY_LOSS
+        if base_margin is not None:
+            self._starts = BY_MARGIN
+            return check_margin(backend.rows(table, base_margin), table.n_rows, n_outputs)
+        if self.init is None:
+            return self._trees.initial if keep else None
+        if self._init_is_zero:
+            self._starts = ZERO
+            return np.zeros(n_outputs)
+        if backend is not LOCAL:
+            raise ValueError(
+                f"init is {self.init!r}, but X is a {type(X).__name__}, whose rows are in no one place to fit it to; fit it before, and "
+                "pass its raw scores as base_margin"
+            )
+        self._starts = BY_ESTIMATOR
+        if not keep:
+            from dtrees.engine.shard.boosting_target import rows_held_out
+            from dtrees.engine.shard.targets import combine_weights
+
+            weight = combine_weights(table.weight, plan.class_weight, table.target)
+            held_out = None if plan.n_iter_no_change is None else rows_held_out(plan, table.target, weight)
+            labels = table.target if table.classes is None else table.classes[table.target]
+            self._init_estimator = fit_init(self.init, X, labels, weight, held_out, table.classes)
+        return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(X if hasattr(X, "shape") else np.asarray(X)).T)
+
+    def _margin_of(self, given: EvalSet, loss: LinkedLoss, backend: Backend) -> NDArray[np.float64] | None:
+        """Return the raw scores that the trees' are added to in an evaluation set, shape (K, n), None where all rows have the same."""
+        if (given.base_margin is not None) != (self._starts == BY_MARGIN):
+            raise ValueError(
+                f"eval_set {given.name!r} has {'a' if given.base_margin is not None else 'no'} base_margin, unlike the rows that are "
+                "fitted; wants tuples (X, y, weight, base_margin) where fit is given base_margin, and only there"
+            )
+        if self._starts not in (BY_MARGIN, BY_ESTIMATOR):
+            return None
+        if backend is not LOCAL:
+            raise ValueError(
+                f"eval_set {given.name!r} cannot be scored on a cluster together with base_margin: the scores would have to be brought to "
+                "its rows; wants no eval_set, or data in memory"
+            )
+        X = in_memory(given.X)
+        if self._starts == BY_MARGIN:
+            return check_margin(in_memory(given.base_margin), len(X), loss.n_outputs, f"the base_margin of eval_set {given.name!r}")
+        return np.ascontiguousarray(InitialEstimator(self._init_estimator, loss)(X if hasattr(X, "shape") else np.asarray(X)).T)
+
+    def _predictor(self, *steps: Step, n_rounds: int | None = None) -> Predict:
+        predictor = super()._predictor(*steps, n_rounds=n_rounds)
+        if self._starts == BY_ESTIMATOR:
+            return replace(predictor, start=InitialEstimator(self._init_estimator, self._fitted_loss))
+        if self._starts == BY_MARGIN:
+            if self._margin is None:
+                raise ValueError(
+                    "the model was fitted with base_margin, so its trees only say what is to be added to such scores; pass base_margin "
+                    "along with X (0 for the trees alone)"
+                )
+            return replace(predictor, start=self._margin)
+        return predictor
+
+    def _starting_from(self, X: Any, base_margin: Any) -> Self:
+        """Return a view of the model that predicts from given raw scores of the rows of X."""
+        if base_margin is None:
+            return self
+        check_is_fitted(self)
+        if self._starts != BY_MARGIN:
+            raise ValueError("base_margin is given, but the model was fitted without; its trees start from init_, leave base_margin out")
+        if np.ndim(base_margin) and backend_for(X) is not LOCAL:
+            raise ValueError(
+                f"base_margin is an array, but X is a {type(X).__name__}, whose rows are elsewhere; pass X in memory, or one number for all"
+            )
+        view = type(self).__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view._margin = Margin(base_margin, self._fitted_loss.n_outputs)
+        return view
