@@ -46,8 +46,6 @@ def test_the_interface_is_sklearns(kind):
 def test_parameters_are_sklearns(kind):
     theirs, ours = sklearns(kind)().get_params(), kind().get_params()
     left_out = {"ccp_alpha", "monotonic_cst"}
-    if kind in BOOSTING:
-        left_out |= {"criterion", "init", "min_weight_fraction_leaf"}
     assert set(theirs) - set(ours) == left_out & set(theirs)
     if kind not in BOOSTING:
         assert {name: ours[name] for name in ours if name in theirs} == {name: theirs[name] for name in ours if name in theirs}

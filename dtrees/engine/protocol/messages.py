@@ -398,10 +398,7 @@ class Measured(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Mean loss on the rows trained on and on those held out (NaN where there are none; or their score, by the plan's ``scoring``).
-
-    ``out_of_bag`` is that of the rows trained on that were not drawn, ``before`` theirs before the first round.
-    """
+    """Mean loss on the rows trained on, on those held out (NaN for none; or their score), on those not drawn, and theirs before round 0."""
 
     train: float
     validation: float
@@ -410,9 +407,8 @@ class Scores(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Sums of weighted losses over blocks of rows, shape (n_blocks, n_parts); and the weight of all such rows, shape (n_parts,).
+    """Sums of weighted losses over blocks of rows, shape (n_blocks, n_parts), and the weight of all such rows, for each part of the scores.
 
-    The parts are the rows trained on and those held out; where rounds draw rows, also those not drawn, and the same before the first round.
     ``score`` is that of the rows held out, where it is asked for, from the shard that adds up the last block.
     """
 

@@ -199,7 +199,7 @@ class Boosting(StartingPoints, TreeEstimator):
             self._warn_without_splits(
                 f"no column of X divides rows into leaves with hessians of min_child_weight={self.min_child_weight} in all (a row has "
                 "one of its weight for squared error, of at most a quarter of it for log loss, of that times its prediction for Poisson), "
-                "as many rows as min_samples_leaf asks for, a share as min_weight_fraction_leaf does, and, with gradients beyond reg_alpha, "
+                "as many rows as min_samples_leaf asks for, a share as min_weight_fraction_leaf does, and, beyond reg_alpha, "
                 "a gain as min_impurity_decrease and min_split_gain do"
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome import scoring
 from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.engine.shard import targets
+from dtrees.engine.shard import boosting_target as boosting
 from dtrees.engine.shard.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets import ForestTarget, OutOfBag, combine_weights
 from dtrees.engine.threads import Threads
@@ -213,7 +213,7 @@ def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: 
     """However rows are shared out: the same numbers, to the last bit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "_BLOCK_ROWS", 16)
-        patch.setattr(targets, "ADDITION_ROWS", 32)
+        patch.setattr(boosting, "ADDITION_ROWS", 32)
         weight = np.abs(Y) + 1
         target = boosting_target(Squared(), np.resize(Y, n_rows), np.resize(weight, n_rows), n_threads=n_threads)
         shares = shares_of(n_rows, n_shares)

@@ -256,7 +256,7 @@ def test_what_can_be_asked_for():
     assert [metric_name(metric) for metric in ("auc", brier, functools.partial(brier))] == ["auc", "brier", "partial"]
     assert [name for name in REGRESSION + CLASSIFICATION if greater_is_better(name)] == ["r2", "accuracy", "auc"]
     for wrong, classify, message in (
-        ("auc", False, "eval_metric has 'auc'; wants, for regression, some of rmse, mse, mae, r2, loss, or functions"),
+        ("auc", False, "eval_metric has 'auc'; wants, for regression, some of rmse, mse, mae, r2, loss, names of scorers"),
         (["error", 3], True, "eval_metric has 3; wants, for classification"),
         ([], True, r"names \[\]; wants at least one"),
         (["error", "error"], True, "each once"),

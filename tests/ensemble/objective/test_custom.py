@@ -129,6 +129,8 @@ def test_more_rounds_and_checkpoints(tmp_path):
     assert_same_trees(model, whole)
     make(Regressor, loss=squared, n_estimators=4).fit(X, SIGNAL, checkpoint=tmp_path / "kept")
     assert_same_trees(make(Regressor, loss=squared).fit(X, SIGNAL, checkpoint=tmp_path / "kept"), whole)
+    with pytest.raises(ValueError, match=r"is of another fit \(loss was CustomObje.*, is CustomObje"):
+        make(Regressor, loss=lambda y, raw, weight: (raw - y, np.ones(len(y)))).fit(X, SIGNAL, checkpoint=tmp_path / "kept")
     with pytest.raises(ValueError, match="keeps the trees of the loss 'custom', but loss is 'squared_error'"):
         model.set_params(loss="squared_error", n_estimators=9).fit(X, SIGNAL)
 

@@ -6,6 +6,7 @@ more. They start from zero, as nothing is known of the function but its derivati
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -24,7 +25,7 @@ NAME = "custom"
 Objective = Callable[[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None], tuple[Any, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CustomObjective(BaseLoss):
     """An objective by its derivatives.
 
@@ -39,11 +40,18 @@ class CustomObjective(BaseLoss):
     """
 
     n_classes: int
-    function: Objective | None = field(default=None, repr=False)
-    derivatives: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    function: Objective | None = None
+    derivatives: NDArray[np.float64] | None = field(default=None, compare=False)
 
     constant_hessian: ClassVar[bool] = False
     takes_all_rows: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        """Return what identifies it for checkpoints: the name and the code of the function, whatever else this refers to."""
+        code = getattr(self.function, "__code__", None)
+        known = "" if code is None else hashlib.sha256(code.co_code + repr(code.co_names).encode()).hexdigest()[:16]
+        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return f"CustomObjective({self.n_classes}, {name} {known})"
 
     @property
     def n_outputs(self) -> int:
