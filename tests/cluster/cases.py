@@ -78,6 +78,14 @@ def squares_of_residuals(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
     return factor * (raw - y), factor
 
 
+def multinomial(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
+    """An objective of several outputs: log loss with a bound on its hessian. It is not made row by row."""
+    shares = np.exp(raw - raw.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    factor = (np.ones(len(y)) if weight is None else weight)[:, np.newaxis]
+    return factor * (shares - np.eye(raw.shape[1])[y]), factor * np.maximum(2 * shares * (1 - shares), 0.1 * shares.mean())
+
+
 CASES: dict[str, Case] = {
     "tree": Case("regression", lambda: dtrees.DecisionTreeRegressor(max_features=0.6, random_state=1)),
     "tree of absolute error": Case(
@@ -165,6 +173,10 @@ CASES: dict[str, Case] = {
         lambda: dtrees.GradientBoostingRegressor(
             loss=squares_of_residuals, n_estimators=5, n_iter_no_change=2, scoring="r2", min_split_gain=2.0, max_depth=4, random_state=22
         ),
+    ),
+    "boosting of classes by an objective": Case(
+        "multiclass",
+        lambda: dtrees.GradientBoostingClassifier(loss=multinomial, n_estimators=3, subsample=0.8, max_depth=3, random_state=25),
     ),
     "boosting of scores": Case(
         "regression",

@@ -131,6 +131,7 @@ SENT = {
     "boosting of classes": ["Renew", "Adopt"],
     "boosting of quantiles, best first": ["MeasureSteps"],
     "boosting by gradients alone": ["MeasureSteps"],
+    "boosting of classes by an objective": ["Advance"],
     "boosting of scores": ["Begin", "Advance"],
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
     "forest of absolute error": ["MeasureNodes"],
@@ -147,6 +148,7 @@ FIRST = {
 AT = {
     "boosting of quantiles, best first": 2,
     "boosting by gradients alone": 2,
+    "boosting of classes by an objective": 31,  # the second or third tree of a round
     "forest": 2,
     "forest of absolute error": 1,
     "forest, best first": 2,

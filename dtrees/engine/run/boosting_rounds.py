@@ -125,7 +125,7 @@ def boost(
                 done=len(rounds),
                 total=plan.n_rounds,
                 seconds=now - began,
-                train_score=scores.train,
+                train_score=None if plan.loss.takes_all_rows else scores.train,
                 validation_score=validation[-1] if validation else None,
                 evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
                 tree_seconds=now - round_began,

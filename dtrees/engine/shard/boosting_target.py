@@ -88,6 +88,7 @@ class BoostingTarget:
         # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
         self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._drawn_for: int | None = None
+        self._round: int | None = None
         self._in_sample = train
         self.parts = Parts.of(n, self.weight, train, held_out)
         # Kept from tree to tree: memory that is in use already costs no page faults.
@@ -118,9 +119,13 @@ class BoostingTarget:
 
     def start(self, tree: int, output: int) -> Prepared:
         """Compute the gradients of one output at the predictions so far."""
+        loss, round_ = self.plan.loss, tree - output
         if output == 0:
             self.open_round()
-        self._draw_rows(tree - output)
+        elif loss.takes_all_rows and self._round != round_:  # a shard that took another's place within the round
+            self._loss = loss.for_round(self.target, self._opened, self.weight)
+        self._round = round_
+        self._draw_rows(round_)
         g, h = self._g, self._h
         if self._steps is not None:
             return self._start_first_order(output, self._steps)

@@ -67,7 +67,7 @@ class Margin:
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Return them, shape (n, K)."""
-        return check_margin(self.given, X.shape[0], self.n_outputs).T
+        return check_margin(self.given, np.shape(X)[0], self.n_outputs).T
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class InitialEstimator:
         predicted = np.asarray(self.estimator.predict_proba(X) if classify else self.estimator.predict(X), np.float64)
         if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:
             predicted = predicted[:, 0]
-        wanted = (X.shape[0], max(2, self.loss.n_outputs)) if classify else (X.shape[0],)
+        wanted = (np.shape(X)[0], max(2, self.loss.n_outputs)) if classify else (np.shape(X)[0],)
         if predicted.shape != wanted or not np.isfinite(predicted).all():
             raise ValueError(
                 f"the estimator passed as init predicts an array of shape {predicted.shape} with "

@@ -79,6 +79,7 @@ def test_an_estimator_is_as_good_as_its_raw_predictions(kind, y, init, raw, weig
         assert_allclose(model.decision_function(X), scored.decision_function(X, base_margin=margin))
         assert_allclose(list(model.staged_decision_function(X))[-1], model.decision_function(X))
         assert_allclose(list(scored.staged_predict_proba(X, margin))[-1], model.predict_proba(X))
+    assert_array_equal(next(model.staged_predict(X[:3].tolist())), stages[0][:3])
     again = pickle.loads(pickle.dumps(model))
     assert_array_equal(again.predict(X), model.predict(X))
 
