@@ -39,6 +39,7 @@ def test_against_the_exact_method(objective: str, reg_lambda: float, missing: fl
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic"])
 @pytest.mark.parametrize("alpha", [3.0, 30.0])
+@pytest.mark.slow
 def test_with_an_l1_penalty(alpha: float, objective: str, missing: float, seed: int) -> None:
     check(objective, 1.0, missing, seed, alpha)
 

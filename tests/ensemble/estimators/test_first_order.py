@@ -139,6 +139,7 @@ def test_every_way_gives_the_same(kind, y, weight, max_leaf_nodes):
     assert all(tree.equals(other) for tree, other in zip(trees(model), found, strict=True))
 
 
+@pytest.mark.slow
 def test_penalties_apply_to_the_steps():
     model = make(Classifier, criterion="squared_error", reg_lambda=3.0, reg_alpha=2.0, n_estimators=1, learning_rate=1.0).fit(X, BINARY)
     (tree,) = trees(model)
