@@ -148,7 +148,10 @@ class TrainingProgress:
     def __call__(self, progress: Any) -> None:
         """Take in one finished tree or round (a ``dtrees.engine.plan.plans.Progress``)."""
         self._done = max(self._done, progress.done)
-        figures = [("training loss", progress.train_score), ("validation loss", progress.validation_score)]
+        figures = [
+            ("training loss", progress.train_score),
+            (f"validation {'score' if progress.by_scorer else 'loss'}", progress.validation_score),
+        ]
         figures += [(f"{name} {metric}", value) for name, metrics in progress.evaluation.items() for metric, value in metrics.items()]
         self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures if value is not None)
         self._bar.update(self._task, description="Training", total=progress.total, completed=self._done, score=self._score)

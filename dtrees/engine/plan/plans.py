@@ -284,6 +284,8 @@ class Progress:
         For each evaluation set, by name, each metric, by name, after this round (boosting with an ``eval_set``).
     tree_seconds : float or None
         What this round took (boosting).
+    by_scorer : bool
+        Whether ``validation_score`` is that of a scorer, and is to grow, rather than a loss.
     """
 
     done: int
@@ -293,6 +295,7 @@ class Progress:
     validation_score: float | None = None
     evaluation: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     tree_seconds: float | None = None
+    by_scorer: bool = False
 
 
 #: Called after each tree or round; returning True ends the fit there.

@@ -129,6 +129,7 @@ def boost(
                 validation_score=validation[-1] if validation else None,
                 evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
                 tree_seconds=now - round_began,
+                by_scorer=plan.scoring is not None,
             )
             if callback(progress):
                 break

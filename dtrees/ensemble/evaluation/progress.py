@@ -63,6 +63,6 @@ def _tell(line: str) -> None:
 
 
 def _scores(progress: Progress) -> str:
-    figures = [("train loss", progress.train_score), ("validation loss", progress.validation_score)]
+    figures = [("train loss", progress.train_score), (f"validation {'score' if progress.by_scorer else 'loss'}", progress.validation_score)]
     figures += [(f"{name} {metric}", value) for name, metrics in progress.evaluation.items() for metric, value in metrics.items()]
     return "".join(f", {name} {value:.6g}" for name, value in figures if value is not None)

@@ -87,6 +87,14 @@ def test_checkpoints_and_files_and_more_rounds(tmp_path):
     assert_allclose(more.validation_score_, whole.validation_score_, rtol=1e-12)
 
 
+def test_lines_of_progress_say_what_they_show(capsys):
+    make(Regressor, scoring="r2", n_iter_no_change=3, n_estimators=1, verbose=2).fit(X, SIGNAL)
+    make(Regressor, n_iter_no_change=3, n_estimators=1, verbose=2).fit(X, SIGNAL)
+    by_scorer, by_loss = capsys.readouterr().err.strip().splitlines()[-2:]
+    assert "validation score" in by_scorer
+    assert "validation loss" in by_loss
+
+
 def test_what_cannot_score():
     for kind, y, scoring, message in (
         (Regressor, SIGNAL, "roc_auc", "scoring is 'roc_auc'; wants 'loss', None, or a scorer of scikit-learn for regression"),
