@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from scipy.sparse import csr_array
 
 import dtrees
 from dtrees.engine.plan.plans import ForestPlan
@@ -17,6 +18,8 @@ def main(part: str) -> None:
     y = X[:, 0] + X[:, 1] ** 2
     if part == "regression":
         dtrees.GradientBoostingRegressor(n_estimators=2).fit(X, y).predict(X)
+        dtrees.GradientBoostingRegressor(n_estimators=2, n_jobs=2).fit(csr_array(X), y)
+        dtrees.ExtraTreesRegressor(2, max_depth=4).fit(csr_array(X), y)
         grow("squared_error", X, y)
     else:
         classify(X, (4 * y).astype(int) % 3)
@@ -35,6 +38,7 @@ def grow(criterion: str, X: np.ndarray, y: np.ndarray) -> None:
 def classify(X: np.ndarray, label: np.ndarray) -> None:
     for n_classes in (2, 3):
         dtrees.RandomForestClassifier(2, max_depth=4).fit(X, label % n_classes).predict(X)
+        dtrees.RandomForestClassifier(2, max_depth=4).fit(csr_array(X), label % n_classes)
     dtrees.ExtraTreesClassifier(2, max_depth=4).fit(X, label)
     dtrees.GradientBoostingClassifier(n_estimators=2, max_depth=2).fit(X, label).predict(X)
 

@@ -1,4 +1,4 @@
-"""The backend for tables in this process: NumPy arrays and frames.
+"""The backend for tables in this process: NumPy arrays, sparse tables and frames.
 
 It loads by encoding columns (:mod:`dtrees.ensemble.input.schema`) and presorting them on a pool of threads, and hands them to the engine.
 The engine is imported when something is fitted, so that importing an estimator does not wait for the compiler.
@@ -19,14 +19,15 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, For
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.tables import is_frame, numeric_array
+from dtrees.ensemble.input.sparse import is_sparse
+from dtrees.ensemble.input.tables import checked_table
 from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.evaluation_sets import EvalSet
     from dtrees.ensemble.evaluation.metrics import Metric
-    from dtrees.split.table.columns import Columns
+    from dtrees.split.table.sparse_columns import AnyColumns
 
 #: Presorting fewer cells than this takes less time than starting threads.
 _SERIAL_CELLS = 100_000
@@ -36,10 +37,10 @@ _HERE = Placement("local", "the data is in the memory of one process")
 class _SingleUse:
     """Columns for a single use: who takes them is the only one that holds them."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: AnyColumns) -> None:
         self._columns = [columns]
 
-    def __call__(self) -> Columns:
+    def __call__(self) -> AnyColumns:
         """Return the columns, which are no longer held here."""
         return self._columns.pop()
 
@@ -53,11 +54,10 @@ class LocalBackend:
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set; here, that is the same for any kind of trees."""
         from dtrees.engine.run.compiling import note_compilation
-        from dtrees.split.table.columns import presort
 
-        note_compilation()
+        note_compilation(is_sparse(X))
         y = check_target(y, classify=options.classify, name=options.estimator_name)
-        X = X if is_frame(X) else numeric_array(X)
+        X = checked_table(X)
         n_rows = X.shape[0]
         if n_rows == 0:
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
@@ -66,13 +66,7 @@ class LocalBackend:
         summary = TargetSummary.of(y, weight, classify=options.classify)
         summary.check()
         schema = Schema.infer(X, options.categories)
-        encoded = schema.encode(X)
-        n_threads = min(effective_n_jobs(options.n_jobs), len(encoded))
-        if n_threads > 1 and n_rows * len(encoded) > _SERIAL_CELLS:
-            with ThreadPoolExecutor(n_threads) as pool:
-                columns = presort(encoded, map=pool.map)
-        else:
-            columns = presort(encoded)
+        columns = _presort(schema, X, options.n_jobs)
         target = encode_classes(y, summary.classes) if summary.classes is not None else y
         handle = _SingleUse(columns) if options.single_use else columns
         return Table.of(schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs)
@@ -83,7 +77,7 @@ class LocalBackend:
 
         blocks = []
         for given in sets:
-            X = given.X if is_frame(given.X) else numeric_array(given.X)
+            X = checked_table(given.X)
             block, summary = make_block(X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name)
             if given.base_margin is not None:
                 block = replace(block, margin=given.base_margin)
@@ -138,8 +132,8 @@ class LocalBackend:
         return np.asarray(values)
 
     def header(self, X: Any) -> Any:
-        """Return ``X``, as an array unless it is a frame."""
-        return X if is_frame(X) else numeric_array(X)
+        """Return ``X``, as an array unless it is a frame or sparse."""
+        return checked_table(X)
 
     def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> NDArray[Any]:
         """Apply ``function`` to ``X``, which must have rows."""
@@ -151,6 +145,22 @@ class LocalBackend:
     def gather(self, *collections: Any) -> list[Any]:
         """Return what is local already."""
         return list(collections)
+
+
+def _presort(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
+    """Encode and presort the columns of a table; sparse ones stay sparse."""
+    from dtrees.split.table.columns import presort
+    from dtrees.split.table.sparse_columns import presort_sparse
+
+    if is_sparse(X):
+        X = schema.cells(X)
+        return presort_sparse(X.data, X.indices, X.indptr, X.shape[0])
+    encoded = schema.encode(X)
+    n_threads = min(effective_n_jobs(n_jobs), len(encoded))
+    if n_threads > 1 and len(encoded[0]) * len(encoded) > _SERIAL_CELLS:
+        with ThreadPoolExecutor(n_threads) as pool:
+            return presort(encoded, map=pool.map)
+    return presort(encoded)
 
 
 #: The only one that is needed: it keeps nothing.

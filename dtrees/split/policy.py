@@ -44,6 +44,16 @@ DENSE_CATEGORIES = 4
 #: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: only very unequal weights take more.
 POINTER_STEPS = 6
 
+# Sparse tables ---------------------------------------------------------------------------------------------------------------------------
+
+#: There is room to list the stored cells of a node in all columns if they are no more than one in so many of the table's. Nodes of more
+#: are searched column by column.
+LISTED_SHARE = 2
+#: To list a cell takes as long as to look at so many cells of one column.
+LISTED_CELL = 2
+#: Stored cells of a tree for each thread that grows it, and pieces of the search of a node for each.
+SPARSE_THREAD_CELLS, SPARSE_PIECES = 2**16, 4
+
 # Zones of a table (zone map) -------------------------------------------------------------------------------------------------------------
 
 #: Most zones of a column, missing values included: a zone's number is a byte.

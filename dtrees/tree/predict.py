@@ -21,7 +21,11 @@ from dtrees.split.compile.kernels import bind, inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.tree.packing import Packed, pack
 from dtrees.tree.predict_sets import PackedWithSets, add_values_with_sets, leaf_numbers_with_sets, pack_with_sets
+from dtrees.tree.sparse_rows import SparseRows
 from dtrees.tree.tree import Tree
+
+#: Rows to be predicted.
+Table = NDArray[Any] | SparseRows
 
 #: Rows of a block, at most; fewer where they would take more bytes than this in slots.
 _BLOCK, _BLOCK_BYTES = 512, 2**18
@@ -230,19 +234,35 @@ def packed_for(trees: Sequence[Tree], dtype: Any) -> Packed | PackedWithSets:
     return pack_with_sets(trees) if any(tree.categories.node.shape[0] for tree in trees) else pack(trees, dtype)
 
 
-def _over_rows(kernel: Callable[[int, int], Any], n_rows: int, work: int, n_threads: int) -> None:
-    """Run ``kernel(first, last)`` over stretches of rows, in threads where there is enough to do."""
+def _over_rows(kernel: Callable[..., Any], packed: Packed | PackedWithSets, X: Table, out: NDArray[Any], work: int, n_threads: int) -> None:
+    """Run ``kernel(packed, X, first, last, out)`` over stretches of rows, in threads where there is enough to do."""
+    n_rows = X.shape[0]
+
+    def run(first: int, last: int) -> None:
+        if isinstance(X, SparseRows):
+            assert isinstance(packed, Packed), "sparse tables have no categories"
+            own = packed._replace(feature=np.arange(-1, packed.feature.shape[0] - 1))  # of the blocks
+            for start, block in X.blocks(first, last, packed.feature[1:]):
+                kernel(own, block, 0, block.shape[0], out[start : start + block.shape[0]])
+        else:
+            kernel(packed, X, first, last, out)
+
     n_threads = min(n_threads, max(1, n_rows // _BLOCK)) if work > SERIAL_WORK else 1
     if n_threads == 1:
-        kernel(0, n_rows)
+        run(0, n_rows)
         return
     step = -(-n_rows // (4 * n_threads) // _BLOCK) * _BLOCK
     starts = range(0, n_rows, max(step, _BLOCK))
     with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(lambda first: kernel(first, min(first + starts.step, n_rows)), starts))
+        list(pool.map(lambda first: run(first, min(first + starts.step, n_rows)), starts))
 
 
-def _check_width(packed: Packed | PackedWithSets, X: NDArray[Any]) -> None:
+def _template(X: Table) -> NDArray[Any]:
+    """Return an array of the kind that kernels get the rows of ``X`` in."""
+    return np.empty((0, 0), X.dtype) if isinstance(X, SparseRows) else X
+
+
+def _check_width(packed: Packed | PackedWithSets, X: Table) -> None:
     if isinstance(packed, PackedWithSets):
         return
     if packed.top_threshold.dtype == np.float32 and X.dtype != np.float32:
@@ -255,14 +275,14 @@ def _adder(packed: Packed | PackedWithSets) -> Any:
 
 
 def sum_values(
-    packed: Packed | PackedWithSets, X: NDArray[Any], n_threads: int = 1, start: int = 0, stop: int | None = None
+    packed: Packed | PackedWithSets, X: Table, n_threads: int = 1, start: int = 0, stop: int | None = None
 ) -> NDArray[np.float64]:
     """Add up the values of the leaves that rows fall in.
 
     Parameters
     ----------
     packed : Packed or PackedWithSets
-    X : ndarray of float32 or float64, shape (n_rows, n_features)
+    X : ndarray of float32 or float64, shape (n_rows, n_features), or SparseRows
         NaN is missing. Trees packed for float32 take no float64.
     n_threads : int, default=1
     start, stop : int, optional
@@ -280,25 +300,28 @@ def sum_values(
     _check_width(packed, X)
     out = np.zeros((X.shape[0], packed.value.shape[1]))
     last = packed.n_trees if stop is None else stop
-    add = bind(_adder(packed), packed, X, 0, 0, 0, 0, out, any_layout=X)
-    _over_rows(lambda i, j: add(packed, X, i, j, start, last, out), X.shape[0], X.shape[0] * (last - start), n_threads)
+    rows = _template(X)
+    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=rows)
+    _over_rows(lambda p, X, i, j, out: add(p, X, i, j, start, last, out), packed, X, out, X.shape[0] * (last - start), n_threads)
     return out
 
 
-def add_tree(packed: Packed | PackedWithSets, X: NDArray[Any], tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
+def add_tree(packed: Packed | PackedWithSets, X: Table, tree: int, out: NDArray[np.float64], n_threads: int = 1) -> None:
     """Add the values of one tree to ``out``, shape (n_rows, n_values); X as for :func:`sum_values`."""
     _check_width(packed, X)
-    add = bind(_adder(packed), packed, X, 0, 0, 0, 0, out, any_layout=X)
-    _over_rows(lambda i, j: add(packed, X, i, j, tree, tree + 1, out), X.shape[0], X.shape[0], n_threads)
+    rows = _template(X)
+    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=rows)
+    _over_rows(lambda p, X, i, j, out: add(p, X, i, j, tree, tree + 1, out), packed, X, out, X.shape[0], n_threads)
 
 
-def apply(packed: Packed | PackedWithSets, X: NDArray[Any], n_threads: int = 1) -> NDArray[np.int32]:
+def apply(packed: Packed | PackedWithSets, X: Table, n_threads: int = 1) -> NDArray[np.int32]:
     """Return the number of the leaf that each row falls in, within each tree, shape (n_rows, n_trees); X as for :func:`sum_values`."""
     _check_width(packed, X)
     out = np.empty((X.shape[0], packed.n_trees), np.int32)
+    rows = _template(X)
     numbers = leaf_numbers_with_sets if isinstance(packed, PackedWithSets) else _leaf_numbers
-    number = bind(numbers, packed, X, 0, 0, out, any_layout=X)
-    _over_rows(lambda i, j: number(packed, X, i, j, out), X.shape[0], X.shape[0] * packed.n_trees, n_threads)
+    number = bind(numbers, packed, rows, 0, 0, out, any_layout=rows)
+    _over_rows(number, packed, X, out, X.shape[0] * packed.n_trees, n_threads)
     return out
 
 

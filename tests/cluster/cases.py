@@ -14,6 +14,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 import dtrees
 from dtrees import EarlyStopping
@@ -226,10 +227,12 @@ def _spread(data: Any, n_parts: int) -> Any:
     return in_partitions(data, lengths)
 
 
-def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None) -> Any:
-    """Fit in this process, or from Dask collections of so many partitions."""
+def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None, sparse: bool = False) -> Any:
+    """Fit in this process, from a sparse table if that is wanted, or from Dask collections of so many partitions."""
 
     def give(X: pd.DataFrame, *more: pd.Series | None) -> list[Any]:
+        if sparse:
+            return [csr_array(numbers(X)), *more]
         data = [numbers(X) if case.array else X, *(item.to_numpy() if case.array and item is not None else item for item in more)]
         return data if n_parts is None else [None if item is None else _spread(item, n_parts) for item in data]
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
+from scipy.sparse import csr_array
 
 import dtrees
 from dtrees import submit
@@ -84,6 +85,17 @@ def test_messages(client: Client, case: str) -> None:
     model = dtrees.DecisionTreeRegressor() if list(CASES).index(case) % 2 else dtrees.GradientBoostingRegressor()
     with pytest.raises(ValueError, match=message):
         model.fit(*make())
+    assert_clean(client)
+
+
+def test_sparse_blocks(client: Client) -> None:
+    """They are predicted, but not fitted."""
+    X = da.from_array(np.nan_to_num(NUMBERS.astype(float)), chunks=(200, -1))
+    sparse = X.map_blocks(csr_array)
+    with pytest.raises(TypeError, match="X is a Dask collection with sparse blocks; dtrees fits sparse tables in"):
+        dtrees.DecisionTreeRegressor().fit(sparse, da.from_array(REGRESSION.to_numpy(), chunks=200))
+    model = dtrees.DecisionTreeRegressor(max_depth=4).fit(X.compute(), REGRESSION)
+    np.testing.assert_array_equal(model.predict(sparse).compute(), model.predict(X.compute()))
     assert_clean(client)
 
 

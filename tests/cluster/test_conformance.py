@@ -59,6 +59,12 @@ def check(model: Any, name: str) -> None:
     assert [key for key in theirs if ours[key] != theirs[key]] == []
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.array])
+def test_from_a_sparse_table(name: str, n_jobs: int) -> None:
+    check(fit(CASES[name], n_jobs=n_jobs, sparse=True), name)
+
+
 @pytest.fixture(scope="module")
 def cluster_of_threads() -> Iterator[LocalCluster]:
     options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}

@@ -27,7 +27,7 @@ _BOOTSTRAP = "rows are drawn at random in proportion to their weights, so repeat
 def expected_failures(estimator) -> dict[str, str]:
     """scikit-learn expects the same of its own random forests, for the same reason."""
     if getattr(estimator, "bootstrap", False):
-        return {"check_sample_weight_equivalence_on_dense_data": _BOOTSTRAP}
+        return {f"check_sample_weight_equivalence_on_{kind}_data": _BOOTSTRAP for kind in ("dense", "sparse")}
     return {}
 
 

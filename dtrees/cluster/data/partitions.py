@@ -19,6 +19,7 @@ from dask.delayed import Delayed
 from distributed import Future
 
 from dtrees.cluster.reliability.tasks import Tasks
+from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.target import warn_of_column
 
 
@@ -183,6 +184,11 @@ def check_names(columns: list[Any] | None, names: list[Any] | None, where: str) 
 
 def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> tuple[int, list[Any] | None]:
     """Return the number of rows of partition ``i`` of an argument, and its columns if they are not as expected."""
+    if is_sparse(part):
+        raise TypeError(
+            f"{name} is a Dask collection with sparse blocks; dtrees fits sparse tables in the memory of one process. Pass "
+            f"{name}.compute(), or dense blocks: {name}.map_blocks(lambda block: block.toarray())"
+        )
     if not hasattr(part, "__len__"):
         raise TypeError(f"{name} has {part!r} for its partition {i}; wants a frame or an array, of no rows where there are none")
     columns = column_names(part)

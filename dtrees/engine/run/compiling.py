@@ -13,24 +13,29 @@ from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.split.compile.cache import is_cached
 from dtrees.split.compile.helper import allow_helper, compile_elsewhere
 from dtrees.split.grow.parallel_subtree import grow_together
+from dtrees.split.grow.sparse_subtree import grow_sparse
 from dtrees.split.table.columns import presort
 from dtrees.tree.predict import compile_prediction, stump
 
 _logger = logging.getLogger("dtrees")
-_noted = False
+_noted: set[bool] = set()
 
 
-def note_compilation() -> None:
-    """Log that kernels are about to be compiled, unless they are on disk, and have a second process help; at most once a process."""
-    global _noted
-    if _noted or grow_together.signatures:
+def note_compilation(sparse: bool = False) -> None:
+    """Log that kernels are about to be compiled, unless they are on disk, and have a second process help.
+
+    At most once a process for tables that are sparse, and once for others.
+    """
+    kernel = grow_sparse if sparse else grow_together
+    if sparse in _noted or kernel.signatures:
         return
-    _noted = True
+    _noted.add(sparse)
     allow_helper()
-    if not is_cached("dtrees.split.grow.parallel_subtree.grow_together"):
+    if not is_cached(f"{kernel.__module__}.{kernel.__name__}"):
         _logger.warning("dtrees compiles its kernels for the first fit on this machine; this takes up to a minute, once.")
         compile_elsewhere(compile_prediction)
-        compile_elsewhere(compile_division)
+        if not sparse:
+            compile_elsewhere(compile_division)
 
 
 def compile_division() -> None:

@@ -20,12 +20,12 @@ from dtrees.engine.shard.shard_columns import SharedZoneMap
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split.policy import SERIAL_FOREST_CELLS
-from dtrees.split.table.columns import Columns
+from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.tree import Tree
 
 
 def grow_forest(
-    columns: Columns | Callable[[], Columns],
+    columns: AnyColumns | Callable[[], AnyColumns],
     target: NDArray[Any],
     weight: NDArray[np.float64] | None,
     plan: ForestPlan,
@@ -38,7 +38,7 @@ def grow_forest(
 
     Parameters
     ----------
-    columns : Columns or callable
+    columns : Columns, SparseColumns or callable
         A function that returns them gives them away: if there is one tree, their memory is free again when all its splits are found.
     target : ndarray, shape (n_rows,)
         float64 for regression, class numbers from 0 otherwise.
@@ -55,7 +55,7 @@ def grow_forest(
     last_tree = callable(columns) and n_trees == 1
     if callable(columns):
         columns = columns()
-    if columns.codes.size <= SERIAL_FOREST_CELLS:
+    if columns.n_rows * columns.n_columns <= SERIAL_FOREST_CELLS:
         n_threads = 1
     side_by_side = max(1, min(n_threads, n_trees))
     zones = SharedZoneMap(columns)

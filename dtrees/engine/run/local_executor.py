@@ -13,7 +13,7 @@ from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.protocol.messages import Message, Reply
 from dtrees.engine.shard.shard import Shard
 from dtrees.engine.shard.shard_columns import SharedZoneMap
-from dtrees.split.table.columns import Columns
+from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
 
 
 class LocalExecutor(Executor):
@@ -32,7 +32,7 @@ class LocalExecutor(Executor):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: AnyColumns,
         target: NDArray[Any],
         weight: NDArray[np.float64] | None,
         n_threads: int,
@@ -40,7 +40,8 @@ class LocalExecutor(Executor):
     ) -> None:
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
         self.shard = Shard(columns, np.arange(self.n_columns, dtype=np.int32), self.n_columns, target, weight, n_threads, zones)
-        self.whole_threads = self.shard.n_threads
+        # A tree of a sparse table is grown whole, by one thread.
+        self.whole_threads = 1 if isinstance(columns, SparseColumns) else self.shard.n_threads
         self._posted: deque[Mapping[int, Message]] = deque()
 
     def owner(self, columns: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.shard.node_table import NodeTable
+from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.shard_columns import ShardColumns
-from dtrees.engine.shard.subtree_runner import TreeContext
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.engine.shard.zone_planner import Level, ZoneSums
 from dtrees.split.criteria.parts import n_class_sums

@@ -18,13 +18,14 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.shard.boosting_target import BoostingTarget
 from dtrees.engine.shard.node_search import NodeSearch
 from dtrees.engine.shard.shard_columns import SharedZoneMap, make_shard_columns
-from dtrees.engine.shard.subtree_runner import SubtreeRunner
+from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.tree_slots import Slots
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.engine.threads import Threads
 from dtrees.split.table.columns import Columns, presort
+from dtrees.split.table.sparse_columns import AnyColumns
 
 
 class Shard:
@@ -32,7 +33,8 @@ class Shard:
 
     Parameters
     ----------
-    columns : Columns
+    columns : Columns or SparseColumns
+        Sparse ones are all of the table.
     column_ids : ndarray of int32, shape (n_columns,)
         Their numbers in the whole table, ascending.
     n_columns_total : int
@@ -47,7 +49,7 @@ class Shard:
 
     def __init__(
         self,
-        columns: Columns,
+        columns: AnyColumns,
         column_ids: NDArray[np.int32],
         n_columns_total: int,
         target: NDArray[Any],
@@ -62,10 +64,10 @@ class Shard:
         self._take_columns(columns, column_ids, n_columns_total, zones)
 
     def _take_columns(
-        self, columns: Columns, column_ids: NDArray[np.int32], n_columns_total: int, zones: SharedZoneMap | None = None
+        self, columns: AnyColumns, column_ids: NDArray[np.int32], n_columns_total: int, zones: SharedZoneMap | None = None
     ) -> None:
         self._shard_columns = make_shard_columns(columns, column_ids, n_columns_total, zones)
-        self._search = NodeSearch(self._shard_columns, sums_zones=True)
+        self._search = NodeSearch(self._shard_columns, sums_zones=isinstance(columns, Columns))
         self._slots = Slots([], self._threads, columns)
 
     def with_columns(self, columns: Columns, column_ids: NDArray[np.int32]) -> Shard:
@@ -84,14 +86,14 @@ class Shard:
         """Keep nothing but what the tree under way is completed with."""
         self._slots.close()
         self._take_columns(presort([]), np.empty(0, np.int32), self._shard_columns.n_columns_total)
-        self._workspace = Workspace(self._threads, SubtreeRunner(self._shard_columns.columns))
+        self._workspace = Workspace(self._threads, make_runner(self._shard_columns.columns))
         self._tree.give_up_columns(self._shard_columns, self._search)
 
     def _make_room(self) -> None:
         """Make room for the trees of a fit, of which there is one under way, or as many as there are slots."""
         target, _ = self._table
         fit = self._shard_columns, self._plan, self._target, target
-        self._workspace = Workspace(self._threads, SubtreeRunner(self._shard_columns.columns))
+        self._workspace = Workspace(self._threads, make_runner(self._shard_columns.columns))
         self._tree = TreeState(*fit, self._search)
         # Room for the zone sums of one tree is what many trees need for all else.
         trees = [TreeState(*fit, NodeSearch(self._shard_columns, sums_zones=False)) for _ in range(self._n_slots)]

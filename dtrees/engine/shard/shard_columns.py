@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from dtrees.engine.threads import Threads
 from dtrees.split.policy import SERIAL_MAP_CELLS
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 
 
 class SharedZoneMap:
     """The zone map of some columns: made when it is first wanted, and shared by all threads that want it then."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: AnyColumns) -> None:
         self._columns = columns
         self._lock = threading.Lock()
         self._zone_map: ZoneMap | None = None
@@ -27,6 +28,7 @@ class SharedZoneMap:
         with self._lock:
             if self._zone_map is None:
                 columns = self._columns
+                assert isinstance(columns, Columns), "sparse tables have no zones"
                 in_turn = columns.n_rows * columns.n_columns <= SERIAL_MAP_CELLS
                 self._zone_map = map_zones(columns, map if in_turn else threads.map)
             return self._zone_map
@@ -37,7 +39,7 @@ class ShardColumns(NamedTuple):
 
     Attributes
     ----------
-    columns : Columns
+    columns : Columns or SparseColumns
     ids : ndarray of int32, shape (n_columns,)
         Their numbers in the whole table, ascending.
     place_of : ndarray of int64, shape (n_columns_total,)
@@ -50,7 +52,7 @@ class ShardColumns(NamedTuple):
         Of ``columns``.
     """
 
-    columns: Columns
+    columns: AnyColumns
     ids: NDArray[np.int32]
     place_of: NDArray[np.int64]
     everything: NDArray[np.int32]
@@ -68,7 +70,9 @@ class ShardColumns(NamedTuple):
         return places[places >= 0]
 
 
-def make_shard_columns(columns: Columns, ids: NDArray[np.int32], n_columns_total: int, zones: SharedZoneMap | None = None) -> ShardColumns:
+def make_shard_columns(
+    columns: AnyColumns, ids: NDArray[np.int32], n_columns_total: int, zones: SharedZoneMap | None = None
+) -> ShardColumns:
     """Return columns of a table together with where each is, and with their zone map, if others have it too."""
     ids = np.asarray(ids, np.int32)
     place_of = np.full(n_columns_total, -1, np.int64)

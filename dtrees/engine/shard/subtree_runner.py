@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import ge
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import NotCompiled
+from dtrees.engine.shard.runner import Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind, bound
@@ -26,12 +27,11 @@ from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
 from dtrees.split.node.candidate import empty_candidates
-from dtrees.split.node.limits import NodeLimits, RandomThreshold, SplitLimits
+from dtrees.split.node.limits import RandomThreshold
 from dtrees.split.node.limits import most_nodes as most_nodes_of
-from dtrees.split.node.partition import RowPartition, no_rows
+from dtrees.split.node.partition import no_rows
 from dtrees.split.node.records import Nodes
 from dtrees.split.policy import MOST_NODES_KEPT
-from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.sum_slots import SumSlots, for_thread
 from dtrees.split.zones.sums import note_places
@@ -40,20 +40,7 @@ from dtrees.split.zones.sums import note_places
 _NOWHERE = 2**32 - 1
 
 
-class TreeContext(NamedTuple):
-    """What the nodes of a tree under way have in common; see :class:`~dtrees.split.grow.subtree.Task`."""
-
-    partition: RowPartition
-    spare: RowPartition
-    target: NDArray[Any]
-    limits: SplitLimits
-    stops: NodeLimits
-    keys: tuple[np.uint64, np.uint64]
-    budget: LeafBudget
-    pool: NDArray[np.int32]  # never written to: another one is another array
-
-
-class SubtreeRunner:
+class SubtreeRunner(Runner):
     """Threads that grow subtrees, and room for what they need. To be used by one message at a time, with the same threads each time.
 
     Parameters
@@ -64,12 +51,11 @@ class SubtreeRunner:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
-        self.forget()
+        super().__init__(columns)
 
     def forget(self) -> None:
         """Give up all room."""
-        self._scratch: list[Scratch] = []
+        super().forget()
         self._made_for: tuple[Any, ...] = ()
         self._kind: tuple[Any, ...] = ()
         self._pool: NDArray[np.int32] | None = None
@@ -80,22 +66,9 @@ class SubtreeRunner:
         self._task_size: tuple[int, ...] = ()
         self._run: Callable[[Columns, WorkPool, Task], None] | None = None
 
-    def forget_nodes(self) -> None:
-        """Forget the nodes that scratch space knows something about: another tree is next."""
-        for scratch in self._scratch:
-            if scratch.line_up is not None:
-                scratch.line_up.node[:] = -1
-
-    def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool) -> Scratch:
-        """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.scratch.make_scratch`.
-
-        The threads before it have some then, too.
-        """
-        if self._scratch and (self._scratch[0].keys.shape[0] <= n_rows or (self._scratch[0].groups is not None) != categories):
-            self._scratch, self._tasks, self._made_for = [], [], ()
-        while len(self._scratch) <= thread:
-            self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels, categories))
-        return self._scratch[thread]
+    def _forget_scratch(self) -> None:
+        super()._forget_scratch()
+        self._tasks, self._made_for = [], ()
 
     def grow(
         self,
@@ -108,28 +81,7 @@ class SubtreeRunner:
         sum_slots: SumSlots | None,
         keep: bool = True,
     ) -> list[Nodes]:
-        """Grow nodes to their ends, by ``n_threads`` threads which have scratch space already.
-
-        Parameters
-        ----------
-        threads : Threads
-        n_threads : int
-        context : TreeContext
-        roots : Roots
-        block_rows : int
-            Nodes of up to this many in-sample rows are finished in a block.
-        share_rows : int
-            Nodes of more rows are shared out.
-        sum_slots : SumSlots or None
-            Given, larger nodes are searched by zone sums.
-        keep : bool, default=True
-            Whether the nodes are needed when others are grown; otherwise they may lie where those will.
-
-        Raises
-        ------
-        NotCompiled
-            If another process is compiling the kernels that this takes.
-        """
+        """Grow nodes to their ends; see :meth:`Runner.grow`."""
         self._make_room(context, roots, block_rows, share_rows, sum_slots is not None)
         for thread in range(len(self._tasks), n_threads):
             self._tasks.append(self._task(thread, context, sum_slots))

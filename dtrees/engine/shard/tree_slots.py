@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dtrees.engine.protocol.messages import Many, Message, Reply
-from dtrees.engine.shard.subtree_runner import SubtreeRunner
+from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.engine.threads import Threads
-from dtrees.split.table.columns import Columns
+from dtrees.split.table.sparse_columns import AnyColumns
 
 
 class Slots:
@@ -27,15 +27,15 @@ class Slots:
         One for each slot.
     threads : Threads
         To be used by all together.
-    columns : Columns
+    columns : Columns or SparseColumns
     """
 
-    def __init__(self, trees: Sequence[TreeState], threads: Threads, columns: Columns) -> None:
+    def __init__(self, trees: Sequence[TreeState], threads: Threads, columns: AnyColumns) -> None:
         self._trees = trees
         self._threads = threads
         self._side_by_side = min(len(trees), threads.n_threads)
         n_threads = [threads.n_threads // self._side_by_side for _ in range(self._side_by_side)]
-        self._free = [Workspace(Threads(n), SubtreeRunner(columns), by_turns=True) for n in n_threads]
+        self._free = [Workspace(Threads(n), make_runner(columns), by_turns=True) for n in n_threads]
 
     def __len__(self) -> int:
         """Return the number of slots."""

@@ -25,8 +25,9 @@ from dtrees.engine.shard.node_search import NodeSearch
 from dtrees.engine.shard.node_table import NodeTable
 from dtrees.engine.shard.places import places_of
 from dtrees.engine.shard.row_division import divide_tasks
+from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
-from dtrees.engine.shard.subtree_runner import SubtreeRunner, TreeContext
+from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.criterion import criterion_named
@@ -35,11 +36,12 @@ from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
 from dtrees.split.node.records import Nodes
+from dtrees.split.node.sparse_division import mark_many_of
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up
 from dtrees.split.policy import GATHERED_ROWS, GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, ROUTE_BYTES, SHARE_ROWS, THREAD_ROWS
 from dtrees.split.search.categories import mark_by_category
-from dtrees.split.table.columns import Assembly
+from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.take_rows import take_rows
 from dtrees.tree.category_sets import CategorySets
 
@@ -285,9 +287,10 @@ class TreeState:
         tasks = np.array(pieces, np.int64).reshape(-1, 3)
         places = self._shard_columns.place_of[columns]
         thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
+        mark_many = mark_many_of(self._shard_columns.columns)
         workspace.threads.share(
             tasks.shape[0],
-            lambda queue, _: partition.mark_many(
+            lambda queue, _: mark_many(
                 queue, tasks, self._shard_columns.columns, places, thresholds, missing_left, self._rows.rows, start, stop, bits, offsets
             ),
             most=1 + bits.shape[0] * 8 // THREAD_ROWS,
@@ -367,7 +370,7 @@ class TreeState:
         return self._grow_roots(roots, workspace, keep=workspace.by_turns, largest=message.largest)
 
     def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, largest: NDArray[np.float64] = _NO_PRIORITIES) -> list[Nodes]:
-        """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.subtree_runner.SubtreeRunner.grow`."""
+        """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
         places, rules = roots.places, self._plan.rules
         n_columns, most_rows = self._pool.shape[0], max([in_stop - start for start, in_stop, _, _ in places])
         n_cells = sum([stop - start for start, _, stop, _ in places]) * n_columns
@@ -401,8 +404,9 @@ class TreeState:
 
     def _share_rows(self, rows: NDArray[np.uint32]) -> m.SharedRows:
         """Return this shard's columns of the tree in some rows."""
-        places = self._search.places
-        return m.SharedRows(self._shard_columns.ids[places], take_rows(self._shard_columns.columns, places, rows))
+        places, columns = self._search.places, self._shard_columns.columns
+        assert isinstance(columns, Columns), "shards of one table are dense"
+        return m.SharedRows(self._shard_columns.ids[places], take_rows(columns, places, rows))
 
     def _grow_delegated(self, message: m.GrowDelegated, workspace: Workspace) -> m.GrownDelegated:
         """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""
@@ -429,7 +433,7 @@ class TreeState:
         one._nodes.stop[mine] = stop
         for name in ("depth", "path", "sums"):
             getattr(one._nodes, name)[mine] = getattr(table, name)[message.nodes]
-        apart = Workspace(workspace.threads, SubtreeRunner(one._shard_columns.columns))
+        apart = Workspace(workspace.threads, make_runner(one._shard_columns.columns))
         one._search = NodeSearch(one._shard_columns, sums_zones=False)
         one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, 0, inherit=False)
         n = message.nodes.shape[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.subtree_runner import SubtreeRunner
+from dtrees.engine.shard.runner import Runner
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition, no_rows
 
@@ -19,13 +19,13 @@ class Workspace:
     Attributes
     ----------
     threads : Threads
-    runner : SubtreeRunner
+    runner : Runner
     by_turns : bool
         Whether messages about other trees are carried out with it before a tree is finished.
     """
 
     threads: Threads
-    runner: SubtreeRunner
+    runner: Runner
     by_turns: bool = False
     _spare: RowPartition = field(default_factory=no_rows)
 

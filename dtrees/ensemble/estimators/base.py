@@ -69,7 +69,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
 
@@ -287,7 +287,7 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
 
         Returns
         -------
@@ -302,7 +302,7 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,) or None, default=None
 
@@ -345,7 +345,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
 
         Returns
         -------
@@ -360,7 +360,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
 
         Returns
         -------
@@ -375,7 +375,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
 
         Returns
         -------
@@ -391,7 +391,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,) or None, default=None
 

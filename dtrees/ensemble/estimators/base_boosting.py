@@ -122,7 +122,7 @@ class Boosting(StartingPoints, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
             Numbers; in frames also text and categories. NaN marks missing values.
         y : array-like of shape (n,)
             Finite numbers for a regressor, labels (at least two) for a classifier.
@@ -342,7 +342,7 @@ class Boosting(StartingPoints, TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
 
         Returns
         -------

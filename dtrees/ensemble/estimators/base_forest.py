@@ -71,7 +71,7 @@ class Forest(TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
             Numbers; in frames also text and categories. NaN marks missing values.
         y : array-like of shape (n,)
             Finite numbers for a regressor, labels for a classifier.
@@ -231,7 +231,7 @@ class Forest(TreeEstimator):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
 
         Returns
         -------
@@ -245,7 +245,7 @@ class Forest(TreeEstimator):
 
         Parameters
         ----------
-        X : array-like or frame of shape (n, n_features_in_)
+        X : array-like, sparse table or frame of shape (n, n_features_in_)
 
         Returns
         -------

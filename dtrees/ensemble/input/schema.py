@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.input.plain_data import check_labels, check_text, take
-from dtrees.ensemble.input.tables import is_frame, numeric_array
+from dtrees.ensemble.input.sparse import by_columns, by_rows, is_sparse, sparse_table
+from dtrees.ensemble.input.tables import checked_table, is_frame, numeric_array
 from dtrees.ensemble.input.warning import warn
 
 NUMERIC, CATEGORICAL, UNKNOWN = "numeric", "categorical", "unknown"
@@ -104,7 +105,7 @@ class Schema:
 
         Parameters
         ----------
-        X : array-like or frame of shape (n, n_columns)
+        X : array-like, sparse table or frame of shape (n, n_columns)
         categories : collection of int, default=()
             Columns whose values are categories, also where they are numbers.
 
@@ -113,11 +114,17 @@ class Schema:
         ValueError
             If a column's dtype is not supported, or it mixes text and numbers.
         TypeError
-            If X is sparse or a lazy frame.
+            If X is a lazy frame.
         """
         if not is_frame(X):
-            X = numeric_array(X)
+            X = checked_table(X)
             numeric = Column(None, NUMERIC, X.dtype.name)
+            if is_sparse(X):
+                if len(categories):
+                    raise ValueError(
+                        f"categorical_features names {len(categories)} column(s), but X is sparse; wants a dense table, or none of them"
+                    )
+                return cls((numeric,) * X.shape[1])
             return cls(tuple(_numbers_as_categories(None, X[:, j]) if j in categories else numeric for j in range(X.shape[1])))
         return cls(tuple(_infer_column(name, series, j in categories) for j, (name, series) in enumerate(_frame_columns(X))))
 
@@ -145,11 +152,15 @@ class Schema:
         ------
         ValueError
             If X holds infinity, integers beyond 2**53, or columns of another kind than the schema's.
+        TypeError
+            If X is sparse; see :meth:`cells`.
         """
         if is_frame(X):
             named = _frame_columns(X)
             self._check_width(len(named))
             return [_encode_column(column, series) for column, (_, series) in zip(self.columns, named, strict=True)]
+        if is_sparse(X):
+            raise TypeError("X is sparse, and its columns are wanted as arrays; pass X.toarray()")
         X = numeric_array(X)
         self._check_width(X.shape[1])
         _check_values(X, "X")
@@ -158,17 +169,31 @@ class Schema:
             for j, column in enumerate(self.columns)
         ]
 
-    def matrix(self, X: Any) -> NDArray[Any]:
+    def cells(self, X: Any) -> Any:
+        """Return a sparse table as CSC whose stored cells are in order, each once, none of them zero; NaN where missing.
+
+        Raises
+        ------
+        ValueError
+            If X holds infinity or integers beyond 2**53.
+        """
+        X = by_columns(sparse_table(X))
+        self._check_width(X.shape[1])
+        _check_values(X.data, "X")
+        return X
+
+    def matrix(self, X: Any) -> Any:
         """Return a table for prediction: float32 where that holds every column exactly, else float64; NaN where missing.
 
         Parameters
         ----------
-        X : array-like or frame of shape (n, n_columns)
+        X : array-like, sparse table or frame of shape (n, n_columns)
             n may be 0.
 
         Returns
         -------
         ndarray of shape (n, n_columns)
+            SparseRows of that shape, if X is sparse.
 
         Raises
         ------
@@ -186,17 +211,28 @@ class Schema:
             for j, array in enumerate(encoded):
                 matrix[:, j] = array
             return matrix
-        X = numeric_array(X)
+        X = checked_table(X)
         self._check_width(X.shape[1])
         for column in self.columns:
             if column.kind == CATEGORICAL and not column.holds_numbers:
                 raise ValueError(f"X is an array, but column {column.name!r} held categories at fit; pass a frame with the columns of fit")
+        if is_sparse(X):
+            return self._sparse_rows(X)
         _check_values(X, "X")
         numbers = {j: _numbers_of(column, X[:, j]) for j, column in enumerate(self.columns) if column.kind == CATEGORICAL}
         matrix = X.astype(_float_dtype(X.dtype, *(array.dtype for array in numbers.values())), copy=bool(numbers))
         for j, array in numbers.items():
             matrix[:, j] = array
         return matrix
+
+    def _sparse_rows(self, X: Any) -> Any:
+        from dtrees.tree.sparse_rows import SparseRows
+
+        if any(column.kind == CATEGORICAL for column in self.columns):
+            raise ValueError("X is sparse, but some columns held categories at fit; pass it as a dense table")
+        X = by_rows(X)
+        _check_values(X.data, "X")
+        return SparseRows(X.indptr, X.indices, X.data.astype(_float_dtype(X.dtype), copy=False), X.shape[1])
 
     def warn_of_text(self, n_rows: int) -> None:
         """Warn of columns of text that were hardly meant to be categories: numbers, and text that differs from row to row."""

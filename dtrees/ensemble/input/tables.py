@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from dtrees.ensemble.input.sparse import is_sparse, sparse_table
+
 
 def is_frame(X: Any) -> bool:
     """Return whether ``X`` is a frame with typed columns rather than something to make an array of."""
@@ -21,6 +23,13 @@ def is_frame(X: Any) -> bool:
     if nw.dependencies.is_polars_lazyframe(X):
         raise TypeError("X is a lazy frame; call .collect() and pass the result")
     return bool(nw.dependencies.is_into_dataframe(X))
+
+
+def checked_table(X: Any) -> Any:
+    """Return ``X``: a frame as it is, a sparse table as CSR or CSC (:func:`~dtrees.ensemble.input.sparse.sparse_table`), else an array."""
+    if is_frame(X):
+        return X
+    return sparse_table(X) if is_sparse(X) else numeric_array(X)
 
 
 def column_names(X: Any) -> list[Any]:

@@ -348,7 +348,11 @@ def array_digest(*arrays: NDArray[Any]) -> str:
 
 
 def column_digests(columns: Any) -> list[str]:
-    """Return a digest of each of some presorted columns (:class:`dtrees.split.table.columns.Columns`), whichever they lie beside."""
+    """Return a digest of each of some presorted columns, whichever they lie beside; of a sparse table, a single one of all."""
+    from dtrees.split.table.sparse_columns import SparseColumns
+
+    if isinstance(columns, SparseColumns):
+        return [array_digest(columns.starts, columns.rows, columns.codes, columns.offsets, columns.values.astype(np.float64))]
     return [array_digest(columns.codes[j], columns.distinct(j).astype(np.float64)) for j in range(columns.n_columns)]
 
 

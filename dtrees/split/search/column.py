@@ -127,7 +127,7 @@ def search_by_sums(codes, values, partition, start, in_stop, sums, limits, bar, 
     if dominant >= 0:
         m = list_others(codes, partition.rows[start:in_stop], dominant, scratch.keys)
         if m >= 0:
-            return search_around_dominant(n_distinct, partition, start, in_stop, dominant, m, sums, limits, bar, scratch)
+            return search_around_dominant(scratch.keys[:m], n_distinct, partition, start, in_stop, dominant, sums, limits, bar, scratch)
     node = node_statistic(limits.criterion, sums, n)
     is_done, status, score, has_missing = _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch)
     if is_done:

@@ -47,14 +47,14 @@ def list_others(codes, rows, dominant, keys):
 
 
 @lean_kernel
-def search_around_dominant(n_distinct, partition, start, in_stop, dominant, m, sums, limits, bar, scratch):
-    """Find the best split of a node in a column from the ``m`` rows in ``scratch.keys``, which have other codes than the dominant one.
+def search_around_dominant(keys, n_distinct, partition, start, in_stop, dominant, sums, limits, bar, scratch):
+    """Find the best split of a node in a column from the ``keys`` of the rows that have other codes than the dominant one.
 
     Parameters and result are otherwise as of :func:`~dtrees.split.search.column.search_column`.
     """
+    m = keys.shape[0]
     if m == 0:
         return CONSTANT, 0.0, False
-    keys = scratch.keys[:m]
     sort_keys(keys, scratch.spare, m, scratch.counts)
     n_present = first_above(keys, ZERO(), m, n_distinct - 1)
     n_lower = first_above(keys, ZERO(), n_present, dominant)

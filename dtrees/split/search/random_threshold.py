@@ -68,12 +68,12 @@ def search_random(codes, values, partition, start, in_stop, sums, limits, bits, 
             missing = plus_row(missing, a[i], weight_at(b, i))
         elif code <= cut:
             left = plus_row(left, a[i], weight_at(b, i))
-    top = _try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
+    top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
     return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
 
 
 @lean_kernel
-def _try_threshold(limits, left, missing, node, varies, cut, threshold, bar, scratch):
+def try_threshold(limits, left, missing, node, varies, cut, threshold, bar, scratch):
     """Try a threshold with the missing rows on the left and on the right; where nothing ``varies``, only these are split off.
 
     The better split goes to ``scratch.found``. Returns its score, -1.0 if none is above the bar.
@@ -229,10 +229,10 @@ def _(node, j, counts, room):
 
 @lean_kernel
 def _try_column(limits, node, block, j, bar, scratch):
-    """Try the threshold of one column both ways; see :func:`_try_threshold`."""
+    """Try the threshold of one column both ways; see :func:`try_threshold`."""
     low, high, threshold = block.reals[0], block.reals[1], block.reals[2]
     left, missing = _statistics_of_column(node, j, block.counts, scratch.classes)
-    return _try_threshold(limits, left, missing, node, low[j] < high[j], ZERO(), threshold[j], bar, scratch)
+    return try_threshold(limits, left, missing, node, low[j] < high[j], ZERO(), threshold[j], bar, scratch)
 
 
 @inlined_kernel

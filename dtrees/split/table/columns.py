@@ -133,9 +133,9 @@ def presort_column(
         distinct = spare.view(np.float32)[: _number_float32(keys, codes, bits)]
     else:
         values = _as_float64(values)
-        _sort_float64(values.view(np.uint64), keys, spare, counts)
+        sort_float64(values.view(np.uint64), keys, spare, counts)
         distinct = spare.view(np.float64)
-        distinct = distinct[: _number(values, keys, codes, distinct)]
+        distinct = distinct[: number_values(values, keys, codes, distinct)]
     own = mapped(distinct.shape[0], distinct.dtype)
     own[:] = distinct
     return codes, own
@@ -179,7 +179,7 @@ def _ordered_bits(x):
 
 
 @kernel
-def _sort_float64(bits, keys, spare, counts):
+def sort_float64(bits, keys, spare, counts):
     """Sort by the lower half of the ordered bits, then, stably, by the upper half."""
     shift = np.uint64(32)
     low = np.uint64(0xFFFFFFFF)
@@ -218,7 +218,7 @@ def _number_float32(keys, codes, distinct):
 
 
 @kernel
-def _number(values, keys, codes, distinct):
+def number_values(values, keys, codes, distinct):
     """Number distinct values; write them and every row's number, and return how many there are."""
     n_distinct = 0
     n = keys.shape[0]

@@ -1,0 +1,106 @@
+"""What grows subtrees on a shard, whatever the kind of table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.threads import Threads
+from dtrees.split.grow.best_first import LeafBudget
+from dtrees.split.grow.work_pool import Roots
+from dtrees.split.node.limits import NodeLimits, SplitLimits
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import Nodes
+from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.sparse_columns import AnyColumns
+from dtrees.split.zones.sum_slots import SumSlots
+
+
+class TreeContext(NamedTuple):
+    """What the nodes of a tree under way have in common; see :class:`~dtrees.split.grow.subtree.Task`."""
+
+    partition: RowPartition
+    spare: RowPartition
+    target: NDArray[Any]
+    limits: SplitLimits
+    stops: NodeLimits
+    keys: tuple[np.uint64, np.uint64]
+    budget: LeafBudget
+    pool: NDArray[np.int32]  # never written to: another one is another array
+
+
+class Runner(ABC):
+    """Threads that grow subtrees, and room for what they need. To be used by one message at a time, with the same threads each time.
+
+    Parameters
+    ----------
+    columns : Columns or SparseColumns
+        All columns of the table.
+    """
+
+    def __init__(self, columns: AnyColumns) -> None:
+        self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
+        self.forget()
+
+    def forget(self) -> None:
+        """Give up all room."""
+        self._scratch: list[Scratch] = []
+
+    def _forget_scratch(self) -> None:
+        """Give up scratch space, and what was made with it."""
+        self._scratch = []
+
+    def forget_nodes(self) -> None:
+        """Forget the nodes that scratch space knows something about: another tree is next."""
+        for scratch in self._scratch:
+            if scratch.line_up is not None:
+                scratch.line_up.node[:] = -1
+
+    def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool) -> Scratch:
+        """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.scratch.make_scratch`.
+
+        The threads before it have some then, too.
+        """
+        if self._scratch and (self._scratch[0].keys.shape[0] <= n_rows or (self._scratch[0].groups is not None) != categories):
+            self._forget_scratch()
+        while len(self._scratch) <= thread:
+            self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels, categories))
+        return self._scratch[thread]
+
+    @abstractmethod
+    def grow(
+        self,
+        threads: Threads,
+        n_threads: int,
+        context: TreeContext,
+        roots: Roots,
+        block_rows: int,
+        share_rows: int,
+        sum_slots: SumSlots | None,
+        keep: bool = True,
+    ) -> list[Nodes]:
+        """Grow nodes to their ends, by ``n_threads`` threads which have scratch space already.
+
+        Parameters
+        ----------
+        threads : Threads
+        n_threads : int
+        context : TreeContext
+        roots : Roots
+        block_rows : int
+            Nodes of up to this many in-sample rows are finished in a block.
+        share_rows : int
+            Nodes of more rows are shared out.
+        sum_slots : SumSlots or None
+            Given, larger nodes are searched by zone sums.
+        keep : bool, default=True
+            Whether the nodes are needed when others are grown; otherwise they may lie where those will.
+
+        Raises
+        ------
+        NotCompiled
+            If another process is compiling the kernels that this takes.
+        """
