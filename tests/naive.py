@@ -29,12 +29,17 @@ from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.numbers import hashing
+from tests.naive_constraints import Constraints
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
 SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "poisson", "newton", "gini", "entropy"
 NEWTON_L1 = "newton_l1"
 #: The criteria with formulas of their own here. Others are scored by their own parts: the oracle then shows that the search finds the best.
 BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY)
+
+
+#: Numbers of rows.
+Rows = Sequence[int]
 
 
 class SplitLimits(NamedTuple):
@@ -57,6 +62,7 @@ class SplitLimits(NamedTuple):
     least: Sequence[int] = ()
     most: Sequence[int] = ()
     l1: float = 0.0
+    constraints: Constraints | None = None
 
 
 class Split(NamedTuple):
@@ -230,7 +236,7 @@ def every_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b:
                 continue
             left_rows = below + missing if missing_left else below
             left = node_sums(left_rows, a, b, limits.n_classes)
-            if _is_allowed(left_rows, left, rows, total, limits):
+            if _is_allowed(column, left_rows, left, rows, total, a, b, limits):
                 threshold = math.inf if is_last else midpoint(value, present[k + 1])
                 split = Split(column, value, threshold, missing_left, len(left_rows), left)
                 yield _scored(split, left_rows, rows, a, b, total, limits)
@@ -252,7 +258,7 @@ def random_split(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b
             continue
         left_rows = below + missing if missing_left else below
         left = node_sums(left_rows, a, b, limits.n_classes)
-        if _is_allowed(left_rows, left, rows, total, limits):
+        if _is_allowed(column, left_rows, left, rows, total, a, b, limits):
             split = Split(column, max(x[i] for i in below), threshold, missing_left, len(left_rows), left)
             yield _scored(split, left_rows, rows, a, b, total, limits)
 
@@ -290,7 +296,7 @@ def every_set(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: A
             listed = upper if turned else lower
             left_rows = [i for name in listed for i in of_group[name]]
             left = node_sums(left_rows, a, b, limits.n_classes)
-            if _is_allowed(left_rows, left, rows, total, limits):
+            if _is_allowed(column, left_rows, left, rows, total, a, b, limits):
                 categories = frozenset(name for name in listed if name != "missing")
                 split = Split(column, math.nan, math.nan, "missing" in listed, len(left_rows), left, categories=categories)
                 yield _scored(split, left_rows, rows, a, b, total, limits)
@@ -306,7 +312,16 @@ def _distance(sums: Sequence[int], total: Sequence[int], which: int, limits: Spl
         return float(np.float64(float(g) - mean * float(h)) / np.float64(rest))
 
 
-def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[int], total: Sequence[int], limits: SplitLimits) -> bool:
+def _is_allowed(
+    column: int,
+    left_rows: Sequence[int],
+    left: Sequence[int],
+    rows: Sequence[int],
+    total: Sequence[int],
+    a: Any,
+    b: Any,
+    limits: SplitLimits,
+) -> bool:
     h_left = weight_of(left, limits.n_classes)
     h_right = weight_of(total, limits.n_classes) - h_left
     return (
@@ -314,7 +329,38 @@ def _is_allowed(left_rows: Sequence[int], left: Sequence[int], rows: Sequence[in
         and min(h_left, h_right) >= limits.min_weight
         and min(h_left, h_right) + limits.penalty > 0
         and (limits.criterion != POISSON or 0 < left[0] < total[0])
+        and _is_in_order(column, left_rows, left, rows, total, a, b, limits)
     )
+
+
+def _is_in_order(
+    column: int,
+    left_rows: Sequence[int],
+    left: Sequence[int],
+    rows: Sequence[int],
+    total: Sequence[int],
+    a: Any,
+    b: Any,
+    limits: SplitLimits,
+) -> bool:
+    """Whether constraints, if there are any, allow a split."""
+    around = limits.constraints
+    if around is None or limits.n_classes:
+        return True
+    if limits.criterion == ABSOLUTE_ERROR:
+        right_rows = sorted(set(rows) - set(left_rows))
+        return around.are_in_order(column, *(median_level(side, a, b, limits.levels) for side in (left_rows, right_rows)))
+    return around.allows(column, left, subtract(total, left), limits.penalty)
+
+
+def median_level(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> float:
+    """The weighted median of levels, halfway where two may be it."""
+    pairs = sorted((levels[a[i]], 1 if b is None else b[i]) for i in rows)
+    total = sum(w for _, w in pairs)
+    upto = list(itertools.accumulate(w for _, w in pairs))
+    one = next(level for (level, _), below in zip(pairs, upto, strict=True) if 2 * below >= total)
+    other = next((level for (level, _), below in zip(pairs, upto, strict=True) if 2 * below > total), one)
+    return float(one) if one == other else one / 2 + other / 2
 
 
 def _scored(
@@ -324,8 +370,11 @@ def _scored(
         gain = deviation_gain(left_rows, rows, a, b, limits.levels)
         rounded = float(gain >> 22) * 2.0**22 + float(gain & (2**22 - 1))
         return split._replace(score=rounded, gain=rounded)
-    score = float_score(split.left, total, limits)
-    return split._replace(score=score, gain=float_gain(score, total, limits))
+    score, around = float_score(split.left, total, limits), limits.constraints
+    if around is None or limits.n_classes:
+        return split._replace(score=score, gain=float_gain(score, total, limits))
+    score = around.score(score, split.left, subtract(total, split.left), limits.penalty)
+    return split._replace(score=score, gain=float_gain(score, total, limits) + around.more_gain(total, limits.penalty))
 
 
 def is_constant(x: Sequence[float], rows: Sequence[int]) -> bool:
@@ -360,7 +409,8 @@ def best_split(
     draws: Sequence[int] | None = None,
 ) -> tuple[int, Split | None]:
     """The best split over the columns drawn: larger score, then lower column; and what the search is to report."""
-    varying = [j for j in sorted(drawn) if not is_constant(columns[j], rows)]
+    around = limits.constraints
+    varying = [j for j in sorted(drawn) if not is_constant(columns[j], rows) and (around is None or around.may_use(j))]
     if not varying:
         return CONSTANT, None
     found = [best_of_column(columns[j], j, rows, a, b, limits, draws[j] if draws else 0) for j in varying]
@@ -419,6 +469,7 @@ class Node:
     sums: tuple[int, ...]
     depth: int
     path: int
+    constraints: Constraints | None = None
     split: Split | None = None
     children: list[Node] = field(default_factory=list)
 
@@ -459,6 +510,17 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
     )
 
 
+def _values(node: Node, goes_left: dict[int, bool], split: Split, sample: Sample, limits: SplitLimits) -> list[float]:
+    """The values of both sides of a split, for constraints."""
+    assert node.constraints is not None
+    if limits.n_classes:
+        return [0.0, 0.0]
+    if limits.criterion == ABSOLUTE_ERROR:
+        sides = [[i for i in node.rows if goes_left[i] == side] for side in (True, False)]
+        return [median_level(side, sample.g, sample.h, limits.levels) for side in sides]
+    return [node.constraints.value(sums, limits.penalty) for sums in (split.left, subtract(node.sums, split.left))]
+
+
 def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_classes: int, seed: int, tree: int) -> Node:
     """Grow a tree by the book."""
     seed = hashing.as_seed(seed)
@@ -467,10 +529,12 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
     threshold_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree))
     in_classes = n_classes if n_classes > 2 else 0
     root = Node(sample.rows, node_sums(sample.rows, sample.g, sample.h, in_classes), 0, hashing.ROOT)
+    if rules.monotonic or rules.interactions or rules.most_columns:
+        root.constraints = Constraints(rules)
     limits = limits_of(rules, n_classes, root.sums, sample.exponents)._replace(levels=sample.levels)
 
     def find(node: Node) -> Split | None:
-        n, path = len(node.rows), np.uint64(node.path)
+        n, path, own = len(node.rows), np.uint64(node.path), limits._replace(constraints=node.constraints)
         if rules.max_depth is not None and node.depth >= rules.max_depth:
             return None
         if n < max(2, rules.min_samples_split, 2 * limits.min_samples) or weight_of(node.sums, in_classes) < 2 * math.ceil(
@@ -486,7 +550,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         first, rest = order[: rules.max_features].tolist(), order[rules.max_features :].tolist()
         # Drawing goes on, one column at a time, while all columns drawn are constant in the node.
         for drawn in [first, *([j] for j in rest)]:
-            status, split = best_split(columns, drawn, node.rows, sample.g, sample.h, limits, draws)
+            status, split = best_split(columns, drawn, node.rows, sample.g, sample.h, own, draws)
             if status != CONSTANT:
                 return split
         return None
@@ -505,6 +569,9 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
             rows = [i for i in node.rows if goes_left[i] == left]
             path = hashing.child_path(np.uint64(node.path), side)
             child = Node(rows, node_sums(rows, sample.g, sample.h, in_classes), node.depth + 1, path)
+            if node.constraints is not None:
+                one, other = _values(node, goes_left, split, sample, limits)
+                child.constraints = node.constraints.child(split.column, one, other, left)
             node.children.append(child)
             waiting.append((child, find(child)))
         assert node.children[0].sums == split.left

@@ -204,6 +204,67 @@ CASES: dict[str, Case] = {
         evaluated=True,
         callbacks=(EarlyStopping(1, eval_name="plain", metric="logloss"),),
     ),
+    "tree in order": Case(
+        "regression",
+        lambda: dtrees.DecisionTreeRegressor(monotonic_cst={"wide": 1, "count": -1}, interaction_cst="pairwise", random_state=21),
+    ),
+    "forest in order": Case(
+        "regression",
+        lambda: dtrees.RandomForestRegressor(
+            4, monotonic_cst={"wide": 1, "skewed": -1, "rounded": 1}, max_features=0.5, max_samples=0.8, oob_score=True, random_state=22
+        ),
+    ),
+    "forest of classes in order, best first": Case(
+        "binary",
+        lambda: dtrees.RandomForestClassifier(
+            4, monotonic_cst=[1, 0, -1, 0, 1, 0, 0, 0], interaction_cst=[(0, 1, 2), {2, 4}], max_leaf_nodes=15, random_state=23
+        ),
+        array=True,
+    ),
+    "forest of many classes, few columns a path": Case(
+        "multiclass", lambda: dtrees.RandomForestClassifier(4, interaction_cst=[["wide", "count"], ["word", "rounded"]], random_state=24)
+    ),
+    "extra trees in order": Case(
+        "binary", lambda: dtrees.ExtraTreesClassifier(4, monotonic_cst={"wide": 1, "count": 1}, interaction_cst="pairwise", random_state=25)
+    ),
+    "forest of medians in order": Case(
+        "regression",
+        lambda: dtrees.RandomForestRegressor(
+            3, criterion="absolute_error", monotonic_cst={"wide": 1, "count": -1}, max_depth=5, max_features=0.5, random_state=26
+        ),
+    ),
+    "boosting in order": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            n_estimators=5,
+            monotonic_cst={"wide": 1, "count": -1, "skewed": 1},
+            interaction_cst=[("wide", "count", "flag")],
+            subsample=0.7,
+            max_features=0.6,
+            random_state=27,
+        ),
+        evaluated=True,
+    ),
+    "boosting of classes in order, best first": Case(
+        "binary",
+        lambda: dtrees.GradientBoostingClassifier(
+            n_estimators=5, monotonic_cst=[-1, 1, 1, 0, 0, 0, 0, 0], interaction_cst="pairwise", max_leaf_nodes=9, random_state=28
+        ),
+        array=True,
+    ),
+    "boosting of medians in order": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            loss="absolute_error", n_estimators=4, monotonic_cst={"wide": -1, "count": 1}, max_depth=4, random_state=29
+        ),
+    ),
+    "boosting in order that goes on": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            n_estimators=4, monotonic_cst={"wide": 1, "count": -1}, interaction_cst="no_interactions", max_depth=4, random_state=30
+        ),
+        before={"n_estimators": 2},
+    ),
     "boosting that goes on": Case(
         "regression",
         lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.7, max_features=1, max_depth=4, random_state=9),
@@ -211,7 +272,14 @@ CASES: dict[str, Case] = {
     ),
 }
 #: Cases with kernels that no other has, which take long to compile.
-SLOW = {"tree by entropy", "forest by Poisson deviance", "boosting with an L1 penalty"}
+SLOW = {
+    "tree by entropy",
+    "forest by Poisson deviance",
+    "boosting with an L1 penalty",
+    "forest of many classes, few columns a path",
+    "extra trees in order",
+    "forest of medians in order",
+}
 
 
 #: Shares of the rows in each of so many partitions; some are empty.

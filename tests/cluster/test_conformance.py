@@ -142,6 +142,8 @@ SENT = {
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
     "forest of absolute error": ["MeasureNodes"],
     "forest, best first": ["Merge"],
+    "forest in order": ["GrowDelegated", "Advance"],
+    "boosting in order": ["Start", "Advance"],
 }
 FIRST = {
     ("boosting of classes", "Renew"): [Cut("Advance", 31)],

@@ -18,6 +18,7 @@ from dtrees.engine.plan.node_limits import limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Divided, Root, Splits, Subtrees
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.grow.best_first import in_preorder
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import may_be_split, node_weight
@@ -129,7 +130,7 @@ class Grower:
         records["left"][node], records["right"][node] = left, left + 1
         for name in ("column", "threshold", "missing_left", "gain"):
             records[name][node] = found[name]
-        sums[left], sums[left + 1] = left_sums, sums[node] - left_sums
+        sums[left], sums[left + 1] = divide_sums(self._limits.criterion, found["column"], sums[node], left_sums)
         self._depth[left] = self._depth[left + 1] = self._depth[node] + 1
         self._priority[left] = self._priority[left + 1] = priority
         # How many rows go left is known before where they lie: enough to sort the children out.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation
 from dtrees.engine.coordinator.session import Session, Steps
+from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, newton_values, penalties_of, splits_of_categories, take_apart
 from dtrees.engine.plan.node_limits import scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
@@ -83,14 +84,6 @@ def complete(
     else:
         value, weight, impurity = class_values(nodes, criterion, h_exponent, plan.n_classes)
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
-    closing = None
-    if closes(plan):
-        # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
-        told = np.flatnonzero(stop > in_stop) if isinstance(plan, ForestPlan) else slice(None)
-        start, in_stop, stop, value_of_leaf = start[told], in_stop[told], stop[told], value[leaf][told]
-        closing = m.Finish(session.fit, session.epoch, started.output, start, in_stop, stop, value_of_leaf, last=last)
-        if delegation.outside:
-            closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
     tree = Tree(
         children_left=left,
         children_right=right,
@@ -103,6 +96,16 @@ def complete(
         weighted_n_node_samples=weight,
         value=value,
     )
+    if rules.monotonic:
+        put_in_order(tree, rules.monotonic, measured=criterion.task == "boosting" and measures(plan))
+    closing = None
+    if closes(plan):
+        # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
+        told = np.flatnonzero(stop > in_stop) if isinstance(plan, ForestPlan) else slice(None)
+        start, in_stop, stop, value_of_leaf = start[told], in_stop[told], stop[told], value[leaf][told]
+        closing = m.Finish(session.fit, session.epoch, started.output, start, in_stop, stop, value_of_leaf, last=last)
+        if delegation.outside:
+            closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
     if rules.categorical:
         tree = tree.with_categories((yield from _find_sets(session, records)))
     return Grown(tree, closing)

@@ -141,8 +141,8 @@ def class_values(
     nodes: Nodes, criterion: Criterion, exponent: int, n_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return class fractions, weights and impurities of nodes."""
-    sums = nodes.sums
-    if sums.shape[1] == 2:  # up to two classes: (weight of class 1, weight)
+    sums = nodes.sums[:, : max(2, n_classes)]
+    if n_classes <= 2:  # up to two classes: (weight of class 1, weight)
         sums = np.stack([sums[:, 1] - sums[:, 0], sums[:, 0]][:n_classes], axis=1)
     weight = sums.sum(axis=1).astype(np.float64)
     value = sums / weight[:, None]

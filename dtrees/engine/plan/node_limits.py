@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Rules
+from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
 
@@ -47,6 +49,24 @@ def limited_splits(rules: Rules, n_rows: int) -> int:
     return 0 if rules.max_leaf_nodes is None or rules.max_leaf_nodes >= n_rows else rules.max_leaf_nodes - 1
 
 
+def constraints_of(rules: Rules) -> Constraints | None:
+    """Return the constraints of trees, None if there are none."""
+    if not (rules.monotonic or rules.interactions or rules.most_columns):
+        return None
+    return _make_constraints(rules.monotonic, rules.interactions, rules.most_columns)
+
+
+_make_constraints = lru_cache(maxsize=8)(make_constraints)
+
+
+def _constrained(rules: Rules, criterion: Any) -> Any:
+    constraints = constraints_of(rules)
+    if constraints is None:
+        return criterion
+    kind = Clipped if criterion_named(rules.criterion).task == "boosting" else InOrder
+    return kind(criterion, constraints)
+
+
 def make_limits(
     rules: Rules,
     n_classes: int,
@@ -56,13 +76,13 @@ def make_limits(
     plain: bool = False,
     ids: NDArray[np.int32] | None = None,
 ) -> tuple[SplitLimits, NodeLimits]:
-    """Return the limits on splits and the stopping rules of a tree whose root has these sums.
+    """Return the limits on splits and the stopping rules of a tree whose root has these sums, with or without the words of constraints.
 
     ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest. ``ids`` are
     the numbers of the columns that are to be searched; nobody who searches none needs to know which of them hold categories.
     """
     in_classes = n_classes > 2
-    root_weight = int(sums.sum()) if in_classes else int(sums[1])
+    root_weight = int(sums[:n_classes].sum()) if in_classes else int(sums[1])
     weight_exponent = exponents[1]
     min_weight = math.ceil(min(_scaled_number(rules.min_child_weight, weight_exponent), float(_MOST_WEIGHT)))
     if rules.min_weight_fraction_leaf:
@@ -75,7 +95,7 @@ def make_limits(
     criterion = criterion_named(rules.criterion)
     value = criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent))
     limits = SplitLimits(
-        value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0])) if rules.reg_alpha else value,
+        _constrained(rules, value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0])) if rules.reg_alpha else value),
         RandomThreshold() if rules.random_splits else SortedThreshold() if plain else BestThreshold(),
         slope,
         rules.min_samples_leaf,

@@ -27,6 +27,9 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.early_stopping import Stopping
 from dtrees.tree.tree import Tree
 
+#: The rules that are constraints on columns.
+CONSTRAINTS = ("monotonic", "interactions", "most_columns")
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -65,6 +68,13 @@ class Rules:
     min_samples_category, max_cat_threshold : tuple of int
         For each column of ``categorical``: categories of fewer in-sample rows in a node are taken together, and the side of a split that
         has fewer categories has at most so many.
+    monotonic : tuple of int
+        1, -1 or 0 for each column of the table: values must not fall, must not rise, or may do both where the column is higher. Empty if
+        they may in all.
+    interactions : tuple of tuple of int
+        The sets of columns that may stand together on a path; each column is in one at least. Empty if any may.
+    most_columns : int
+        Most columns on a path, 0 if as many as there are.
     """
 
     criterion: str
@@ -85,6 +95,13 @@ class Rules:
     cat_smooth: float = 0.0
     min_samples_category: tuple[int, ...] = ()
     max_cat_threshold: tuple[int, ...] = ()
+    monotonic: tuple[int, ...] = ()
+    interactions: tuple[tuple[int, ...], ...] = ()
+    most_columns: int = 0
+
+    def described(self) -> dict[str, Any]:
+        """Return the rules by name, constraints only if there are any: files of rules without them are as they were before there were."""
+        return {name: value for name, value in vars(self).items() if value or name not in CONSTRAINTS}
 
 
 class Checkpoint(Protocol):

@@ -35,6 +35,7 @@ import numpy as np
 from dtrees.engine.coordinator.leaves import Grown
 from dtrees.engine.coordinator.session import Requests, Session
 from dtrees.engine.coordinator.tree import starting, tree_steps
+from dtrees.engine.plan.node_limits import constraints_of
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor, ShardsLost
@@ -80,7 +81,8 @@ def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
         n_leaves = min(n_leaves, 2 * rules.max_leaf_nodes)  # some more are grown than are left in the end
     if rules.max_depth is not None and rules.max_depth < 40:
         n_leaves = min(n_leaves, 2**rules.max_depth)
-    n_sums = max(2, plan.n_classes)
+    constraints = constraints_of(rules)
+    n_sums = max(2, plan.n_classes) + (0 if constraints is None else constraints.n_words)
     return n_in_partition * (20 if weighted else 12) + 2 * n_leaves * (40 + 8 * n_sums) + 1
 
 

@@ -17,7 +17,7 @@ from dtrees.split.criteria.parts import n_class_sums
 from dtrees.split.grow.level import SCAN, search_level
 from dtrees.split.node import status
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
-from dtrees.split.node.limits import Categories, SplitLimits
+from dtrees.split.node.limits import Categories, SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import SEARCH_TASK_ROWS
 from dtrees.split.search.column import search_many
@@ -154,10 +154,10 @@ class NodeSearch:
         """Search nodes column by column, from the ``skip``-th drawn on, until one of this shard's varies."""
         table, shard_columns = self._nodes, self._shard_columns
         found = empty_candidates(nodes.shape[0], table.sums.shape[1])
-        place = np.empty(nodes.shape[0], np.int64)
+        place, limits = np.empty(nodes.shape[0], np.int64), limits_for_thread(context.limits)
         search_on(
             shard_columns.columns, shard_columns.ids, context.keys[0], context.pool.copy(), skip, shard_columns.place_of, context.partition,
-            table.start[nodes], table.in_stop[nodes], table.sums[nodes], context.limits, context.keys[1], table.path[nodes],
+            table.start[nodes], table.in_stop[nodes], table.sums[nodes], limits, context.keys[1], table.path[nodes],
             self.scratch_for(0, workspace, context.limits), found, place,
         )  # fmt: skip
         return m.Found(found, place)
@@ -191,7 +191,7 @@ class NodeSearch:
             n_tasks,
             lambda queue, thread: search_level(
                 queue, tasks, operations, shard_columns.columns, shard_columns.ids, zone_map, context.partition, level.sums, level.nodes,
-                node_sums, context.limits, searched.bars, scratch[thread], found,
+                node_sums, limits_for_thread(context.limits), searched.bars, scratch[thread], found,
             ),
             level.n_threads,
         )  # fmt: skip
@@ -217,7 +217,7 @@ class NodeSearch:
             scratch = free.pop()  # list.pop and append are atomic
             search_many(
                 shard_columns.columns, shard_columns.ids, tasks, bounds[piece], bounds[piece + 1], context.partition,
-                starts, in_stops, sums, context.limits, context.keys[1], paths, scratch, found,
+                starts, in_stops, sums, limits_for_thread(context.limits), context.keys[1], paths, scratch, found,
             )  # fmt: skip
             free.append(scratch)
 

@@ -19,7 +19,7 @@ from dtrees.engine.shard.runner import Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind, bound
-from dtrees.split.criteria.parts import n_class_sums
+from dtrees.split.criteria.parts import kinds_of, n_class_sums
 from dtrees.split.grow.best_first import LeafBudget
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.parallel_subtree import grow_together
@@ -27,7 +27,7 @@ from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.subtree import Task
 from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
 from dtrees.split.node.candidate import empty_candidates
-from dtrees.split.node.limits import RandomThreshold
+from dtrees.split.node.limits import RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import no_rows
 from dtrees.split.node.records import Nodes
@@ -118,7 +118,7 @@ class SubtreeRunner(Runner):
         """See to it that there is room for all that is to be grown."""
         limits, stops, places = context.limits, context.stops, roots.places
         n_sums, weighted = roots.sums.shape[1], context.partition.h.shape[0] > 0
-        kind = (n_sums, weighted, type(limits.thresholds), type(limits.criterion), inherit, type(limits.categories))
+        kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), inherit, type(limits.categories))
         wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind)
         if wanted == self._made_for and context.pool is self._pool:
             return
@@ -184,4 +184,7 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
     _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, budget = task
     largest, control, _ = context.budget
     budget = LeafBudget(largest, control, budget.waiting)
-    return Task(*context[:6], pool, scratch, best, bits, block, block_rows, stack, own, budget)
+    partition, spare, target, limits, stops, keys = context[:6]
+    return Task(
+        partition, spare, target, limits_for_thread(limits), stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget
+    )

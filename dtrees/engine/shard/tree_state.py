@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
+from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, splits_of_categories
-from dtrees.engine.plan.node_limits import limited_splits, make_limits
+from dtrees.engine.plan.node_limits import constraints_of, limited_splits, make_limits
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
@@ -30,6 +31,7 @@ from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
+from dtrees.split.criteria.constraints import divide_sums, root_words
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import make_budget, merge_rows, prune
 from dtrees.split.grow.block import block_rows
@@ -83,7 +85,10 @@ class TreeState:
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self._rows = partition.no_rows()
-        self._nodes = NodeTable(max(2, self._n_classes))
+        constraints = constraints_of(plan.rules)
+        self._words = _NOTHING if constraints is None else root_words(constraints)
+        self._nodes = NodeTable(max(2, self._n_classes) + self._words.shape[0])
+        self._grows = False
 
     def carry_out(self, message: m.Message, workspace: Workspace) -> m.Reply:
         """Carry out a message and return the reply."""
@@ -178,7 +183,10 @@ class TreeState:
         if self._draws:
             node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
             self._keys = (node_key, np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree)))
+        if self._words.shape[0]:
+            sums = np.concatenate([sums, self._words])
         self._nodes.open(n_in, n, hashing.ROOT, sums)
+        self._grows = True
         inherit = self._inherits and not plain and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
         self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherit)
         return n_in, n, sums, exponents
@@ -200,6 +208,8 @@ class TreeState:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
             tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
+        if self._plan.rules.monotonic:
+            put_in_order(tree, self._plan.rules.monotonic, measured=measures)
         if self._plan.rules.categorical:
             split = splits_of_categories(nodes.records, self._plan.rules)
             tree = tree.with_categories(find_sets(self._shard_columns, self._rows.rows, *split))
@@ -241,6 +251,7 @@ class TreeState:
         n_rows = self._labels.shape[0]
         self._lay_out(n_rows, None, _NOTHING)
         partition.number(self._rows.rows)
+        self._grows = False
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
     def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:
@@ -355,8 +366,9 @@ class TreeState:
         table.reserve(int(right.max(initial=0)) + 1)
         table.start[left], table.in_stop[left], table.stop[left] = start, left_in_stop, left_stop
         table.start[right], table.in_stop[right], table.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
-        table.sums[left] = splits.left_sums
-        table.sums[right] = table.sums[splits.node] - splits.left_sums
+        if self._grows:  # a finished tree is only put through the rows
+            sums = divide_sums(self._limits.criterion, splits.column, table.sums[splits.node], splits.left_sums)
+            table.sums[left], table.sums[right] = sums
         table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
         table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
         table.path[right] = hashing.child_paths(table.path[splits.node], np.ones(n, np.int64))

@@ -52,6 +52,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     n_jobs: int | None
     random_state: Any
     warm_start: bool
+    monotonic_cst: Any
+    interaction_cst: Any
     n_features_in_: int
     max_features_: int
     categorical_features: Any
@@ -163,6 +165,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     def _warn_without_splits(self, why: str) -> None:
         """Warn if no tree has a split; ``why`` says what may be the reason."""
         if not any(tree.node_count > 1 for group in self._trees.groups for tree in group):
+            if self.monotonic_cst is not None:
+                why += ", and is as monotonic_cst wants it"
             warn(f"no tree found a split, so that predictions are the same for all rows, though y varies: {why}")
 
     def _warn_if_constant(self) -> None:

@@ -28,6 +28,7 @@ class RandomForestRegressor(ForestRegressor):
     {growth_end}
     {forest: True}
     {max_samples}
+    {constraints}
 
     Attributes
     ----------
@@ -75,6 +76,8 @@ class RandomForestRegressor(ForestRegressor):
         warm_start: bool = False,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -98,6 +101,7 @@ class RandomForestClassifier(ForestClassifier):
     {forest: True}
     {class_weight_forest}
     {max_samples}
+    {constraints}
 
     Attributes
     ----------
@@ -147,6 +151,8 @@ class RandomForestClassifier(ForestClassifier):
         class_weight: Any = None,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -169,6 +175,7 @@ class ExtraTreesRegressor(ForestRegressor):
     {growth_end}
     {forest: False}
     {max_samples}
+    {constraints}
 
     Attributes
     ----------
@@ -217,6 +224,8 @@ class ExtraTreesRegressor(ForestRegressor):
         warm_start: bool = False,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -240,6 +249,7 @@ class ExtraTreesClassifier(ForestClassifier):
     {forest: False}
     {class_weight_forest}
     {max_samples}
+    {constraints}
 
     Attributes
     ----------
@@ -290,5 +300,7 @@ class ExtraTreesClassifier(ForestClassifier):
         class_weight: Any = None,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())

@@ -52,6 +52,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     {boosting_stop}
     {eval_metric_regression}
     {boosting_control}
+    {constraints}
 
     Attributes
     ----------
@@ -119,6 +120,8 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         n_jobs: int | None = None,
         verbose: int = 0,
         warm_start: bool = False,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -192,6 +195,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     {boosting_stop}
     {eval_metric_classification}
     {boosting_control}
+    {constraints}
 
     Attributes
     ----------
@@ -250,6 +254,8 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         n_jobs: int | None = None,
         verbose: int = 0,
         warm_start: bool = False,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 

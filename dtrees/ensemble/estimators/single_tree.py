@@ -165,6 +165,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
     {growth_end}
     {random_state_tree}
     {n_jobs}
+    {constraints}
 
     Attributes
     ----------
@@ -197,6 +198,8 @@ class DecisionTreeRegressor(SingleTreeRegressor):
         max_cat_threshold: int | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -220,6 +223,7 @@ class DecisionTreeClassifier(SingleTreeClassifier):
     {random_state_tree}
     {class_weight_tree}
     {n_jobs}
+    {constraints}
 
     Attributes
     ----------
@@ -255,6 +259,8 @@ class DecisionTreeClassifier(SingleTreeClassifier):
         random_state: Any = None,
         class_weight: Any = None,
         n_jobs: int | None = None,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -278,6 +284,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
     {growth_end}
     {random_state_tree}
     {n_jobs}
+    {constraints}
 
     Attributes
     ----------
@@ -310,6 +317,8 @@ class ExtraTreeRegressor(SingleTreeRegressor):
         max_cat_threshold: int | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -334,6 +343,7 @@ class ExtraTreeClassifier(SingleTreeClassifier):
     {random_state_tree}
     {class_weight_tree}
     {n_jobs}
+    {constraints}
 
     Attributes
     ----------
@@ -369,5 +379,7 @@ class ExtraTreeClassifier(SingleTreeClassifier):
         random_state: Any = None,
         class_weight: Any = None,
         n_jobs: int | None = None,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
     ) -> None:
         self._keep_parameters(locals())

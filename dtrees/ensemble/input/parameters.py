@@ -16,6 +16,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from dtrees.engine.plan.plans import Rules
 from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
+from dtrees.ensemble.input.constraints import CONSTRAINTS, interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ COMMON = {
         _POSITIVE_INTEGER,
         None,
     ],
+    **CONSTRAINTS,
 }
 
 #: Parameters of trees and forests, whose leaves are bounded by a fraction of the weight.
@@ -136,8 +138,10 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     min_samples_leaf = _count(estimator.min_samples_leaf, n_rows)
+    criterion = CRITERION_ALIASES.get(criterion, criterion)
+    monotonic, (interactions, most_columns) = monotonic_rule(estimator), interaction_rule(estimator)
     return Rules(
-        criterion=CRITERION_ALIASES.get(criterion, criterion),
+        criterion=criterion,
         max_features=resolve_max_features(estimator.max_features, columns_per_tree),
         columns_per_tree=columns_per_tree,
         random_splits=random_splits,
@@ -155,6 +159,9 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         cat_smooth=float(estimator.cat_smooth),
         min_samples_category=_each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories]),
         max_cat_threshold=_each(estimator.max_cat_threshold, [_most_categories(n) for n in n_categories]),
+        monotonic=monotonic,
+        interactions=interactions,
+        most_columns=most_columns,
     )
 
 

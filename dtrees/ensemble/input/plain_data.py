@@ -43,6 +43,10 @@ def plain(value: Any) -> Any:
     """Return a parameter as JSON data; what has no such form becomes None."""
     if isinstance(value, dict):
         return {"dict": [[plain(key), plain(item)] for key, item in value.items()]}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=lambda item: (isinstance(item, str), item))
     if isinstance(value, list | tuple):
         return None if any(callable(item) for item in value) else [plain(item) for item in value]
     if isinstance(value, np.ndarray):
@@ -62,10 +66,10 @@ def from_plain(value: Any) -> Any:
     Raises
     ------
     ValueError
-        If it is none of scalars, lists of scalars and dicts of scalars.
+        If it is none of scalars, lists of scalars or of lists of scalars, and dicts of scalars.
     """
     if type(value) is list:
-        return [_scalar(item) for item in value]
+        return [[_scalar(inner) for inner in item] if type(item) is list else _scalar(item) for item in value]
     if type(value) is not dict:
         return _scalar(value)
     pairs = take(value, "dict", list, "a parameter")

@@ -28,7 +28,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -312,7 +312,7 @@ def _checked(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tup
 
 def _describe(plan: ForestPlan | BoostingPlan) -> dict[str, str]:
     """Return all of a plan that decides which trees grow, by name."""
-    described = {name: repr(value) for name, value in asdict(plan.rules).items()}
+    described = {name: repr(value) for name, value in plan.rules.described().items()}
     described |= {name: repr(getattr(plan, name)) for name in plan.__dataclass_fields__ if name not in _LEFT_OUT}
     if isinstance(plan, ForestPlan):
         described["oob_score"] = repr(plan.out_of_bag)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from dtrees.engine.plan.plans import ForestPlan, Rules
+from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.schema import Schema
@@ -205,7 +205,7 @@ def _bounded(number: int, name: str) -> int:
 
 def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
     """Return a plan (without checkpoint) and its rules as plain data."""
-    return {name: plain(value) for name, value in (vars(plan.rules) | vars(plan)).items() if name not in ("rules", "checkpoint")}
+    return {name: plain(value) for name, value in (plan.rules.described() | vars(plan)).items() if name not in ("rules", "checkpoint")}
 
 
 def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]:
@@ -254,14 +254,28 @@ _PLAN_TYPES: dict[str, tuple[type, ...]] = {
 
 
 #: What plans in files of earlier versions do not have.
-_ADDED = {"categorical", "cat_smooth", "min_samples_category", "max_cat_threshold"}
+_ADDED = {"reg_alpha", "min_split_gain", "categorical", "cat_smooth", "min_samples_category", "max_cat_threshold"}
+
+
+def _restore_constraints(data: Any, n_features: int) -> dict[str, Any]:
+    """Return the constraints of a plan that a file describes; raise ValueError unless they are for so many columns."""
+    given = {name: data.get(name, 0 if name == "most_columns" else []) for name in CONSTRAINTS}
+    signs, sets, most = given.values()
+    lists = [signs, sets, *(sets if type(sets) is list else ())]
+    numbers = [number for one in lists if type(one) is list for number in one if type(number) is not list]
+    if not all(type(one) is list for one in lists) or type(most) is not int or not all(type(number) is int for number in numbers):
+        raise ValueError("the model's plan has constraints that are no lists of integers")
+    fits = len(signs) in (0, n_features) and set(signs) <= {-1, 0, 1} and 0 <= most < max(1, n_features)
+    if not fits or (sets and {column for one in sets for column in one} != set(range(n_features))):
+        raise ValueError(f"the model's plan has constraints that are not for {n_features} columns")
+    return {"monotonic": tuple(signs), "interactions": tuple(map(tuple, sets)), "most_columns": most}
 
 
 def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
     owner = "the model's plan"
     found: dict[str, Any] = {}
     for field in (*fields(Rules), *fields(ForestPlan)):
-        if field.name not in ("rules", "checkpoint") and not (field.name in _ADDED and field.name not in data):
+        if field.name not in ("rules", "checkpoint", *CONSTRAINTS) and not (field.name in _ADDED and field.name not in data):
             value = take(data, field.name, _PLAN_TYPES[str(field.type)], owner)
             if field.name == "criterion":
                 found[field.name] = _criterion_name(value)
@@ -273,6 +287,7 @@ def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
     for name, value in found.items():
         if name in _ADDED and type(value) is list:
             found[name] = tuple(value)
+    found |= _restore_constraints(data, n_features)
     rules = Rules(**{field.name: found.pop(field.name) for field in fields(Rules) if field.name in found})
     n_sets = len(rules.categorical)
     if not len(rules.min_samples_category) == len(rules.max_cat_threshold) == n_sets or any(

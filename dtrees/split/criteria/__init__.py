@@ -8,8 +8,11 @@
     what kernels compute by a criterion.
 ``squares``
     the formula that squared error, Newton's gain and Gini impurity share.
+``constraints``, ``constrained``
+    constraints on columns: what is known of nodes, and criteria that respect them.
 """
 
+from dtrees.split.criteria import constrained as constrained  # its versions of parts
 from dtrees.split.criteria.absolute_error import AbsoluteError
 from dtrees.split.criteria.criterion import register
 from dtrees.split.criteria.entropy import Entropy

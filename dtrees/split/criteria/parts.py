@@ -30,9 +30,18 @@ def classes_of(criterion, sums, n):
     return Classes(sums, sums.sum(), n)
 
 
+def kinds_of(criterion: Any) -> tuple[type, ...]:
+    """Return the types that decide what is compiled for a kernel value: its own and, if constraints are around another one, that one's."""
+    inner = getattr(criterion, "criterion", None)
+    return (type(criterion),) if inner is None else (type(criterion), type(inner))
+
+
 def n_class_sums(criterion: Any, n_sums: int) -> int:
     """Return the number of classes whose weights a criterion sums, of nodes with so many sums; 0 if it sums moments."""
-    return n_sums if node_statistic.versions[type(criterion)] is classes_of else 0
+    kinds = kinds_of(criterion)
+    if len(kinds) > 1:
+        n_sums -= criterion.constraints.n_words
+    return n_sums if node_statistic.versions[kinds[-1]] is classes_of else 0
 
 
 @specialised

@@ -68,7 +68,7 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
                 subtract(zone_map, sums, x, y, ZERO(), n_columns)
             elif kind == BAR:
                 get_ready(zone_map, partition, sums, nodes[x], node_sums[x], limits)
-                bars[x], _ = best_edges(zone_map, sums, nodes[x], node_sums[x], limits, ZERO(), n_columns, bars[x], scratch)
+                bars[x], _ = best_edges(column_ids, zone_map, sums, nodes[x], node_sums[x], limits, ZERO(), n_columns, bars[x], scratch)
             else:
                 out.records[t].status = NO_SPLIT
                 out.records[t].column = column_ids[zone_map.which[y]]

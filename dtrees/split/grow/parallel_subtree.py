@@ -22,6 +22,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, se
 from dtrees.split.compile.prefetch import prefetch_to_write
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import acquire, release
+from dtrees.split.criteria.constraints import hand_down
 from dtrees.split.grow.best_first import is_hopeless, may_be_chosen
 from dtrees.split.grow.parallel_sums import (
     finish_settling,
@@ -280,7 +281,8 @@ def _offer(work_pool, task, i):
         acquire(work_pool.control, LOCK)
         if best.status != SPLIT or mine.score > best.score or (mine.score == best.score and mine.column < best.column):
             work_pool.found.records[i] = mine
-            work_pool.found.left[i, 0], work_pool.found.left[i, 1] = task.best.left[0, 0], task.best.left[0, 1]
+            for k in range(task.best.left.shape[1]):
+                work_pool.found.left[i, k] = task.best.left[0, k]
         release(work_pool.control, LOCK)
 
 
@@ -378,6 +380,7 @@ def _place_children(work_pool, task, i):
     for k in range(sums.shape[1]):
         sums[left, k] = work_pool.found.left[i, k]
         sums[left + 1, k] = sums[i, k] - sums[left, k]
+    hand_down(task.limits.criterion, work_pool.found.records[i].column, sums[left], sums[left + 1])
 
 
 @lean_kernel

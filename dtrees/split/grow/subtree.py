@@ -20,11 +20,13 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.constraints import Clipped, InOrder, hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
+from dtrees.split.grow.column_by_column import InBlock, InTable, Unsorted, search_node
 from dtrees.split.grow.stack import Stack, put, put_children
-from dtrees.split.node.candidate import Candidates, bar_for, complete, complete_but_threshold, threshold_between
+from dtrees.split.node.candidate import Candidates, complete, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import (
     BestThreshold,
     Categories,
@@ -40,10 +42,9 @@ from dtrees.split.node.limits import (
 from dtrees.split.node.partition import RowPartition, divide_within, is_pure, mark_left, mark_left_by_side
 from dtrees.split.node.records import link, make_leaf, note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
-from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.numbers.hashing import draw
 from dtrees.split.policy import TINY_ROWS
-from dtrees.split.search.categories import choose_sides, choose_sides_of_node, group_keys, search_groups
-from dtrees.split.search.column import search_any_column, search_sorted
+from dtrees.split.search.categories import choose_sides, choose_sides_of_node, group_keys
 from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.tiny_node import search_tiny_node
@@ -97,86 +98,6 @@ class Task(NamedTuple):
     stack: Stack
     sum_slots: SumSlots | None
     budget: LeafBudget
-
-
-class InTable(NamedTuple):
-    """A node's rows are places of the row partition."""
-
-
-class InBlock(NamedTuple):
-    """A node's rows are in the sorted lists of the block."""
-
-
-@specialised
-def _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar):
-    """Find the best split of a node in one column; result as of :func:`~dtrees.split.search.column.search_column`."""
-
-
-@_search_column_from.of(InTable)
-def _(source, columns, column, task, first, last, sums, path, limits, bar):
-    bits = draw(np.uint64(task.keys[1]) ^ path, column)
-    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return search_any_column(limits.categories, column, codes, values, task.partition, first, last, sums, limits, bits, bar, task.scratch)
-
-
-@_search_column_from.of(InBlock)
-def _(source, columns, column, task, first, last, sums, path, limits, bar):
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return _search_list(limits.categories, column, values, task, first, last, sums, limits, bar)
-
-
-@specialised
-def _search_list(categories, column, values, task, first, last, sums, limits, bar):
-    """Find the best split of a node in one column by the block's sorted list; result as of ``search_column``."""
-
-
-@_search_list.of(NoCategories)
-def _(categories, column, values, task, first, last, sums, limits, bar):
-    block = task.block
-    keys = block.keys[block.place_of[column]]
-    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
-
-
-@_search_list.of(Categories)
-def _(categories, column, values, task, first, last, sums, limits, bar):
-    block, groups = task.block, task.scratch.groups
-    keys = block.keys[block.place_of[column]]
-    if is_categorical(categories, column):
-        node = node_statistic(limits.criterion, sums, last - first)
-        m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
-        return search_groups(node, column, values, m, limits, ZERO(), bar, groups, task.scratch)
-    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
-
-
-@lean_kernel
-def search_node(source, columns, task, first, last, sums, path):
-    """Find the best split of one node over the columns drawn for it; return as :func:`~dtrees.split.search.tiny_node.search_tiny_node`.
-
-    As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
-    in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
-    """
-    limits, stops, pool, node_key = task.limits, task.stops, task.pool, task.keys[0]
-    n_columns = pool.shape[0]
-    everything = stops.max_features >= n_columns
-    status = CONSTANT
-    score = -1.0
-    winner = -1
-    has_missing = False
-    drawn = 0
-    while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
-        if not everything:
-            draw_columns(node_key, path, pool, drawn, drawn + 1)
-        column = pool[drawn]
-        drawn += 1
-        bar = bar_for(column, winner, score)
-        found = _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar)
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
-            winner = column
-    if not everything:
-        undraw_columns(node_key, path, pool, drawn)
-    return status, score, has_missing, winner
 
 
 @inlined_kernel
@@ -366,6 +287,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
         middle = start + inside + outside
         put_children(stack, n_todo, node, start, in_stop, stop, depth, path, middle, start + inside, node_sums, best.left[0])
+        hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         _inherit(task.sum_slots, task, n_todo)
         n_todo += 2
         put_in_order(task.sum_slots, task.budget, stack, ZERO(), n_todo)
@@ -402,8 +324,24 @@ def _(categories, columns, task, first, last, sums, path):
 def _(categories, columns, task, first, last, sums, path):
     if last - first > TINY_ROWS:
         return search_node(InBlock(), columns, task, first, last, sums, path)
+    return _search_tiny(task.limits.criterion, columns, task, first, last, sums, path)
+
+
+@specialised
+def _search_tiny(criterion, columns, task, first, last, sums, path):
+    """Find the best split of a node of at most TINY_ROWS rows of a block; result as of :func:`search_node`."""
+
+
+@_search_tiny.otherwise
+def _(criterion, columns, task, first, last, sums, path):
     limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
     return search_tiny_node(columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch)
+
+
+@_search_tiny.of(Clipped)
+@_search_tiny.of(InOrder)
+def _(criterion, columns, task, first, last, sums, path):
+    return search_node(Unsorted(), columns, task, first, last, sums, path)  # constraints differ from column to column
 
 
 @specialised
@@ -414,6 +352,11 @@ def _grow_small(criterion, columns, task, bottom, nodes, n_nodes):
 @_grow_small.otherwise
 def _(criterion, columns, task, bottom, nodes, n_nodes):
     return grow_block(columns, task, bottom, nodes, n_nodes)
+
+
+@_grow_small.of(InOrder)
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return _grow_small(criterion.criterion, columns, task, bottom, nodes, n_nodes)
 
 
 @_grow_small.of(Deviations)
@@ -519,6 +462,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         left_in_stop = start + middle - first
         left_stop = left_in_stop + out_middle - out_first
         put_children(stack, n_todo, node, start, in_stop, stop, depth, path, left_stop, left_in_stop, node_sums, best.left[0])
+        hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         stack.todo[n_todo, 6] = out_middle
         stack.todo[n_todo + 1, 6] = out_first
         n_todo += 2

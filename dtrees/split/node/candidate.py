@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inlined_kernel, kernel
+from dtrees.split.criteria.constraints import note_words
 from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
 from dtrees.split.node.status import NO_SPLIT, SPLIT
@@ -45,7 +46,7 @@ class Candidates(NamedTuple):
         to ``threshold`` go left; ``cut`` is the highest code of such a value in the node, ``n_left`` the number of in-sample rows going
         left.
     left : ndarray of int64, shape (n, n_sums)
-        Sums of the rows going left.
+        Sums of the rows going left; after these, what constraints know of the node (:mod:`dtrees.split.criteria.constraints`).
     """
 
     records: NDArray[Any]
@@ -108,8 +109,9 @@ def complete_but_threshold(n_distinct, column, n_all, sums, limits, score, has_m
     record.n_left = split.n_left
     # Where no value was missing, rows that miss it go with the majority.
     record.missing_left = split.missing_left if has_missing else 2 * split.n_left > n_all
-    for k in range(sums.shape[0]):
+    for k in range(found.left.shape[0]):
         out.left[t, k] = found.left[k]
+    note_words(limits.criterion, sums, out.left[t])
     record.gain = gain(limits.criterion, score, node_statistic(limits.criterion, sums, n_all))
     enough = record.gain >= limits.min_gain and is_worthwhile(limits.criterion, record.gain)
     record.status = SPLIT if enough else NO_SPLIT

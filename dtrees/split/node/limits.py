@@ -1,4 +1,8 @@
-"""What splits and nodes must respect, in the units of a tree's sums. Here alone is decided whether a split may be taken."""
+"""What splits and nodes must respect, in the units of a tree's sums: counts, weights and gains.
+
+Here alone is decided whether a split may be taken, but for constraints on columns, which are part of the criterion
+(:mod:`dtrees.split.criteria.constraints`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_entry
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints import criterion_for_thread
 from dtrees.split.criteria.parts import node_statistic
 
 
@@ -141,9 +146,17 @@ class NodeLimits(NamedTuple):
     keeps_sums: bool
 
 
+def limits_for_thread(limits: SplitLimits) -> SplitLimits:
+    """Return limits that no other thread writes to: the same, unless there are constraints."""
+    own = criterion_for_thread(limits.criterion)
+    return limits if own is limits.criterion else limits._replace(criterion=own)
+
+
 @inlined_kernel
 def is_allowed(limits, n_left, n_right, h_left, h_right):
     """Tell whether a split may be taken, from the numbers of in-sample rows and the weights of both sides.
+
+    Constraints on values are a matter of the criterion, which does not score what they forbid.
 
     There is no branch in it: loops over many splits take several at a time.
     """

@@ -13,6 +13,7 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.constraints import Clipped, InOrder, begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments
 from dtrees.split.node.candidate import complete
@@ -57,7 +58,7 @@ def search_column(criterion, codes, values, partition, start, in_stop, sums, lim
     Returns
     -------
     status : int
-        CONSTANT, NO_SPLIT or SPLIT.
+        CONSTANT, NO_SPLIT or SPLIT. A column that constraints keep from a node counts as constant there.
     score : float
     has_missing : bool
         Whether the column has missing values in this node.
@@ -67,6 +68,12 @@ def search_column(criterion, codes, values, partition, start, in_stop, sums, lim
 @search_column.otherwise
 def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
     return _search_sums(limits.thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+
+
+@search_column.of(Clipped)
+@search_column.of(InOrder)
+def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    return search_column(criterion.criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
 
 
 @search_column.of(Deviations)
@@ -212,13 +219,16 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, in_s
     for t in range(first, last):
         node, j = tasks[t, 0], tasks[t, 1]
         column = np.int64(column_ids[j])
+        out.records[t].column = column
+        if not begin_column(limits.criterion, sums[node], column):
+            out.records[t].status = CONSTANT
+            continue
         values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         start, in_stop = starts[node], in_stops[node]
         bits = draw(np.uint64(key) ^ paths[node], column)
         status, score, has_missing = search_any_column(
             limits.categories, j, columns.codes[j], values, partition, start, in_stop, sums[node], limits, bits, -1.0, scratch
         )
-        out.records[t].column = column
         out.records[t].status = status
         if status == SPLIT:
             complete(values, column, in_stop - start, sums[node], limits, score, has_missing, scratch.found, out, t)

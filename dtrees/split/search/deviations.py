@@ -156,6 +156,59 @@ def deviations_by_tree(line, items, n, end, last, forward, out):
 
 
 @inner_kernel
+def _element_at(weights, total, beyond):
+    """Return the first element up to which, and with it, there is half of the weight, or more than half (``beyond``)."""
+    n = weights.shape[0] - 1
+    step = 1
+    while 2 * step <= n:
+        step *= 2
+    i = before = 0
+    while step > 0:
+        following = i + step
+        if following <= n:
+            twice = 2 * (before + weights[following])
+            if twice < total or (beyond and twice == total):
+                i = following
+                before += weights[i]
+        step //= 2
+    return min(i + 1, n)
+
+
+@inner_kernel
+def note_all_medians(line, items, n, end, last, forward, out):
+    """Write the medians of all sets of ``items[:end]`` from one end on, halfway where two targets may be it.
+
+    Parameters are those of :func:`~dtrees.split.search.order_statistics.deviations`; the median of a set without rows is not written. For
+    constraints: rows are added to a Fenwick tree of weights, in log(n) a row.
+    """
+    weights = np.zeros(n + 1, np.int64)
+    total = 0
+    for k in range(end, last):
+        total += items[k].weight
+        _add_weight(weights, items[k].element, items[k].weight)
+    for k in range(end):
+        i = end - 1 - k if forward else k
+        total += items[i].weight
+        _add_weight(weights, items[i].element, items[i].weight)
+        one, other = line[_element_at(weights, total, False)].level, line[_element_at(weights, total, True)].level
+        out[i if forward else i + 1] = halfway(one, other)
+
+
+@inner_kernel
+def _add_weight(weights, i, weight):
+    n = weights.shape[0]
+    while i < n:
+        weights[i] += weight
+        i += i & -i
+
+
+@inner_kernel
+def halfway(one, other):
+    """Return the middle of two levels, a level itself where they are the same."""
+    return float(one) if one == other else float(one) / 2.0 + float(other) / 2.0
+
+
+@inner_kernel
 def _merge(keys, first, middle, last, spare):
     """Merge two sorted stretches, the first of which goes first where keys tie."""
     i, j = first, middle

@@ -30,12 +30,13 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints import allows_medians, compares_medians, note_medians
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import NONE_HIGHER, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import POINTER_STEPS
-from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, may_be_taken, note
+from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, may_be_taken, note, note_all_medians
 from dtrees.split.search.order_statistics_random import search_deviations_at_random
 from dtrees.split.table.keys import code_in, code_of, key_of, place_in
 from dtrees.split.table.sorting import sort_keys
@@ -59,6 +60,8 @@ class LineUp(NamedTuple):
     line, links, items : ndarray of LINE, LINK, ITEM
     left, right : ndarray of DEVIATION
         Of the first i rows and of all but the first i rows, in the order of the column.
+    medians : ndarray of float64, shape (2, n_rows + 1)
+        Of the same, where constraints compare them.
     node : ndarray of int64, shape (7,)
         The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
         says of all its rows.
@@ -70,13 +73,14 @@ class LineUp(NamedTuple):
     items: NDArray[Any]
     left: NDArray[Any]
     right: NDArray[Any]
+    medians: NDArray[np.float64]
     node: NDArray[np.int64]
 
 
 def make_line_up(n_rows: int, levels: NDArray[np.int64]) -> LineUp:
     """Return scratch space for nodes of up to ``n_rows`` rows."""
     line, links, items, left, right = (np.empty(n_rows + 1, kind) for kind in (LINE, LINK, ITEM, DEVIATION, DEVIATION))
-    return LineUp(levels, line, links, items, left, right, np.full(7, -1, np.int64))
+    return LineUp(levels, line, links, items, left, right, np.empty((2, n_rows + 1)), np.full(7, -1, np.int64))
 
 
 @kernel
@@ -299,7 +303,7 @@ def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
     """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
     n_distinct = values.shape[0]
     line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
-    left, right = scratch.line_up.left, scratch.line_up.right
+    left, right, medians = scratch.line_up.left, scratch.line_up.right, scratch.line_up.medians
     keys = scratch.keys
     for i in range(n):
         keys[i] = key_of(codes[line[i + 1].row], i + 1)
@@ -325,6 +329,9 @@ def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
             continue
         deviations(line, links, items, begin, n, end, n if side == 0 else end, False, weighted, POINTER_STEPS * n, left)
         deviations(line, links, items, begin, n, end, end if side == 0 else n, True, weighted, POINTER_STEPS * n, right)
+        if compares_medians(limits.criterion):
+            note_all_medians(line, items, n, end, n if side == 0 else end, False, medians[0])
+            note_all_medians(line, items, n, end, end if side == 0 else n, True, medians[1])
         whole = left[end] if side == 0 else right[0]
         n_left_missing = n - end if side == 0 else 0
         for k in range(1, end + (side == 1 and end < n)):
@@ -332,12 +339,16 @@ def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
                 continue
             if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
                 continue
+            if compares_medians(limits.criterion) and not allows_medians(limits.criterion, medians[0, k], medians[1, k]):
+                continue
             gain = gain_of(whole, left[k], right[k])
             # Lower thresholds first, then missing left.
             if gain > top or (gain == top and cut > k):
                 top = gain
                 cut = k
                 missing_left = side == 0
+                if compares_medians(limits.criterion):
+                    note_medians(limits.criterion, medians[0, k], medians[1, k])
     if cut < 0:
         return NO_SPLIT, -1.0, end < n
     next_code = code_of(keys[cut]) if cut < end else NONE_HIGHER

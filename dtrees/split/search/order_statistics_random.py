@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.criteria.constraints import allows_medians, compares_medians, note_medians
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER, note_found
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
-from dtrees.split.search.deviations import LOW_BITS, LOW_MASK, gain_of, may_be_taken, note
+from dtrees.split.search.deviations import LOW_BITS, LOW_MASK, gain_of, halfway, may_be_taken, note
 from dtrees.split.search.random_threshold import draw_threshold
 
 
@@ -43,6 +44,24 @@ def _deviation_of(line, keys, n, cut, missing, which, out):
             high -= element.weight * (element.level >> LOW_BITS)
             low -= element.weight * (element.level & LOW_MASK)
     note(out, high, low, total)
+
+
+@inner_kernel
+def _median_of(line, keys, n, cut, missing, which, total):
+    """Return the median of some of a node's rows, of so much weight; parameters are those of :func:`_deviation_of`."""
+    below, found, level = 0, False, line[0].level
+    for i in range(n):
+        if not which[2 if keys[i] == missing else int(keys[i] > cut)]:
+            continue
+        if found:
+            return halfway(level, line[i + 1].level)
+        below += line[i + 1].weight
+        if 2 * below >= total:
+            level = line[i + 1].level
+            if 2 * below > total:
+                return halfway(level, level)
+            found = True
+    return halfway(level, level)
 
 
 @kernel
@@ -84,10 +103,17 @@ def search_deviations_at_random(codes, values, n, limits, bits, bar, scratch):
         _deviation_of(line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
         if not may_be_taken(limits, count, n, left[0], right[0]):
             continue
+        one = other = 0.0
+        if compares_medians(limits.criterion):
+            one = _median_of(line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0].weight)
+            other = _median_of(line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0].weight)
+            if not allows_medians(limits.criterion, one, other):
+                continue
         gain = gain_of(whole, left[0], right[0])
         if gain > top:
             top = gain
             missing_left = side == 0
+            note_medians(limits.criterion, one, other)
     if top == bar:
         return NO_SPLIT, -1.0, n_missing > 0
     moments = no_moments()

@@ -10,6 +10,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
 from dtrees.split.criteria.statistics import Classes, Moments, plus_row, weight_at
 from dtrees.split.node.candidate import bar_for
@@ -263,7 +264,8 @@ def search_random_block(limits, max_features, keys, pool, block, first, last, su
         if max_features < n_columns:
             draw_columns(keys[0], path, pool, n_drawn, n_drawn + 1)
         j = block.place_of[pool[n_drawn]]
-        varied |= n_missing[j] < n and (low[j] < high[j] or n_missing[j] > 0)
+        usable = begin_column(limits.criterion, sums, np.int64(pool[n_drawn]))
+        varied |= usable and n_missing[j] < n and (low[j] < high[j] or n_missing[j] > 0)
         n_drawn += 1
     status, score, winner = CONSTANT, -1.0, np.int64(-1)
     if varied:
@@ -278,7 +280,7 @@ def search_random_block(limits, max_features, keys, pool, block, first, last, su
             column = np.int64(pool[d])
             j = block.place_of[column]
             if n_missing[j] > 0 or not arithmetic:
-                if n_missing[j] == n or (low[j] == high[j] and n_missing[j] == 0):
+                if n_missing[j] == n or (low[j] == high[j] and n_missing[j] == 0) or not begin_column(limits.criterion, sums, column):
                     continue
                 found = _try_column(limits, node, block, j, bar_for(column, winner, score), scratch)
             else:
@@ -286,6 +288,7 @@ def search_random_block(limits, max_features, keys, pool, block, first, last, su
             if found > score or (found == score and column < winner):
                 status, score, winner = SPLIT, found, column
         if winner >= 0:
+            begin_column(limits.criterion, sums, winner)
             _try_column(limits, node, block, np.int64(block.place_of[winner]), -1.0, scratch)
     if max_features < n_columns:
         undraw_columns(keys[0], path, pool, n_drawn)

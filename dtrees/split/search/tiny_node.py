@@ -164,7 +164,7 @@ def _(node, places, a):
 
 
 @lean_kernel
-def _sweep_column(columns, column, block, first, last, sums, limits, bar, scratch):
+def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch):
     """Search one column by sorting the rows; see :func:`~dtrees.split.search.column.search_sorted`."""
     codes = columns.codes[column]
     n = last - first
@@ -232,7 +232,7 @@ def _search_pair(columns, limits, node, block, column, first, sums, scratch):
         left, right = right, left
     low, high = block.cells[left, j], block.cells[right, j]
     if high == MISSING:
-        return _sweep_column(columns, column, block, first, first + 2, sums, limits, -1.0, scratch)
+        return sweep_column(columns, column, block, first, first + 2, sums, limits, -1.0, scratch)
     one = plus_row(nothing(node, scratch.classes[0]), block.g[left], weight_at(block.h, left))
     missing = nothing(node, scratch.classes[1])
     score = cut_after(limits, one, missing, node, np.int64(low), np.int64(high), -1.0, scratch.classes[2], scratch.found)
@@ -333,7 +333,7 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
             n_to_sweep += 1
         column = to_sweep[swept]
         swept += 1
-        found = _sweep_column(columns, column, block, first, last, sums, limits, bar_for(column, winner, score), scratch)
+        found = sweep_column(columns, column, block, first, last, sums, limits, bar_for(column, winner, score), scratch)
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints import Clipped, InOrder
 from dtrees.split.criteria.gini import GiniOfClasses
 from dtrees.split.criteria.parts import is_arithmetic, score
 from dtrees.split.criteria.statistics import Classes, Moments, weight_at
@@ -51,6 +52,12 @@ def sweeps_stretches(criterion, node):
 @sweeps_stretches.otherwise
 def _(criterion, node):
     return is_arithmetic(criterion)
+
+
+@sweeps_stretches.of(Clipped)
+@sweeps_stretches.of(InOrder)
+def _(criterion, node):
+    return sweeps_stretches(criterion.criterion, node)
 
 
 @sweeps_stretches.of(GiniOfClasses)

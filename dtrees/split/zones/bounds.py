@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel
+from dtrees.split.criteria.constraints import forget_mirrored
 from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly, score
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
 from dtrees.split.node.limits import is_allowed
@@ -70,6 +71,7 @@ def best_edge(limits, sums, n_zones, missing, node, bar, scores):
     top = bar
     for side in range(2 if missing.n > 0 else 1):
         _score_edges(limits, g0, h0, n0, missing if side == 1 else no_moments(), node, scores)
+        forget_mirrored(limits.criterion, n0, scores)
         top = max(top, _highest(scores))
     return top if top > bar else -1.0
 

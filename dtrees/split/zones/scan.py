@@ -13,6 +13,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
@@ -94,10 +95,10 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
 
 
 @inner_kernel
-def takes_long(j, zone_map, sums, place, node_sums, limits, bar, scratch):
+def takes_long(column_ids, j, zone_map, sums, place, node_sums, limits, bar, scratch):
     """Tell whether much of a column, at place ``j`` of the zone map, is to be scanned to search a node."""
     start, in_stop, _ = place
-    if zone_map.exact[j]:
+    if zone_map.exact[j] or not begin_column(limits.criterion, node_sums, np.int64(column_ids[zone_map.which[j]])):
         return False
     node = Moments(node_sums[0], node_sums[1], in_stop - start)
     _, m, _, _, _, _ = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
@@ -112,6 +113,8 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
     slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
     for j in range(first, last):
         column = zone_map.which[j]
+        if not begin_column(limits.criterion, node_sums, np.int64(column_ids[column])):
+            continue
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
         bar = bar_of(column_ids[column], bars[i], out.records[t])
         if _scan_categories(

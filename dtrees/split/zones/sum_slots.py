@@ -137,14 +137,14 @@ def begin_search(sum_slots, partition, place, node_sums, limits, bars, i, scratc
     best.records[0].status = NO_SPLIT
     zone_map, sums = sum_slots.zone_map, sum_slots.sums
     get_ready(zone_map, partition, sums, place, node_sums, limits)
-    bars[i], lead = best_edges(zone_map, sums, place, node_sums, limits, ZERO(), zone_map.which.shape[0], -1.0, scratch)
+    bars[i], lead = best_edges(sum_slots.ids, zone_map, sums, place, node_sums, limits, ZERO(), zone_map.which.shape[0], -1.0, scratch)
     return first_to_search(sum_slots, lead, place, node_sums, limits, bars[i], scratch)
 
 
 @separate_kernel
 def first_to_search(sum_slots, lead, place, node_sums, limits, bar, scratch):
     """Return the column of the best edge, -1 where to search it takes long, or where there is none."""
-    if lead < 0 or takes_long(lead, sum_slots.zone_map, sum_slots.sums, place, node_sums, limits, bar, scratch):
+    if lead < 0 or takes_long(sum_slots.ids, lead, sum_slots.zone_map, sum_slots.sums, place, node_sums, limits, bar, scratch):
         return NONE()
     return lead
 

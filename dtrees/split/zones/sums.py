@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import increase
+from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import is_centred
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical
@@ -341,7 +342,7 @@ def get_ready(zone_map, partition, sums, place, node_sums, limits):
 
 
 @inner_kernel
-def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scratch):
+def best_edges(column_ids, zone_map, sums, place, node_sums, limits, first, last, bar, scratch):
     """Return the best score above the bar of a split at an edge of a zone in some columns, and the column, or the first, that has it.
 
     Where there is none, these are the bar and -1. Edges of parts within a zone are left to the search of those that may be better.
@@ -352,6 +353,8 @@ def best_edges(zone_map, sums, place, node_sums, limits, first, last, bar, scrat
     for j in range(first, last):
         if is_categorical(limits.categories, zone_map.which[j]):
             continue  # edges between categories by number are no splits
+        if not begin_column(limits.criterion, node_sums, np.int64(column_ids[zone_map.which[j]])):
+            continue
         n_zones = zone_map.n_zones[j]
         missing = zone_arrays(slot_elements[j], n_zones, sums.grains[slot], sums.scales[slot].shift, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)

@@ -1,0 +1,410 @@
+"""Constraints on the splits of a tree, and what they say of a node.
+
+Two kinds of constraints are known. A column may be *monotonic*: where it is higher, and nothing else differs, predictions must not be lower
+(sign 1), or not be higher (sign -1). And *interactions* may be limited: only some sets of columns may stand together on a path.
+
+A constrained criterion is the kernel value of another one, with constraints around it. So whatever searches for splits respects them: all
+searches ask the criterion what a split is worth.
+
+Terms
+-----
+value
+    what a side of a split would predict: its mean g / h or median (:class:`InOrder`), or its Newton step (:class:`Clipped`).
+bounds
+    the lowest and highest value that a node may have. The children of a split on a monotonic column are kept apart by the middle of their
+    values, one bounded from above, the other from below; those of other splits have the bounds of their parent. So no leaf on one side of a
+    split on a monotonic column ever passes one on the other side.
+words
+    what constraints know of a node: numbers that follow its sums in their array, and go wherever these go. The bounds, as the bits of
+    floats, then the columns on the path to it, or a bit for each set of columns that all of these belong to. The words that go with the
+    sums of what a split sends left are its node's, until the node is split.
+
+Trees and forests do as scikit-learn's trees: a split on a monotonic column counts only if the values of both sides are in order and within
+the bounds; what it gains is what it always gains. Boosting does as XGBoost: the values of both sides are clipped by the bounds, they
+must be in order then, and the gain is that of clipped values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import inlined_kernel, kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.absolute_error import Deviations
+
+#: What ``state`` holds: the sign of the column that is searched, the bounds of the node, what is added to the score of clipped values so
+#: that it is never negative, what their gain is more than their score says, and, of medians, the middle of those of the best split.
+SIGN, LOW, HIGH, LIFT, MORE, MIDDLE = 0, 1, 2, 3, 4, 5
+_STATE = 6
+#: The words of a node: its bounds, the middle of the values of its best split, and what is known of its path.
+_LOWEST, _HIGHEST, _BETWEEN, _PATH = 0, 1, 2, 3
+
+
+class Constraints(NamedTuple):
+    """The constraints of a tree, and what they say of the node and the column that a thread searches.
+
+    Attributes
+    ----------
+    signs : ndarray of int8, shape (n_columns,) or (0,)
+        1, -1, or 0 for columns that are not monotonic; by number in the whole table.
+    sets : ndarray of int64, shape (n_columns, n_words)
+        A bit for each set that a column belongs to.
+    most : int
+        Most columns on a path, whichever; 0 where ``sets`` says which may stand together.
+    state : ndarray of float64, shape (6,)
+        A thread's own (:func:`criterion_for_thread`).
+    """
+
+    signs: NDArray[np.int8]
+    sets: NDArray[np.int64]
+    most: int
+    state: NDArray[np.float64]
+
+    @property
+    def n_words(self) -> int:
+        """Words of a node."""
+        return _PATH + (self.most or self.sets.shape[1])
+
+
+class InOrder(NamedTuple):
+    """The kernel value of a criterion of trees and forests, with constraints."""
+
+    criterion: Any
+    constraints: Constraints
+
+
+class Clipped(NamedTuple):
+    """The kernel value of Newton's gain, with constraints."""
+
+    criterion: Any
+    constraints: Constraints
+
+
+def make_constraints(signs: tuple[int, ...], sets: tuple[tuple[int, ...], ...], most: int) -> Constraints:
+    """Return constraints.
+
+    Parameters
+    ----------
+    signs : tuple of int
+        One for each column, or none where no column is monotonic.
+    sets : tuple of tuple of int
+        Which columns may stand together on a path; each column is in one at least. None where any may.
+    most : int
+        Most columns on a path, 0 for any number of them.
+    """
+    n_columns = 1 + max((max(columns) for columns in sets), default=-1)
+    members = np.zeros((n_columns, -(-len(sets) // 64)), np.uint64)
+    for k, columns in enumerate(sets):
+        members[list(columns), k // 64] |= np.uint64(1 << (k % 64))
+    return Constraints(np.array(signs, np.int8), members.view(np.int64), most, np.zeros(_STATE))
+
+
+def root_words(constraints: Constraints) -> NDArray[np.int64]:
+    """Return the words of a tree's root."""
+    bounds = np.array([-math.inf, math.inf, 0.0]).view(np.int64)
+    path = np.zeros(constraints.most, np.int64) if constraints.most else np.full(constraints.sets.shape[1], -1, np.int64)
+    return np.concatenate([bounds, path])
+
+
+def criterion_for_thread(criterion: Any) -> Any:
+    """Return a kernel value that no other thread writes to: the same, unless there are constraints."""
+    if not isinstance(criterion, InOrder | Clipped):
+        return criterion
+    return criterion._replace(constraints=criterion.constraints._replace(state=np.zeros(_STATE)))
+
+
+@inlined_kernel
+def n_words(constraints):
+    """Return how many words a node has."""
+    return _PATH + (constraints.most if constraints.most > 0 else constraints.sets.shape[1])
+
+
+@inlined_kernel
+def _bound_in(sums, k):
+    """Return a bound from its bits."""
+    return np.int64(sums[k]).view(np.float64)
+
+
+@inlined_kernel
+def _bits_of(bound):
+    return np.float64(bound).view(np.int64)
+
+
+@inlined_kernel
+def outside(value, low, high):
+    """Return how far a value is from the bounds, 0.0 within."""
+    return max(low - value, 0.0) + max(value - high, 0.0)
+
+
+@inlined_kernel
+def mean(g, h):
+    """Return the mean of a side."""
+    return float(g) / float(h)
+
+
+@inlined_kernel
+def step(g, h, penalty):
+    """Return the Newton step of a side, without bounds."""
+    return -float(g) / (float(h) + penalty)
+
+
+@specialised
+def value_within(criterion: Any, g: Any, h: Any, low: Any, high: Any) -> Any:
+    """Return the value of a set of rows within the bounds of the node that they are of."""
+
+
+@value_within.of(InOrder)
+def _(criterion, g, h, low, high):
+    return mean(g, h)  # a split that is taken has values within them
+
+
+@value_within.of(Clipped)
+def _(criterion, g, h, low, high):
+    return min(max(step(g, h, criterion.criterion.penalty), low), high)
+
+
+@specialised
+def begin_column(criterion: Any, sums: Any, column: Any) -> Any:
+    """Prepare a thread for the splits of a node in a column, given by its number in the whole table; tell whether the node may use it.
+
+    ``sums`` are the node's, its words included.
+    """
+
+
+@begin_column.otherwise
+def _(criterion, sums, column):
+    return True
+
+
+@begin_column.of(InOrder)
+def _(criterion, sums, column):
+    return _begin(criterion.constraints, sums, column)
+
+
+@begin_column.of(Clipped)
+def _(criterion, sums, column):
+    usable = _begin(criterion.constraints, sums, column)
+    _lift(criterion, float(sums[0]), float(sums[1]))
+    return usable
+
+
+@lean_kernel
+def _begin(constraints, sums, column):
+    at, state = sums.shape[0] - n_words(constraints), constraints.state
+    state[SIGN] = constraints.signs[column] if constraints.signs.shape[0] > 0 else 0
+    state[LOW], state[HIGH] = _bound_in(sums, at + _LOWEST), _bound_in(sums, at + _HIGHEST)
+    if constraints.most > 0:
+        for k in range(at + _PATH, sums.shape[0]):  # noqa: SIM110
+            if sums[k] == 0 or sums[k] == column + 1:
+                return True
+        return False
+    if constraints.sets.shape[1] == 0:
+        return True
+    for k in range(constraints.sets.shape[1]):  # noqa: SIM110
+        if sums[at + _PATH + k] & constraints.sets[column, k] != 0:
+            return True
+    return False
+
+
+@lean_kernel
+def _lift(criterion, g, h):
+    """Note what the bounds of a node do to its own value: see :func:`score` of :class:`Clipped`."""
+    penalty, state = criterion.criterion.penalty, criterion.constraints.state
+    state[LIFT] = state[MORE] = 0.0
+    both = h + 2.0 * penalty
+    if both > 0.0:
+        d = outside(-g / both, state[LOW], state[HIGH])
+        state[LIFT] = both * both * (d * d)
+        state[MORE] = -both * (d * d)
+    if h + penalty > 0.0:
+        d = outside(-g / (h + penalty), state[LOW], state[HIGH])
+        state[MORE] += (h + penalty) * (d * d)
+
+
+@specialised
+def hand_down(criterion: Any, column: Any, left: Any, right: Any) -> Any:
+    """Write the words of both children of a split on a column, after their sums.
+
+    ``left`` has the words of their parent so far; what ``right`` has in their place does not matter.
+    """
+
+
+@hand_down.otherwise
+def _(criterion, column, left, right):
+    pass
+
+
+@hand_down.of(InOrder)
+def _(criterion, column, left, right):
+    _hand_down(criterion, column, left, right)
+
+
+@hand_down.of(Clipped)
+def _(criterion, column, left, right):
+    _hand_down(criterion, column, left, right)
+
+
+@lean_kernel
+def _hand_down(criterion, column, left, right):
+    constraints = criterion.constraints
+    at = left.shape[0] - n_words(constraints)
+    if constraints.most > 0:
+        for k in range(at + _PATH, left.shape[0]):
+            if left[k] == 0 or left[k] == column + 1:
+                left[k] = column + 1
+                break
+    elif constraints.sets.shape[1] > 0:
+        for k in range(constraints.sets.shape[1]):
+            left[at + _PATH + k] &= constraints.sets[column, k]
+    for k in range(at, left.shape[0]):
+        right[k] = left[k]
+    if constraints.signs.shape[0] == 0 or constraints.signs[column] == 0:
+        return
+    middle = _middle(criterion.criterion, criterion, left, right, at)
+    if constraints.signs[column] > 0:
+        left[at + _HIGHEST] = right[at + _LOWEST] = middle
+    else:
+        left[at + _LOWEST] = right[at + _HIGHEST] = middle
+
+
+@specialised
+def _middle(inner, criterion, left, right, at):
+    """Return the bits of the middle of the values of both children, whose words are their parent's so far."""
+
+
+@_middle.otherwise
+def _(inner, criterion, left, right, at):
+    low, high = _bound_in(left, at + _LOWEST), _bound_in(left, at + _HIGHEST)
+    one, other = value_within(criterion, left[0], left[1], low, high), value_within(criterion, right[0], right[1], low, high)
+    return _bits_of((one + other) / 2.0)
+
+
+@_middle.of(Deviations)
+def _(inner, criterion, left, right, at):
+    return left[at + _BETWEEN]
+
+
+@specialised
+def note_words(criterion: Any, sums: Any, left: Any) -> None:
+    """Write a node's words behind the sums of what its best split sends left."""
+
+
+@note_words.otherwise
+def _(criterion, sums, left):
+    pass
+
+
+@note_words.of(InOrder)
+def _(criterion, sums, left):
+    at = sums.shape[0] - n_words(criterion.constraints)
+    for k in range(at, sums.shape[0]):
+        left[k] = sums[k]
+    left[at + _BETWEEN] = _bits_of(criterion.constraints.state[MIDDLE])
+
+
+@note_words.of(Clipped)
+def _(criterion, sums, left):
+    for k in range(sums.shape[0] - n_words(criterion.constraints), sums.shape[0]):
+        left[k] = sums[k]
+
+
+@specialised
+def forget_mirrored(criterion: Any, n_before: Any, scores: Any) -> None:
+    """Take back the scores at edges before all values, which missing rows alone are on the left of.
+
+    Splits are tried with missing rows alone on the right. Without constraints, both score the same.
+    """
+
+
+@forget_mirrored.otherwise
+def _(criterion, n_before, scores):
+    pass
+
+
+@forget_mirrored.of(Clipped)
+@forget_mirrored.of(InOrder)
+def _(criterion, n_before, scores):
+    for z in range(scores.shape[0]):
+        scores[z] = scores[z] if n_before[z] > 0 else -1.0
+
+
+@specialised
+def compares_medians(criterion: Any) -> Any:
+    """Tell whether the splits of the column that is searched must have medians in order."""
+
+
+@compares_medians.otherwise
+def _(criterion):
+    return False
+
+
+@compares_medians.of(InOrder)
+def _(criterion):
+    return criterion.constraints.state[SIGN] != 0.0
+
+
+@specialised
+def allows_medians(criterion: Any, one: Any, other: Any) -> Any:
+    """Tell whether both sides of a split may have these medians."""
+
+
+@allows_medians.otherwise
+def _(criterion, one, other):
+    return True
+
+
+@allows_medians.of(InOrder)
+def _(criterion, one, other):
+    return are_in_order(criterion.constraints.state, one, other)
+
+
+@specialised
+def note_medians(criterion: Any, one: Any, other: Any) -> None:
+    """Note the medians of both sides of the best split so far."""
+
+
+@note_medians.otherwise
+def _(criterion, one, other):
+    pass
+
+
+@note_medians.of(InOrder)
+def _(criterion, one, other):
+    criterion.constraints.state[MIDDLE] = one / 2.0 + other / 2.0
+
+
+@inlined_kernel
+def are_in_order(state, one, other):
+    """Tell whether the column that is searched may have these values on its lower and its higher side."""
+    in_order = (state[SIGN] * (one - other) <= 0.0) & (min(one, other) >= state[LOW]) & (max(one, other) <= state[HIGH])
+    return in_order | (state[SIGN] == 0.0)
+
+
+@kernel
+def hand_down_all(criterion, columns, left, right):
+    """Write the words of the children of splits, one in each row; see :func:`hand_down`."""
+    for i in range(columns.shape[0]):
+        hand_down(criterion, columns[i], left[i], right[i])
+
+
+def divide_sums(
+    criterion: Any, columns: NDArray[np.int32], sums: NDArray[np.int64], left: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the sums of left and right children from those of the nodes that are split, and those that splits send left.
+
+    Parameters
+    ----------
+    criterion : named tuple
+    columns : ndarray of int32, shape (n,)
+        Split on.
+    sums, left : ndarray of int64, shape (n, n_sums)
+    """
+    right = sums - left
+    if isinstance(criterion, InOrder | Clipped):
+        left = left.copy()
+        hand_down_all(criterion, columns, left, right)
+    return left, right

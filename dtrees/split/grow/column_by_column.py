@@ -1,0 +1,114 @@
+"""The search of one node of a subtree over its columns, wherever its rows are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dtrees.split.compile.kernels import ZERO, lean_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints import begin_column
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.node.candidate import bar_for
+from dtrees.split.node.limits import Categories, NoCategories, is_categorical
+from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.search.categories import group_keys, search_groups
+from dtrees.split.search.column import search_any_column, search_sorted
+from dtrees.split.search.tiny_node import sweep_column
+
+
+class InTable(NamedTuple):
+    """A node's rows are places of the row partition."""
+
+
+class InBlock(NamedTuple):
+    """A node's rows are in the sorted lists of the block."""
+
+
+class Unsorted(NamedTuple):
+    """A node's rows are in the block, whose lists are not sorted any more."""
+
+
+@specialised
+def _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar):
+    """Find the best split of a node in one column; result as of :func:`~dtrees.split.search.column.search_column`."""
+
+
+@_search_column_from.of(InTable)
+def _(source, columns, column, task, first, last, sums, path, limits, bar):
+    if not begin_column(limits.criterion, sums, column):
+        return CONSTANT, 0.0, False
+    bits = draw(np.uint64(task.keys[1]) ^ path, column)
+    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    return search_any_column(limits.categories, column, codes, values, task.partition, first, last, sums, limits, bits, bar, task.scratch)
+
+
+@_search_column_from.of(InBlock)
+def _(source, columns, column, task, first, last, sums, path, limits, bar):
+    if not begin_column(limits.criterion, sums, column):
+        return CONSTANT, 0.0, False
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    return _search_list(limits.categories, column, values, task, first, last, sums, limits, bar)
+
+
+@specialised
+def _search_list(categories, column, values, task, first, last, sums, limits, bar):
+    """Find the best split of a node in one column by the block's sorted list; result as of ``search_column``."""
+
+
+@_search_list.of(NoCategories)
+def _(categories, column, values, task, first, last, sums, limits, bar):
+    block = task.block
+    keys = block.keys[block.place_of[column]]
+    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
+
+
+@_search_list.of(Categories)
+def _(categories, column, values, task, first, last, sums, limits, bar):
+    block, groups = task.block, task.scratch.groups
+    keys = block.keys[block.place_of[column]]
+    if is_categorical(categories, column):
+        node = node_statistic(limits.criterion, sums, last - first)
+        m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
+        return search_groups(node, column, values, m, limits, ZERO(), bar, groups, task.scratch)
+    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
+
+
+@_search_column_from.of(Unsorted)
+def _(source, columns, column, task, first, last, sums, path, limits, bar):
+    if not begin_column(limits.criterion, sums, column):
+        return CONSTANT, 0.0, False
+    return sweep_column(columns, column, task.block, first, last, sums, limits, bar, task.scratch)
+
+
+@lean_kernel
+def search_node(source, columns, task, first, last, sums, path):
+    """Find the best split of one node over the columns drawn for it; return as :func:`~dtrees.split.search.tiny_node.search_tiny_node`.
+
+    As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
+    in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
+    """
+    limits, stops, pool, node_key = task.limits, task.stops, task.pool, task.keys[0]
+    n_columns = pool.shape[0]
+    everything = stops.max_features >= n_columns
+    status = CONSTANT
+    score = -1.0
+    winner = -1
+    has_missing = False
+    drawn = 0
+    while drawn < n_columns and (drawn < stops.max_features or status == CONSTANT):
+        if not everything:
+            draw_columns(node_key, path, pool, drawn, drawn + 1)
+        column = pool[drawn]
+        drawn += 1
+        bar = bar_for(column, winner, score)
+        found = _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar)
+        status = max(status, found[0])
+        if found[0] == SPLIT:
+            _, score, has_missing = found
+            winner = column
+    if not everything:
+        undraw_columns(node_key, path, pool, drawn)
+    return status, score, has_missing, winner

@@ -1,0 +1,287 @@
+"""``monotonic_cst`` and ``interaction_cst`` of all estimators: predictions in order, scikit-learn's trees, errors, saved models."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.ensemble
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.metrics import mean_squared_error
+
+import dtrees
+from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, N, X, every_kind, is_classifier, make, sklearns, target, trees
+
+BINARY = np.array(["no", "yes"])
+SINGLE = KINDS[:4]
+
+
+def data(seed, n=400, n_columns=4, missing=0.0, digits=1):
+    """A table with ties, and a target that goes up and down with every column."""
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(n, n_columns)).round(digits)
+    y = np.sin(3 * table[:, 0]) + table[:, 0] - table[:, 1] + np.cos(4 * table[:, 1]) + rng.normal(size=n) / 2
+    table[rng.random(table.shape) < missing] = np.nan
+    return table, y
+
+
+def raw(model, table):
+    """What constraints are about."""
+    if not is_classifier(type(model)):
+        return model.predict(table)
+    return model.decision_function(table) if hasattr(model, "decision_function") else model.predict_proba(table)[:, 1]
+
+
+def lowest_steps(model, column, n_columns, seed, missing):
+    """The least rise of predictions along a column, on a dense grid, whatever the other values are; and the largest."""
+    rng = np.random.default_rng(seed)
+    grid = np.sort(np.concatenate([np.linspace(-4, 4, 161), rng.normal(size=40)]))
+    others = rng.normal(size=(8, n_columns))
+    others[rng.random(others.shape) < missing] = np.nan
+    rows = np.repeat(others, grid.shape[0], axis=0)
+    rows[:, column] = np.tile(grid, 8)
+    steps = np.diff(raw(model, rows).reshape(8, -1), axis=1)
+    return steps.min(), steps.max()
+
+
+def settings(seed):
+    """An estimator with constraints, one of many."""
+    rng = np.random.default_rng(seed)
+    kind = KINDS[seed % 10]
+    n_columns = int(rng.integers(2, 6))
+    signs = rng.choice([-1, 0, 1], n_columns)
+    signs[rng.integers(n_columns)] = rng.choice([-1, 1])
+    some = {
+        "monotonic_cst": signs.tolist(),
+        "interaction_cst": [None, None, "pairwise", "no_interactions", [(0, 1)]][rng.integers(5)],
+        "max_depth": [None, 3, 6][rng.integers(3)],
+        "min_samples_leaf": int(rng.choice([1, 1, 5])),
+        "max_leaf_nodes": [None, None, 12][rng.integers(3)],
+        "max_features": [None, 1, 0.6][rng.integers(3)],
+        "random_state": seed,
+    }
+    if kind in FORESTS + BOOSTING:
+        some |= {"n_estimators": 4, "n_jobs": int(rng.choice([1, 3]))}
+    if kind in BOOSTING:
+        some |= {"learning_rate": float(rng.choice([0.1, 0.7])), "reg_lambda": float(rng.choice([0.0, 1.0, 5.0]))}
+        losses = ["log_loss", "exponential"] if is_classifier(kind) else ["squared_error", "absolute_error", "quantile", "huber", "poisson"]
+        some["loss"] = str(rng.choice(losses))
+    elif not is_classifier(kind):
+        some["criterion"] = str(rng.choice(["squared_error", "absolute_error"]))
+    return kind(**some), n_columns, float(rng.choice([0.0, 0.2])), bool(rng.integers(2))
+
+
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(20, 200, 20))])
+def test_predictions_are_in_order(first):
+    for seed in range(first, first + 20):
+        model, n_columns, missing, weighted = settings(seed)
+        table, y = data(seed, n_columns=n_columns, missing=missing, digits=int(seed % 3) + 1)
+        y = BINARY[(y > 0).astype(int)] if is_classifier(type(model)) else np.abs(y) if getattr(model, "loss", "") == "poisson" else y
+        weight = np.random.default_rng(seed).integers(0, 4, len(y)) / 2 if weighted else None
+        model.fit(table, y, weight)
+        for column, sign in enumerate(model.monotonic_cst):
+            least, most = lowest_steps(model, column, n_columns, seed, missing)
+            assert sign <= 0 or least >= 0.0, (seed, model, column)
+            assert sign >= 0 or most <= 0.0, (seed, model, column)
+
+
+def test_without_constraints_predictions_are_not_in_order():
+    """The test before would find it."""
+    table, y = data(0)
+    for kind in (dtrees.DecisionTreeRegressor, dtrees.RandomForestRegressor, dtrees.GradientBoostingRegressor):
+        assert lowest_steps(make(kind, max_features=None).fit(table, y), 0, 4, 0, 0.0)[0] < 0.0
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("parameters", [{"max_depth": 4, "min_samples_leaf": 10}, {"min_samples_leaf": 20}], ids=str)
+@pytest.mark.parametrize("kind", [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier], ids=lambda kind: kind.__name__)
+def test_scikit_learns_trees(kind, parameters, missing):
+    """Node for node, where no two splits are as good."""
+    table, y = data(3, missing=missing, digits=9)
+    y = (y > 0).astype(int) if is_classifier(kind) else y
+    given = {"monotonic_cst": [1, 0, -1, 1], "random_state": 0, **parameters}
+    ours, theirs = kind(**given).fit(table, y).tree_, sklearns(kind)(**given).fit(table, y).tree_
+    if not is_classifier(kind):  # impurities of two classes tie too often
+        assert_array_equal(ours.feature, theirs.feature)
+        assert_allclose(ours.value[:, 0, 0], theirs.value[:, 0, 0], rtol=1e-9, atol=1e-12)
+    assert_allclose(ours.node_count, theirs.node_count, rtol=0.0 if not is_classifier(kind) else 0.2)
+
+
+def test_scikit_learns_trees_of_medians():
+    table, y = data(4, n=300, digits=9)
+    given = {"monotonic_cst": [1, 0, -1, 1], "criterion": "absolute_error", "max_depth": 3, "random_state": 0}
+    ours, theirs = (kind(**given).fit(table, y) for kind in (dtrees.DecisionTreeRegressor, sklearns(dtrees.DecisionTreeRegressor)))
+    assert_array_equal(ours.tree_.feature, theirs.tree_.feature)
+    assert_allclose(ours.predict(table), theirs.predict(table), rtol=1e-9)
+
+
+def test_held_out_loss_is_near_that_of_peers():
+    table, y = data(5, n=4000, digits=3)
+    new, wanted = data(6, n=4000, digits=3)
+    signs = [1, -1, 0, 0]
+    common = {"learning_rate": 0.1, "max_depth": 4}
+    ours = dtrees.GradientBoostingRegressor(n_estimators=60, reg_lambda=1.0, monotonic_cst=signs, **common).fit(table, y)
+    hist = sklearn.ensemble.HistGradientBoostingRegressor(max_iter=60, monotonic_cst=signs, early_stopping=False, **common).fit(table, y)
+    losses = {"hist": mean_squared_error(wanted, hist.predict(new))}
+    xgboost = pytest.importorskip("xgboost")
+    peer = xgboost.XGBRegressor(n_estimators=60, tree_method="exact", monotone_constraints=tuple(signs), n_jobs=1, **common).fit(table, y)
+    losses["xgboost"] = mean_squared_error(wanted, peer.predict(new))
+    assert mean_squared_error(wanted, ours.predict(new)) < 1.03 * min(losses.values())
+
+
+def paths(tree):
+    """The sets of columns on the paths from the root to the leaves."""
+    waiting, found = [(0, frozenset())], set()
+    while waiting:
+        node, path = waiting.pop()
+        if tree.children_left[node] < 0:
+            found.add(path)
+            continue
+        path |= {int(tree.feature[node])}
+        waiting += [(tree.children_left[node], path), (tree.children_right[node], path)]
+    return found
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ("no_interactions", lambda path: len(path) <= 1),
+        ("pairwise", lambda path: len(path) <= 2),
+        ([(0, 1), {1, 2}], lambda path: any(path <= one for one in ({0, 1}, {1, 2}, {3, 4}))),
+        ([[0], [1, 2, 3, 4]], lambda path: path <= {0} or 0 not in path),
+    ],
+    ids=["none", "pairs", "sets that share a column", "apart"],
+)
+def test_paths_are_of_columns_that_may_meet(kind, given, fits):
+    model = make(kind, interaction_cst=given).fit(X, target(kind))
+    assert all(fits(path) for tree in trees(model) for path in paths(tree))
+    assert max(len(path) for tree in trees(model) for path in paths(tree)) >= (2 if given == "pairwise" else 1)
+
+
+@every_kind
+def test_constraints_that_allow_everything_change_nothing(kind):
+    plain = make(kind).fit(X, target(kind))
+    signs = None if is_classifier(kind) else [0] * 5
+    for given in ({"monotonic_cst": signs}, {"interaction_cst": [range(5)]}, {"interaction_cst": [(0, 1, 2, 3, 4), (1, 2)]}):
+        model = make(kind, **given).fit(X, target(kind))
+        assert all(one.equals(other) for one, other in zip(trees(plain), trees(model), strict=True))
+
+
+def test_names_and_numbers_are_the_same():
+    table, y = data(7)
+    frame = pd.DataFrame(table, columns=list("abcd"))
+    by_name = {"monotonic_cst": {"a": 1, "c": -1}, "interaction_cst": [("a", "b"), ["c"]]}
+    by_number = {"monotonic_cst": np.array([1.0, 0.0, -1.0, 0.0]), "interaction_cst": [(0, 1), {2}]}
+    for kind in (dtrees.RandomForestRegressor, dtrees.GradientBoostingRegressor):
+        one, other = make(kind, **by_name).fit(frame, y), make(kind, **by_number).fit(table, y)
+        assert all(a.equals(b) for a, b in zip(trees(one), trees(other), strict=True))
+
+
+BAD = [
+    ("monotonic_cst", [1, 0], "monotonic_cst has shape 2 but the input data X has 5 features"),
+    ("monotonic_cst", [[1, 0, 0, 0, 0]], r"monotonic_cst has shape \(1, 5\)"),
+    ("monotonic_cst", [1, 0, 0, 0, 2], "monotonic_cst must be None or an array-like of -1, 0 or 1"),
+    ("monotonic_cst", [1, 0, 0, 0, math.nan], "monotonic_cst must be None or an array-like of -1, 0 or 1"),
+    ("monotonic_cst", {"a": 1}, "monotonic_cst is a dict of names, .*was not fitted on data with feature names"),
+    ("monotonic_cst", 3, "The 'monotonic_cst' parameter"),
+    ("interaction_cst", "triples", "The 'interaction_cst' parameter"),
+    ("interaction_cst", [0, 1], "interaction_cst is .* must be a sequence of tuples or lists"),
+    ("interaction_cst", [(0, 7)], r"interaction_cst contains \(0, 7\)"),
+    ("interaction_cst", [(0, True)], "interaction_cst contains"),
+    ("interaction_cst", [("a", "b")], "interaction_cst names the column 'a', but X has no names"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), BAD)
+@pytest.mark.parametrize("kind", [dtrees.DecisionTreeRegressor, dtrees.ExtraTreesRegressor, dtrees.GradientBoostingRegressor])
+def test_errors(kind, name, value, message):
+    with pytest.raises(ValueError, match=message):
+        make(kind, **{name: value}).fit(X, target(kind))
+
+
+def test_errors_of_frames_and_classes():
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(word=np.where(np.arange(N) % 3, "x", "y"))
+    model = dtrees.RandomForestRegressor(2)
+    with pytest.raises(ValueError, match=r"monotonic_cst contains 2 unexpected feature names: \['u', 'v'\]"):
+        clone(model).set_params(monotonic_cst={"u": 1, "v": 0}).fit(frame, X[:, 1] > 0)
+    with pytest.raises(ValueError, match=r"monotonic_cst\['a'\] must be either -1, 0 or 1. Got 2"):
+        clone(model).set_params(monotonic_cst={"a": 2}).fit(frame, X[:, 1] > 0)
+    with pytest.raises(ValueError, match="monotonic_cst is 1 for X column 'word', whose values are categories"):
+        clone(model).set_params(monotonic_cst={"word": 1}).fit(frame, X[:, 1] > 0)
+    with pytest.raises(ValueError, match="interaction_cst names the column 'z', but X has the columns 'a', 'b'"):
+        clone(model).set_params(interaction_cst=[("a", "z")]).fit(frame, X[:, 1] > 0)
+    for kind in (dtrees.DecisionTreeClassifier, dtrees.ExtraTreesClassifier, dtrees.GradientBoostingClassifier):
+        with pytest.raises(
+            ValueError, match="monotonic_cst is given, and y has 3 classes. Monotonicity constraints are not supported with"
+        ):
+            make(kind, monotonic_cst=[1, 0, 0, 0, 0]).fit(X, target(kind))
+
+
+@every_kind
+def test_saved_models_keep_constraints(kind, tmp_path):
+    signs = None if is_classifier(kind) else np.array([1, 0, 0, -1, 0])
+    model = make(kind, monotonic_cst=signs, interaction_cst=[{0, 1}, (2, 3)]).fit(X, target(kind))
+    dtrees.save(model, tmp_path / "model.dtrees")
+    again = dtrees.load(tmp_path / "model.dtrees")
+    assert again.interaction_cst == [[0, 1], [2, 3]]
+    assert again.monotonic_cst == (None if signs is None else [1, 0, 0, -1, 0])
+    if kind in FORESTS:
+        assert again._batches == model._batches
+    if kind not in SINGLE:
+        for one in (model, again):
+            one.set_params(warm_start=True, n_estimators=10).fit(X, target(kind))
+        assert all(a.equals(b) for a, b in zip(trees(model), trees(again), strict=True))
+
+
+def test_plans_without_constraints_are_saved_as_ever(tmp_path):
+    from dtrees.engine.plan.plans import CONSTRAINTS
+
+    model = make(dtrees.RandomForestRegressor).fit(X, target(dtrees.RandomForestRegressor))
+    metadata, _ = model._to_state()
+    plan = metadata["batches"][0][0]
+    assert not set(CONSTRAINTS) & set(plan)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"monotonic": [1]},
+        {"monotonic": [2, 0, 0, 0, 0]},
+        {"interactions": [[0]]},
+        {"most_columns": 9},
+        {"interactions": [1]},
+        {"most_columns": [1]},
+    ],
+)
+def test_damaged_plans_are_refused(bad):
+    metadata, arrays = make(dtrees.RandomForestRegressor).fit(X, target(dtrees.RandomForestRegressor))._to_state()
+    metadata["batches"][0][0].update(bad)
+    with pytest.raises(ValueError, match="the model's plan has constraints"):
+        dtrees.RandomForestRegressor._from_state(metadata, arrays)
+
+
+def test_checkpoints_are_of_the_same_constraints(tmp_path):
+    table, y = data(8)
+    model = make(dtrees.GradientBoostingRegressor, monotonic_cst=[1, 0, 0, 0], n_estimators=4)
+    whole = trees(clone(model).fit(table, y))
+    clone(model).set_params(n_estimators=2).fit(table, y, checkpoint=tmp_path / "fit")
+    assert all(a.equals(b) for a, b in zip(trees(clone(model).fit(table, y, checkpoint=tmp_path / "fit")), whole, strict=True))
+    for changed in ({"monotonic_cst": [0, 1, 0, 0]}, {"monotonic_cst": None}, {"interaction_cst": "pairwise"}):
+        with pytest.raises(ValueError, match="checkpoint"):
+            clone(model).set_params(**changed).fit(table, y, checkpoint=tmp_path / "fit")
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "quantile", "huber"])
+def test_steps_are_in_order_within_each_tree(loss):
+    """What makes sums of trees monotonic: every tree is."""
+    table, y = data(9)
+    model = dtrees.GradientBoostingRegressor(loss=loss, n_estimators=5, monotonic_cst=[1, 0, 0, 0]).fit(table, y)
+    grid = np.zeros((200, 4))
+    grid[:, 0] = np.linspace(-4, 4, 200)
+    staged = [np.zeros(200), *model.staged_predict(grid)]
+    assert all(np.diff(later).min() >= 0.0 for _, later in pairwise(staged))
