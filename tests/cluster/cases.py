@@ -111,6 +111,13 @@ CASES: dict[str, Case] = {
     "forest, best first": Case(
         "regression", lambda: dtrees.RandomForestRegressor(4, oob_score=True, max_leaf_nodes=12, max_samples=0.8, random_state=15)
     ),
+    "forest, pruned": Case(
+        "regression",
+        lambda: dtrees.RandomForestRegressor(4, oob_score=True, ccp_alpha=0.05, max_features=0.5, max_leaf_nodes=40, random_state=21),
+    ),
+    "forest of balanced draws, pruned": Case(
+        "multiclass", lambda: dtrees.RandomForestClassifier(5, oob_score=True, bootstrap="balanced", ccp_alpha=0.02, random_state=22)
+    ),
     "forest of classes": Case(
         "multiclass",
         lambda: dtrees.RandomForestClassifier(5, oob_score=True, class_weight="balanced", colsample_bytree=0.7, random_state=6),
@@ -138,6 +145,15 @@ CASES: dict[str, Case] = {
             loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16
         ),
         evaluated=True,
+    ),
+    "boosting, pruned": Case(
+        "binary", lambda: dtrees.GradientBoostingClassifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True
+    ),
+    "boosting of quantiles, pruned": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            loss="quantile", alpha=0.7, n_estimators=5, subsample=0.7, ccp_alpha=0.01, max_leaf_nodes=20, random_state=24
+        ),
     ),
     "boosting by Huber's loss": Case(
         "regression",

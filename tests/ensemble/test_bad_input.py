@@ -199,8 +199,8 @@ def test_parameters_of_some(kind, parameter, value):
 
 
 def test_unknown_parameters():
-    with pytest.raises(TypeError, match="ccp_alpha"):
-        dtrees.DecisionTreeRegressor(ccp_alpha=0.1)
+    with pytest.raises(TypeError, match="max_bins"):
+        dtrees.DecisionTreeRegressor(max_bins=5)
     with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
         dtrees.DecisionTreeRegressor().set_params(depth=3)
 

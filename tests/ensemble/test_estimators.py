@@ -32,12 +32,12 @@ from tests.ensemble.samples import (
     trees,
 )
 
-LEFT_OUT = {"cost_complexity_pruning_path", "estimators_samples_", "set_predict_request", "oob_scores_"}
+LEFT_OUT = {"set_predict_request", "oob_scores_"}
 
 
 @every_kind
 def test_the_interface_is_sklearns(kind):
-    """Nothing public of scikit-learn's is missing, but for pruning and what only makes sense with its own generators."""
+    """Nothing public of scikit-learn's is missing, but for what only makes sense with its own generators."""
     theirs = {name for name in dir(sklearns(kind)) if not name.startswith("_")} - LEFT_OUT
     assert theirs - set(dir(kind)) == set()
 
@@ -45,7 +45,7 @@ def test_the_interface_is_sklearns(kind):
 @every_kind
 def test_parameters_are_sklearns(kind):
     theirs, ours = sklearns(kind)().get_params(), kind().get_params()
-    left_out = {"ccp_alpha", "monotonic_cst"}
+    left_out: set[str] = set()
     assert set(theirs) - set(ours) == left_out & set(theirs)
     if kind not in BOOSTING:
         assert {name: ours[name] for name in ours if name in theirs} == {name: theirs[name] for name in ours if name in theirs}

@@ -20,6 +20,7 @@ from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.records import Nodes
 from dtrees.tree.category_sets import NO_SETS, CategorySets
+from dtrees.tree.pruning import cost, kept_nodes, nodes_above, pruned
 from dtrees.tree.tree import Tree
 
 
@@ -108,6 +109,18 @@ def complete(
             closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
     if rules.categorical:
         tree = tree.with_categories((yield from _find_sets(session, records)))
+    said_by = np.flatnonzero(leaf)
+    if rules.ccp_alpha > 0 and isinstance(plan, ForestPlan):
+        kept = kept_nodes(left, right, cost(tree), rules.ccp_alpha)
+        tree, said_by = pruned(tree, kept), nodes_above(kept, said_by)
+    closing = None
+    if closes(plan):
+        # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
+        told = np.flatnonzero(stop > in_stop) if isinstance(plan, ForestPlan) else slice(None)
+        start, in_stop, stop, value_of_leaf = start[told], in_stop[told], stop[told], value[said_by[told]]
+        closing = m.Finish(session.fit, session.epoch, started.output, start, in_stop, stop, value_of_leaf, last=last)
+        if delegation.outside:
+            closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
     return Grown(tree, closing)
 
 

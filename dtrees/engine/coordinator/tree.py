@@ -7,7 +7,7 @@
         Advance  -> Divided       every shard; with it the best splits of the next level
     Grow     -> subtrees          small nodes, where one shard has all columns
     ShareRows, GrowDelegated -> subtrees      small nodes of a forest, where none has (:mod:`dtrees.engine.coordinator.delegation`)
-    Merge                         what best-first growth leaves out is taken away (:mod:`dtrees.split.grow.best_first`)
+    Merge                         what best-first growth or pruning leaves out is taken away (:mod:`dtrees.split.grow.best_first`)
     MeasureLeaves, MeasureNodes   means (squared error), medians (absolute error)
     MeasureSteps                  values of a boosted tree's leaves, where they follow from the order of residuals
     Finish                        leaf values, and the last splits
@@ -41,10 +41,10 @@ from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.coordinator.leaves import Grown, closes, complete, measures
 from dtrees.engine.coordinator.session import Session, Steps, subtree_rows
 from dtrees.engine.outcome.scoring import scores_of, shares_of
+from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.route_bits import RouteBitStore
-from dtrees.split.grow.best_first import prune
 from dtrees.split.node.partition import count_left
 from dtrees.split.node.records import Nodes
 from dtrees.tree.tree import Tree
@@ -117,7 +117,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
     if not start.search:
         all_rows = m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), np.full(1, np.inf), np.empty(0), session.gives_up_columns)
         replies = yield {0: all_rows}
-        nodes = yield from _pruned(session, cast(m.Subtrees, replies[0])[0])
+        nodes = yield from _pruned(session, cast(m.Subtrees, replies[0])[0], root)
         return (yield from complete(session, start, nodes, root, learning_rate))
     n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
     n_columns = plan.rules.columns_per_tree
@@ -143,7 +143,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
     elif grower.to_grow:
         replies = yield {0: m.Grow(session.fit, session.epoch, *grower.budget(), session.gives_up_columns)}
         grower.attach(grower.to_grow, cast(m.Subtrees, replies[0]))
-    nodes = yield from _pruned(session, grower.arrange())
+    nodes = yield from _pruned(session, grower.arrange(), root)
     return (yield from complete(session, start, nodes, root, learning_rate, last, delegation))
 
 
@@ -155,14 +155,11 @@ def _needs_rows(plan: ForestPlan | BoostingPlan) -> bool:
     return plan.rules.max_leaf_nodes is not None and isinstance(plan, ForestPlan) and closes(plan)
 
 
-def _pruned(session: Session, nodes: Nodes) -> Steps[Nodes]:
-    """Return a tree without the nodes that best-first growth leaves out."""
-    max_leaves = session.plan.rules.max_leaf_nodes
-    if max_leaves is None:
-        return nodes
-    nodes, merged = prune(nodes, max_leaves)
-    if merged.start.shape[0] and _needs_rows(session.plan):
-        yield session.to_all(m.Merge(session.fit, session.epoch, merged))
+def _pruned(session: Session, nodes: Nodes, root: m.Root) -> Steps[Nodes]:
+    """Return a tree without the nodes that are left out of it after growing."""
+    nodes, merged = pruned(nodes, root.exponents, session.plan.rules)
+    for leaves in merged if _needs_rows(session.plan) else ():
+        yield session.to_all(m.Merge(session.fit, session.epoch, leaves))
     return nodes
 
 

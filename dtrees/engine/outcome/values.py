@@ -1,4 +1,4 @@
-"""The arrays of a tree from the nodes that were grown, and the values of a boosted one."""
+"""The arrays of a tree from the nodes that were grown, and the values of a boosted one; which of its nodes are pruned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from dtrees.engine.plan.plans import Rules
 from dtrees.split.compile.kernels import bind, kernel
 from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.newton import newton_impurity, newton_step, soft_threshold
+from dtrees.split.grow.best_first import MergedLeaves, cut, prune
 from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.tree.pruning import kept_nodes
 from dtrees.tree.tree import Tree
 
 #: To look these up for each tree takes as long as to make its arrays.
@@ -122,6 +124,26 @@ def _newton_values(records, sums, g_exponent, h_exponent, gain_exponent, penalty
         weight[i] = h
         impurity[i] = newton_impurity(g, h, step)
         gain[i] = math.ldexp(records[i].gain, -gain_exponent)
+
+
+def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Nodes, list[MergedLeaves]]:
+    """Return a tree in preorder without the nodes that best-first growth leaves out, and, in boosting, without its weakest links.
+
+    With it come leaves that were split, whose rows may have to be put in order, one lot after the other. Trees of forests are pruned by
+    cost when all is known of their nodes.
+    """
+    merged: list[MergedLeaves] = []
+    if rules.max_leaf_nodes is not None:
+        nodes, leaves = prune(nodes, rules.max_leaf_nodes)
+        merged.append(leaves)
+    if rules.ccp_alpha > 0 and rules.criterion == _NEWTON.name:
+        gain_exponent = _NEWTON.gain_exponent(exponents)
+        _, weight, impurity, _ = newton_values(nodes.records, nodes.sums, *exponents, gain_exponent, rules.reg_lambda, 1.0)
+        left, right = (np.ascontiguousarray(nodes.records[side], _I4) for side in ("left", "right"))
+        # The impurity of a node is what its value takes from the loss.
+        nodes, leaves = cut(nodes, kept_nodes(left, right, -(weight * impurity / weight[0]), rules.ccp_alpha))
+        merged.append(leaves)
+    return nodes, [leaves for leaves in merged if leaves.start.shape[0]]
 
 
 @cache

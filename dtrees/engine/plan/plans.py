@@ -61,6 +61,8 @@ class Rules:
         Smallest gain, absolute.
     reg_lambda, reg_alpha : float
         L2 and L1 penalty on leaf values (boosting only; zero elsewhere). The latter is for the criterion ``newton_l1`` alone.
+    ccp_alpha : float
+        What a leaf costs when the finished tree is pruned (:mod:`dtrees.tree.pruning`).
     categorical : tuple of int
         The columns that hold categories, as their numbers 0, 1 and so on; ascending.
     cat_smooth : float
@@ -91,6 +93,7 @@ class Rules:
     reg_lambda: float = 0.0
     reg_alpha: float = 0.0
     min_split_gain: float = 0.0
+    ccp_alpha: float = 0.0
     categorical: tuple[int, ...] = ()
     cat_smooth: float = 0.0
     min_samples_category: tuple[int, ...] = ()
@@ -137,6 +140,9 @@ class ForestPlan:
         with its weight.
     class_weight : tuple of float or None
         Multiplies the weights of the rows of each class.
+    balanced_draws : bool
+        Draw as many rows of each class as the smallest one has, with probability proportional to the weights within the class. Rows of
+        weight 0 do not count. ``n_draws`` is then the most that this may come to.
     balanced_subsample : bool
         Weigh the classes of each tree's own rows by n / (n_classes * count).
     out_of_bag : bool
@@ -150,6 +156,7 @@ class ForestPlan:
     n_classes: int = 0
     n_draws: int | None = None
     class_weight: tuple[float, ...] | None = None
+    balanced_draws: bool = False
     balanced_subsample: bool = False
     out_of_bag: bool = False
     checkpoint: Checkpoint | None = None

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.plan.row_draws import RowDraws, combine_weights
 from dtrees.engine.protocol.messages import Finish
 from dtrees.engine.shard.places import places_of
 from dtrees.split.criteria.criterion import criterion_named
@@ -76,16 +77,6 @@ class Target(Protocol):
         """Take the leaf values of the tree, whose row partition is ``rows``."""
 
 
-def combine_weights(
-    weight: NDArray[np.float64] | None, class_weight: tuple[float, ...] | None, target: NDArray[Any]
-) -> NDArray[np.float64] | None:
-    """Multiply the rows' weights by the weights of their classes."""
-    if class_weight is None:
-        return weight
-    by_class = np.asarray(class_weight, np.float64)[target]
-    return by_class if weight is None else weight * by_class
-
-
 class ForestTarget:
     """Targets of independent trees: the table's own, on rows drawn for each tree."""
 
@@ -114,12 +105,10 @@ class ForestTarget:
             self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
             if not math.isfinite(bound):
                 self.exponent = exponent_for(self.target - self.center)
-        self._cumulative = _NONE
+        self._draws = None if plan.n_draws is None else RowDraws(plan, target, self.weight)
         self._fixed: Prepared | None = None
         if plan.n_draws is None and (self.weight is not None or self._keeps_codes):
             self._fixed = self._weighted(self.weight)
-        elif self.weight is not None:
-            self._cumulative = np.cumsum(to_fixed(self.weight)[0])
 
     def _prepare_levels(self) -> None:
         """Number the distinct targets, and put them in fixed point."""
@@ -146,10 +135,9 @@ class ForestTarget:
         """Draw the rows of a tree."""
         if self._fixed is not None:
             return self._fixed
-        if self.plan.n_draws is None:
+        if self._draws is None:
             return Prepared(None, self._in_fixed_point(), _NONE, (self.exponent, 0), self.target, spent=True)
-        counts = np.zeros(self.n_rows, np.int64)
-        hashing.bootstrap_counts(self.seed, tree, self.plan.n_draws, self._cumulative, counts)
+        counts = self._draws.counts(tree)
         if self.plan.balanced_subsample:
             drawn = np.bincount(self.codes, weights=counts, minlength=self.plan.n_classes)
             present = np.maximum(drawn, 1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.outcome.values import boosted_tree, penalties_of, splits_of_categories
+from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import constraints_of, limited_splits, make_limits
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
@@ -33,7 +33,7 @@ from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.constraints import divide_sums, root_words
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.grow.best_first import make_budget, merge_rows, prune
+from dtrees.split.grow.best_first import make_budget, merge_rows
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
@@ -198,12 +198,11 @@ class TreeState:
         n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_PRIORITY)
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
-        measures = target.plan.measures_leaves
-        if self._plan.rules.max_leaf_nodes is not None:
-            nodes, merged = prune(nodes, self._plan.rules.max_leaf_nodes)
-            if measures and merged.start.shape[0]:
-                merge_rows(self._rows, *merged)
-        tree = boosted_tree(nodes, exponents, penalties_of(self._plan.rules), message.learning_rate)
+        rules, measures = self._plan.rules, target.plan.measures_leaves
+        nodes, merged = pruned(nodes, exponents, rules)
+        for leaves in merged if measures else ():
+            merge_rows(self._rows, *leaves)
+        tree = boosted_tree(nodes, exponents, penalties_of(rules), message.learning_rate)
         if measures:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))

@@ -49,6 +49,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     max_features: int | float | str | None
     max_leaf_nodes: int | None
     min_impurity_decrease: float
+    ccp_alpha: float
+    importance_type: str
     n_jobs: int | None
     random_state: Any
     warm_start: bool
@@ -163,8 +165,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         return plan
 
     def _warn_without_splits(self, why: str) -> None:
-        """Warn if no tree has a split; ``why`` says what may be the reason."""
-        if not any(tree.node_count > 1 for group in self._trees.groups for tree in group):
+        """Warn if no tree has a split, and none was pruned; ``why`` says what may be the reason."""
+        if not self.ccp_alpha and not any(tree.node_count > 1 for group in self._trees.groups for tree in group):
             if self.monotonic_cst is not None:
                 why += ", and is as monotonic_cst wants it"
             warn(f"no tree found a split, so that predictions are the same for all rows, though y varies: {why}")

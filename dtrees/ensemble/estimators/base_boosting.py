@@ -23,10 +23,10 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Los
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
-from dtrees.ensemble.estimators.inspection import gains_by_column, normalised
+from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
-from dtrees.ensemble.evaluation.callbacks import EarlyStopping, split_callbacks
+from dtrees.ensemble.evaluation.callbacks import EarlyStopping, Monitor, split_callbacks, with_monitor
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
 from dtrees.ensemble.evaluation.progress import progress_callback
@@ -40,7 +40,7 @@ from dtrees.ensemble.objective.losses.custom import NAME, CustomObjective
 from dtrees.ensemble.prediction import AdditiveTrees, Step
 
 
-class Boosting(StartingPoints, TreeEstimator):
+class Boosting(StartingPoints, Members, TreeEstimator):
     """What the two boosting estimators share."""
 
     _GROUP_PER_OUTPUT: ClassVar[bool] = True
@@ -115,6 +115,7 @@ class Boosting(StartingPoints, TreeEstimator):
         base_margin: Any = None,
         eval_set: Any = None,
         callbacks: Sequence[Callback | EarlyStopping] = (),
+        monitor: Monitor | None = None,
         checkpoint: Any = None,
         checkpoint_interval: float = 60.0,
     ) -> Self:
@@ -140,6 +141,10 @@ class Boosting(StartingPoints, TreeEstimator):
         callbacks : sequence of callable or EarlyStopping, default=()
             Called with a :class:`~dtrees.engine.plan.plans.Progress` after each round; one that returns True ends the fit there. At most
             one may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``.
+        monitor : callable or None, default=None
+            A callback in scikit-learn's form, called with the number of the round from 0, a copy of this estimator that has
+            ``train_score_`` so far but not the trees, and a dict with the :class:`~dtrees.engine.plan.plans.Progress` as "progress";
+            True ends the fit.
         checkpoint : str, path-like or None, default=None
             Where to keep the finished rounds: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
             of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
@@ -181,7 +186,7 @@ class Boosting(StartingPoints, TreeEstimator):
         self._check_combinations(asked, scorer, base_margin, keep=keep)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
-        callback = progress_callback(callbacks, self.verbose, "round")
+        callback = progress_callback(with_monitor(callbacks, monitor, self, keep=keep), self.verbose, "round")
         backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets)
         loss = self._loss(table)
         plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss))
@@ -327,15 +332,34 @@ class Boosting(StartingPoints, TreeEstimator):
         )
 
     @property
+    def n_trees_per_iteration_(self) -> int:
+        """Trees a round: 1, or the number of classes where these are more than two."""
+        check_is_fitted(self)
+        return len(self._trees.groups)
+
+    @property
     @abstractmethod
     def init_(self) -> Any:
         """The estimator of what boosting started from, which does not look at X."""
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """The share each column has in the gain of all splits; zeros if there are none."""
+        """The share each column has in what ``importance_type`` counts of all splits; zeros if there are none."""
         check_is_fitted(self)
-        return normalised(np.sum([gains_by_column(tree, self.n_features_in_) for group in self._trees.groups for tree in group], axis=0))
+        trees, kind = [tree for group in self._trees.groups for tree in group], self.importance_type
+        return normalised(np.sum([importance_by_column(tree, self.n_features_in_, kind) for tree in trees], axis=0))
+
+    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return mean raw predictions, shape (n_outputs, n_points), as scikit-learn's ``partial_dependence(method="recursion")`` does."""
+        check_is_fitted(self)
+        if not is_classifier(self) and self._fitted_loss.predictions(np.full((1, 1), 2.0))[0] != 2.0:
+            raise ValueError(
+                f"method='recursion' averages raw predictions, which are no predictions with loss={self._loss_name!r}; "
+                "pass method='brute', which averages these"
+            )
+        assert self._trees.initial is not None
+        raw = np.hstack([mean_predictions(group, grid, target_features) for group in self._trees.groups])
+        return (raw + self._trees.initial).T
 
     def apply(self, X: Any) -> Any:
         """Find the leaves each row falls in.

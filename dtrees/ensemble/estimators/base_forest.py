@@ -23,11 +23,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Backend, Table
-from dtrees.ensemble.compat import fit_context
+from dtrees.ensemble.compat import StrOptions, fit_context
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
-from dtrees.ensemble.estimators.inspection import decision_path_matrix, gains_by_column, normalised
+from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, mean_predictions, normalised
+from dtrees.ensemble.estimators.row_samples import SampleSource, permutation_importances
+from dtrees.ensemble.evaluation.callbacks import Monitor, with_monitor
 from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.target import check_target, encode_classes
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, first_column
 from dtrees.tree.tree import Tree
@@ -35,7 +39,7 @@ from dtrees.tree.tree import Tree
 _Batch = tuple[ForestPlan, int, int]
 
 
-class Forest(TreeEstimator):
+class Forest(Members, TreeEstimator):
     """What the four forests share."""
 
     #: The kind of its single trees, and whether they take random thresholds.
@@ -45,7 +49,7 @@ class Forest(TreeEstimator):
     n_estimators: int
     criterion: str
     min_weight_fraction_leaf: float
-    bootstrap: bool
+    bootstrap: bool | str
     oob_score: Any
     max_samples: int | float | None
     colsample_bytree: float
@@ -53,6 +57,7 @@ class Forest(TreeEstimator):
     oob_score_: float
 
     _batches: list[_Batch]
+    _drawn_from: list[SampleSource | None]
     _votes: ForestResult | None
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -64,6 +69,7 @@ class Forest(TreeEstimator):
         sample_weight: Any = None,
         *,
         callbacks: Sequence[Callback] = (),
+        monitor: Monitor | None = None,
         checkpoint: Any = None,
         checkpoint_interval: float = 60.0,
     ) -> Self:
@@ -79,6 +85,9 @@ class Forest(TreeEstimator):
             Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
         callbacks : sequence of callable, default=()
             Called with a :class:`~dtrees.engine.plan.plans.Progress` after each tree; one that returns True ends the fit there.
+        monitor : callable or None, default=None
+            A callback in scikit-learn's form, called with the number of finished trees less one, a copy of this estimator without the
+            trees, and a dict with the :class:`~dtrees.engine.plan.plans.Progress` as "progress"; True ends the fit.
         checkpoint : str, path-like or None, default=None
             Where to keep the finished trees: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
             of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
@@ -103,11 +112,11 @@ class Forest(TreeEstimator):
             raise ValueError(
                 f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
             )
-        callback = progress_callback(callbacks, self.verbose, "tree")
+        callback = progress_callback(with_monitor(callbacks, monitor, self, keep=keep), self.verbose, "tree")
         n_trees = self.n_estimators - len(trees)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score)
         if not keep:
-            self._batches, self._votes = [], None
+            self._batches, self._votes, self._drawn_from = [], None, []
         if len(trees) == self.n_estimators:
             warn("Warm-start fitting without increasing n_estimators does not fit new trees.")
         else:
@@ -116,6 +125,8 @@ class Forest(TreeEstimator):
                 plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
             result = backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
+            # A model from a file does not know what its trees were grown on.
+            self._drawn_from = [*getattr(self, "_drawn_from", [None] * len(self._batches)), SampleSource.of(table, plan)]
             self._batches = [*self._batches, batch]
             self.max_features_ = plan.rules.max_features
             self._trees = AdditiveTrees([trees + result.trees])
@@ -129,6 +140,14 @@ class Forest(TreeEstimator):
                 f"max_samples={self.max_samples!r} cannot be set if bootstrap=False, which takes every row; "
                 "set bootstrap=True or max_samples=None"
             )
+        class_weight = getattr(self, "class_weight", None)
+        if self.bootstrap == "balanced":
+            for name, value in (("max_samples", self.max_samples), ("class_weight", class_weight)):
+                if value is not None:
+                    raise ValueError(
+                        f"{name}={value!r} cannot be set if bootstrap='balanced', which draws as many rows of each class as the smallest "
+                        f"one has; set bootstrap=True or {name}=None"
+                    )
         if not self.bootstrap and self.oob_score:
             raise ValueError("oob_score=True is only available if bootstrap=True: without it no tree leaves rows out")
 
@@ -139,7 +158,7 @@ class Forest(TreeEstimator):
                 f"class_weight={class_weight!r} is not recommended with warm_start if the data of the fits differ: it would mean "
                 "other weights each time. Pass a dict of weights instead.",
             )
-        by_tree = class_weight == "balanced_subsample" and self.bootstrap
+        by_tree = class_weight == "balanced_subsample" and bool(self.bootstrap)
         factors = None if by_tree else parameters.class_weights(class_weight, table, by_rows=False)
         # An integer means the same seed whenever; other random states move on, and trees added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
@@ -154,11 +173,22 @@ class Forest(TreeEstimator):
             ),
             seed=self._seed,
             n_classes=0 if table.classes is None else len(table.classes),
-            n_draws=parameters.number_of_draws(self.max_samples, table, factors) if self.bootstrap else None,
+            n_draws=self._number_of_draws(table, factors),
             class_weight=factors,
+            balanced_draws=self.bootstrap == "balanced",
             balanced_subsample=by_tree,
             out_of_bag=bool(self.oob_score),
         )
+
+    def _number_of_draws(self, table: Table, factors: tuple[float, ...] | None) -> int | None:
+        if not self.bootstrap:
+            return None
+        if self.bootstrap == "balanced":
+            assert table.class_counts is not None
+            assert table.class_weights is not None
+            counts = table.class_counts[table.class_weights > 0]
+            return int(counts.min()) * len(counts)
+        return parameters.number_of_draws(self.max_samples, table, factors)
 
     def _score_out_of_bag(self, backend: Backend, table: Table, grown: ForestResult | None) -> None:
         """Set the out-of-bag score and predictions, from the trees just grown and those of earlier fits."""
@@ -216,15 +246,79 @@ class Forest(TreeEstimator):
             raise ValueError("estimators_ is given no tree; wants at least one")
         self._trees = AdditiveTrees([[tree for estimator in estimators for tree in estimator._trees.groups[0]]])
         # These belong to the trees that were there.
-        for name in ("_members", "_seed", "_batches", "_votes", "oob_score_", "oob_prediction_", "oob_decision_function_"):
+        for name in ("_members", "_seed", "_batches", "_votes", "_drawn_from", "oob_score_", "oob_prediction_", "oob_decision_function_"):
             self.__dict__.pop(name, None)
 
     @property
-    def feature_importances_(self) -> NDArray[np.float64]:
-        """The share each column has in the impurity decrease of a tree's splits, averaged over trees that have splits."""
+    def n_outputs_(self) -> int:
+        """Targets: 1."""
         check_is_fitted(self)
-        shares = [normalised(gains_by_column(tree, self.n_features_in_)) for tree in self._trees.groups[0] if tree.node_count > 1]
+        return 1
+
+    @property
+    def estimators_samples_(self) -> list[NDArray[np.integer]]:
+        """The rows that each tree was grown on, as often as they were drawn, ascending; drawn anew each time that they are asked for.
+
+        Raises
+        ------
+        AttributeError
+            If that is not known: of a model from a file, of one whose ``estimators_`` were assigned, and where rows were drawn by weights
+            or classes on a cluster, which stayed there.
+        """
+        check_is_fitted(self)
+        known = [source for source in getattr(self, "_drawn_from", ()) if source is not None]
+        if len(known) < len(getattr(self, "_batches", ())) or not known:
+            raise AttributeError(
+                "estimators_samples_ are not known: the model is from a file, its estimators_ were assigned, or its rows were drawn by "
+                "weights or classes that are on a cluster; fit it here"
+            )
+        return [rows for batch, source in zip(self._batches, known, strict=True) for rows in source.rows(*batch)]
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share each column has in what ``importance_type`` counts of a tree's splits, averaged over trees that have splits."""
+        check_is_fitted(self)
+        trees, kind = [tree for tree in self._trees.groups[0] if tree.node_count > 1], self.importance_type
+        shares = [normalised(importance_by_column(tree, self.n_features_in_, kind)) for tree in trees]
         return normalised(np.sum(shares, axis=0)) if shares else np.zeros(self.n_features_in_)
+
+    def oob_permutation_importances(self, X: Any, y: Any, *, seed: int = 0) -> NDArray[np.float64]:
+        """Measure how much each column matters to rows that trees have not seen (Breiman, 2001, section 10).
+
+        Each tree predicts the rows that it did not draw, as they are, and with the values of one column in random order among them.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, n_features_in_)
+            The very rows that the forest was fitted on, in their order.
+        y : array-like of shape (n,)
+        seed : int, default=0
+            Decides the orders.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n_features_in_,)
+            The mean over trees of the increase of the error rate (for regression, the mean squared error). It may be below 0.
+
+        Raises
+        ------
+        ValueError
+            If rows are not as many as at fit, or trees were grown on all of them.
+        AttributeError
+            If it is not known what trees drew; see ``estimators_samples_``.
+        """
+        samples = self.estimators_samples_
+        if any(plan.n_draws is None for plan, _, _ in self._batches):
+            raise ValueError("importances on rows out of bag want trees that leave rows out; fit with bootstrap=True")
+        if self._check_columns(X) is not LOCAL:
+            raise TypeError(f"oob_permutation_importances wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
+        matrix = self._schema.matrix(X)
+        target = check_target(y, classify=is_classifier(self), name=type(self).__name__)
+        if {source.n_rows for source in self._drawn_from if source is not None} != {len(matrix)} or len(target) != len(matrix):
+            raise ValueError(f"X has {len(matrix)} rows and y {len(target)}; wants the rows that the forest was fitted on")
+        if is_classifier(self):
+            target = encode_classes(target, self.classes_)
+        return permutation_importances(self._trees.groups[0], samples, matrix, target, self.n_jobs, seed)
 
     def apply(self, X: Any) -> Any:
         """Find the leaves each row falls in.
@@ -276,6 +370,11 @@ def _add_votes(one: ForestResult | None, other: ForestResult) -> ForestResult:
 class ForestRegressor(TreeRegressor, Forest):
     """What the two regression forests share."""
 
+    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return mean predictions, shape (n_points,), as scikit-learn's ``partial_dependence(method="recursion")`` asks for them."""
+        check_is_fitted(self)
+        return mean_predictions(self._trees.groups[0], grid, target_features)[:, 0] / self._trees.n_rounds
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.FOREST, **parameters.REGRESSION_CRITERION}
 
     def _value_steps(self) -> tuple[Step, ...]:
@@ -289,6 +388,7 @@ class ForestClassifier(TreeClassifier, Forest):
         **parameters.FOREST,
         **parameters.CLASSIFICATION_CRITERION,
         **parameters.class_weight_options("balanced", "balanced_subsample"),
+        "bootstrap": ["boolean", StrOptions({"balanced"})],
     }
 
     def _probability_steps(self) -> tuple[Step, ...]:

@@ -44,6 +44,11 @@ _DESCRIPTIONS = {
             The side of a split that has fewer categories has at most so many. None is the square root of the number of categories of the
             column, but at least 32.
         """,
+    "importance_type": """
+        importance_type : {"gain", "split", "cover"}, default="gain"
+            What ``feature_importances_`` adds up for each column: the gains of its splits, their number, or the weight of the rows
+            that they divide (of boosted trees, the sum of hessians). It may be set after the fit.
+        """,
     "verbose": """
         verbose : int, default=0
             Tell of the progress in lines: from 1 on about ten times, from 2 on after every %s. They go to standard error, or, where
@@ -97,6 +102,9 @@ _DESCRIPTIONS = {
         {max_leaf_nodes}
         min_impurity_decrease : float, default=0.0
             Split only where impurity decreases by at least this much, weighted by the node's share of all weight.
+        ccp_alpha : float, default=0.0
+            Prune the finished tree: as long as a subtree lowers impurity, weighted by the share of all weight, by at most this much for
+            each leaf that it has more than one, the one that lowers it least becomes a leaf (minimal cost-complexity pruning).
         {categories}
         """,
     "random_state_tree": """
@@ -121,9 +129,17 @@ _DESCRIPTIONS = {
         n_estimators : int, default=100
             Number of trees.
         """,
-    "forest": """
+    "bootstrap": """
         bootstrap : bool, default=%s
             Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
+        """,
+    "bootstrap_of_classes": """
+        bootstrap : bool or "balanced", default=%s
+            Grow each tree on rows drawn with replacement, with probability in proportion to their weight. Otherwise on all rows.
+            "balanced" draws as many rows of each class as the smallest one has (Chen, Liaw and Breiman, 2004, "Using random forest to learn
+            imbalanced data"; imbalanced-learn's ``BalancedRandomForestClassifier``), for classes of which some are rare.
+        """,
+    "forest": """
         oob_score : bool or callable, default=False
             Also predict each row by the trees that did not draw it, and score that: by R2 or accuracy, or by the callable
             ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
@@ -139,6 +155,7 @@ _DESCRIPTIONS = {
             With ``bootstrap``, rows drawn for each tree: a number, or a share of the number of rows (of the sum of weights, with
             weights). None draws as many as there are rows.
         {colsample_bytree: 1.0}
+        {importance_type}
         """,
     "boosting": """
         learning_rate : float, default=%(learning_rate)s
@@ -176,6 +193,9 @@ _DESCRIPTIONS = {
             What trees start from: None is the best constant, "zero" zero, an estimator is cloned and fitted to the rows that are not held
             out, and its predictions (probabilities) become the raw predictions that trees are added to. X must then be in memory, and a
             model file cannot hold the model. For raw scores of each row, pass ``base_margin`` to fit.
+        ccp_alpha : float, default=0.0
+            Prune each finished tree before its step is taken: as long as a subtree gains at most this much, for each unit of the tree's
+            sum of hessians and each leaf that it has more than one, the one that gains least becomes a leaf.
         {categories}
         """,
     "boosting_stop": """
@@ -218,6 +238,7 @@ _DESCRIPTIONS = {
         {verbose: round}
         warm_start : bool, default=False
             Keep the rounds of the previous fit, and add as many as ``n_estimators`` has grown by.
+        {importance_type}
         """,
     "fitted_boosting": """
         estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_outputs)
@@ -247,12 +268,13 @@ _DESCRIPTIONS = {
             The best round (from 0; the last of the model), and its score; only with early stopping on an evaluation set.
         {fitted_columns}
         feature_importances_ : ndarray of float64 of shape (n_features_in_,)
-            The share each column has in the gain of all splits; sums to 1.
+            The share each column has in what ``importance_type`` counts of all splits, by default their gain; sums to 1.
         """,
     "fitted": """
         {fitted_columns}
         feature_importances_ : ndarray of float64 of shape (n_features_in_,)
-            The share each column has in the impurity decrease of all splits, averaged over trees; sums to 1.
+            The share each column has in what ``importance_type`` counts of a tree's splits, by default the decrease of impurity, averaged
+            over trees; sums to 1.
         """,
     "fitted_classes": """
         classes_ : ndarray of shape (n_classes_,)

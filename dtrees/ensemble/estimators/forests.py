@@ -26,7 +26,8 @@ class RandomForestRegressor(ForestRegressor):
     {growth}
     {max_features: 1.0}
     {growth_end}
-    {forest: True}
+    {bootstrap: True}
+    {forest}
     {max_samples}
     {constraints}
 
@@ -64,6 +65,7 @@ class RandomForestRegressor(ForestRegressor):
         max_features: int | float | str | None = 1.0,
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -78,6 +80,7 @@ class RandomForestRegressor(ForestRegressor):
         colsample_bytree: float = 1.0,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -98,7 +101,8 @@ class RandomForestClassifier(ForestClassifier):
     {growth}
     {max_features: "sqrt"}
     {growth_end}
-    {forest: True}
+    {bootstrap_of_classes: True}
+    {forest}
     {class_weight_forest}
     {max_samples}
     {constraints}
@@ -138,11 +142,12 @@ class RandomForestClassifier(ForestClassifier):
         max_features: int | float | str | None = "sqrt",
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
         max_cat_threshold: int | None = None,
-        bootstrap: bool = True,
+        bootstrap: bool | str = True,
         oob_score: Any = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -153,6 +158,7 @@ class RandomForestClassifier(ForestClassifier):
         colsample_bytree: float = 1.0,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -173,7 +179,8 @@ class ExtraTreesRegressor(ForestRegressor):
     {growth}
     {max_features: 1.0}
     {growth_end}
-    {forest: False}
+    {bootstrap: False}
+    {forest}
     {max_samples}
     {constraints}
 
@@ -212,6 +219,7 @@ class ExtraTreesRegressor(ForestRegressor):
         max_features: int | float | str | None = 1.0,
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -226,6 +234,7 @@ class ExtraTreesRegressor(ForestRegressor):
         colsample_bytree: float = 1.0,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -246,7 +255,8 @@ class ExtraTreesClassifier(ForestClassifier):
     {growth}
     {max_features: "sqrt"}
     {growth_end}
-    {forest: False}
+    {bootstrap_of_classes: False}
+    {forest}
     {class_weight_forest}
     {max_samples}
     {constraints}
@@ -287,11 +297,12 @@ class ExtraTreesClassifier(ForestClassifier):
         max_features: int | float | str | None = "sqrt",
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
         max_cat_threshold: int | None = None,
-        bootstrap: bool = False,
+        bootstrap: bool | str = False,
         oob_score: Any = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -302,5 +313,6 @@ class ExtraTreesClassifier(ForestClassifier):
         colsample_bytree: float = 1.0,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())

@@ -106,6 +106,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         min_split_gain: float = 0.0,
         criterion: str = "newton",
         init: Any = None,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -122,6 +123,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         warm_start: bool = False,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -239,6 +241,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         min_split_gain: float = 0.0,
         criterion: str = "newton",
         init: Any = None,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -256,6 +259,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         warm_start: bool = False,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 

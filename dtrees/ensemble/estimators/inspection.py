@@ -1,24 +1,26 @@
-"""Looking into trees: paths of rows and importances of columns."""
+"""Looking into trees: their nodes, paths of rows, importances of columns, mean predictions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from dtrees.tree.tree import Tree
 
 
 class FittedTree:
-    """A fitted tree as arrays of nodes, in the shapes of scikit-learn's ``tree_``.
+    """A fitted tree as arrays of nodes, with the shapes and methods of scikit-learn's ``tree_``.
 
     Nodes are numbered in preorder, the root is 0. The arrays are read-only: a fitted tree cannot be changed through them.
 
     Attributes
     ----------
-    node_count : int
+    node_count, n_leaves, max_depth : int
+        Nodes; those of them that are leaves; the depth of the deepest leaf, where the root's is 0.
     n_features, n_outputs, max_n_classes : int
         Columns at fit; 1; classes, or 1 for regression.
     n_classes : ndarray of int of shape (1,)
@@ -79,6 +81,61 @@ class FittedTree:
         """Depth of the deepest leaf."""
         return self._tree.max_depth
 
+    def apply(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Find the leaf each row falls in.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            Numbers, as the estimator's schema encodes columns; NaN is missing.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n,)
+            Node numbers.
+        """
+        from dtrees.tree.predict import apply, packed_for  # brings in the compiler
+
+        matrix = np.asarray(X)
+        if matrix.ndim != 2 or matrix.shape[1] != self.n_features:
+            raise ValueError(f"X has shape {matrix.shape}; wants (n, {self.n_features})")
+        if matrix.dtype != np.float32:
+            matrix = matrix.astype(np.float64)
+        return apply(packed_for([self._tree], matrix.dtype), matrix)[:, 0].astype(np.int64)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the ``value`` of the leaf each row falls in, shape (n, max_n_classes); X as for :meth:`apply`."""
+        return self._tree.value[self.apply(X)]
+
+    def decision_path(self, X: ArrayLike) -> Any:
+        """Return which nodes each row passes through: a csr_matrix of int64 of shape (n, node_count); X as for :meth:`apply`."""
+        return decision_path_matrix(self._tree, self.apply(X))
+
+    def compute_feature_importances(self, normalize: bool = True) -> NDArray[np.float64]:
+        """Return the impurity decrease of the splits on each column, shape (n_features,).
+
+        Parameters
+        ----------
+        normalize : bool, default=True
+            As shares of the sum; zeros for a tree without splits. Otherwise for each unit of weight.
+        """
+        gains = importance_by_column(self._tree, self.n_features, "gain")
+        return normalised(gains) if normalize else gains / self._tree.weighted_n_node_samples[0]
+
+    def compute_partial_dependence(self, X: ArrayLike, target_features: ArrayLike, out: NDArray[np.float64]) -> None:
+        """Add the mean first value at each point of a grid to ``out``, shape (n_points,).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_points, n_target_features)
+        target_features : array-like of int of shape (n_target_features,)
+            The columns that X has values of.
+        out : ndarray of float64 of shape (n_points,)
+        """
+        from dtrees.tree.partial_dependence import partial_dependence
+
+        out += partial_dependence(self._tree, X, target_features)[:, 0]
+
     @property
     def node_depth(self) -> NDArray[np.int64]:
         """Depth of every node; the root's is 0."""
@@ -87,7 +144,25 @@ class FittedTree:
         return depth
 
 
-def decision_path_matrix(tree: Tree, leaves: NDArray[np.int32]) -> Any:
+class Members:
+    """Mixin: an ensemble as a sequence of its ``estimators_``."""
+
+    estimators_: Any
+
+    def __len__(self) -> int:
+        return len(self.estimators_)
+
+    def __bool__(self) -> bool:
+        return True  # also before the fit, where there is nothing to count
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.estimators_[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.estimators_)
+
+
+def decision_path_matrix(tree: Tree, leaves: NDArray[np.integer]) -> Any:
     """Return which nodes rows pass through on the way to their leaves.
 
     Parameters
@@ -117,13 +192,33 @@ def decision_path_matrix(tree: Tree, leaves: NDArray[np.int32]) -> Any:
     return csr_matrix((np.ones(len(indices), dtype=np.int64), indices, indptr), shape=(len(leaves), tree.node_count))
 
 
-def gains_by_column(tree: Tree, n_columns: int) -> NDArray[np.float64]:
-    """Return the summed gains of the splits on each column, shape (n_columns,)."""
+def importance_by_column(tree: Tree, n_columns: int, kind: str) -> NDArray[np.float64]:
+    """Return what the splits on each column amount to, shape (n_columns,).
+
+    Parameters
+    ----------
+    tree : Tree
+    n_columns : int
+    kind : {"gain", "split", "cover"}
+        The sum of their gains, their number, or the weight of the rows that they divide (of boosted trees, the sum of hessians).
+    """
     inner = tree.feature >= 0
-    return np.bincount(tree.feature[inner], weights=tree.gain[inner], minlength=n_columns).astype(np.float64)
+    weights = None if kind == "split" else (tree.gain if kind == "gain" else tree.weighted_n_node_samples)[inner]
+    return np.bincount(tree.feature[inner], weights=weights, minlength=n_columns).astype(np.float64)
 
 
-def normalised(gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return gains as shares of their sum; zeros if that is zero."""
-    total = gains.sum()
-    return gains / total if total > 0 else np.zeros(len(gains))
+def normalised(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return amounts as shares of their sum; zeros if that is zero."""
+    total = amounts.sum()
+    return amounts / total if total > 0 else np.zeros(len(amounts))
+
+
+def mean_predictions(trees: Iterable[Tree], grid: ArrayLike, columns: ArrayLike) -> NDArray[np.float64]:
+    """Return the sum over trees of their mean predictions at points of a grid, shape (n_points, n_values).
+
+    See :func:`dtrees.tree.partial_dependence.partial_dependence`.
+    """
+    from dtrees.tree.partial_dependence import partial_dependence
+
+    total: NDArray[np.float64] = np.sum([partial_dependence(tree, grid, columns) for tree in trees], axis=0)
+    return total

@@ -7,13 +7,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan
 from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
 from dtrees.ensemble.estimators.documentation import described
-from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, gains_by_column, normalised
+from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.evaluation.progress import progress_callback
 from dtrees.ensemble.input import parameters
 from dtrees.ensemble.prediction import AdditiveTrees, Step, first_column
@@ -83,9 +85,15 @@ class SingleTree(TreeEstimator):
         return FittedTree(self._tree, self.n_features_in_)
 
     @property
+    def n_outputs_(self) -> int:
+        """Targets: 1."""
+        check_is_fitted(self)
+        return 1
+
+    @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """The share each column has in the impurity decrease of all splits; zeros for a tree without splits."""
-        return normalised(gains_by_column(self._tree, self.n_features_in_))
+        """The share each column has in what ``importance_type`` counts of all splits; zeros for a tree without splits."""
+        return normalised(importance_by_column(self._tree, self.n_features_in_, self.importance_type))
 
     def get_depth(self) -> int:
         """Return the depth of the deepest leaf; the root's is 0."""
@@ -124,9 +132,40 @@ class SingleTree(TreeEstimator):
         """
         return decision_path_matrix(self._tree, self._local_leaves(X)[:, 0])
 
+    def cost_complexity_pruning_path(self, X: Any, y: Any, sample_weight: Any = None) -> Bunch:
+        """Grow the tree without pruning, and find the values of ``ccp_alpha`` at which its splits would go.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        Bunch
+            ``ccp_alphas``, ndarray of float64 of shape (n,), ascending but for roundings: 0, and each value at which a subtree becomes a
+            leaf. ``impurities``, of the same shape: that of the leaves of the tree pruned with it, weighted by their shares of all weight.
+
+        Examples
+        --------
+        >>> from dtrees import DecisionTreeRegressor
+        >>> path = DecisionTreeRegressor().cost_complexity_pruning_path([[1.0], [2.0], [3.0]], [1.0, 1.0, 4.0])
+        >>> path.ccp_alphas.tolist(), path.impurities.tolist()
+        ([0.0, 2.0], [0.0, 2.0])
+        """
+        from dtrees.tree.pruning import pruning_path  # brings in the compiler
+
+        whole = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
+        alphas, impurities = pruning_path(whole._tree)
+        return Bunch(ccp_alphas=alphas, impurities=impurities)
+
 
 class SingleTreeRegressor(TreeRegressor, SingleTree):
     """What the two regression trees share."""
+
+    def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return mean predictions, shape (n_points,), as scikit-learn's ``partial_dependence(method="recursion")`` asks for them."""
+        return mean_predictions([self._tree], grid, target_features)[:, 0]
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.TREE, **parameters.REGRESSION_CRITERION}
 
@@ -166,6 +205,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
     {random_state_tree}
     {n_jobs}
     {constraints}
+    {importance_type}
 
     Attributes
     ----------
@@ -192,6 +232,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
         max_features: int | float | str | None = None,
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -200,6 +241,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
         n_jobs: int | None = None,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -224,6 +266,7 @@ class DecisionTreeClassifier(SingleTreeClassifier):
     {class_weight_tree}
     {n_jobs}
     {constraints}
+    {importance_type}
 
     Attributes
     ----------
@@ -252,6 +295,7 @@ class DecisionTreeClassifier(SingleTreeClassifier):
         max_features: int | float | str | None = None,
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -261,6 +305,7 @@ class DecisionTreeClassifier(SingleTreeClassifier):
         n_jobs: int | None = None,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -285,6 +330,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
     {random_state_tree}
     {n_jobs}
     {constraints}
+    {importance_type}
 
     Attributes
     ----------
@@ -311,6 +357,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
         max_features: int | float | str | None = 1.0,
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -319,6 +366,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
         n_jobs: int | None = None,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -344,6 +392,7 @@ class ExtraTreeClassifier(SingleTreeClassifier):
     {class_weight_tree}
     {n_jobs}
     {constraints}
+    {importance_type}
 
     Attributes
     ----------
@@ -372,6 +421,7 @@ class ExtraTreeClassifier(SingleTreeClassifier):
         max_features: int | float | str | None = "sqrt",
         max_leaf_nodes: int | None = None,
         min_impurity_decrease: float = 0.0,
+        ccp_alpha: float = 0.0,
         categorical_features: Any = "from_dtype",
         cat_smooth: float = 10.0,
         min_samples_category: int | None = None,
@@ -381,5 +431,6 @@ class ExtraTreeClassifier(SingleTreeClassifier):
         n_jobs: int | None = None,
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())

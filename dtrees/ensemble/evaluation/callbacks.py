@@ -1,14 +1,20 @@
-"""What users pass as ``callbacks``: functions, and the rule by which an evaluation set ends a fit."""
+"""What users pass as ``callbacks`` and ``monitor``: functions, and the rule by which an evaluation set ends a fit."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import Callback
+from dtrees.engine.plan.plans import Callback, Progress
 from dtrees.ensemble.evaluation.metrics import greater_is_better, metric_name
+
+#: Called with the number of a round or tree from 0, an estimator, and a dict; returning True ends the fit there.
+Monitor = Callable[[int, Any, dict[str, Any]], bool | None]
 
 
 @dataclass(frozen=True)
@@ -91,3 +97,39 @@ def split_callbacks(
     if len(rules) > 1:
         raise ValueError(f"early stopping is asked for {len(rules)} times, by early_stopping_rounds or in callbacks; wants one rule")
     return rules[0] if rules else None, [callback for callback in callbacks if not isinstance(callback, EarlyStopping)]
+
+
+def with_monitor(callbacks: Sequence[Callback], monitor: Monitor | None, estimator: Any, *, keep: bool) -> Sequence[Callback]:
+    """Return callbacks, and one that calls a monitor, as scikit-learn's boosting does.
+
+    Parameters
+    ----------
+    callbacks : sequence of callable
+    monitor : callable or None
+    estimator : object
+        A copy of it is what the monitor is shown.
+    keep : bool
+        Whether the fit goes on from the trees that the estimator has: then its scores come first.
+
+    Raises
+    ------
+    TypeError
+        If the monitor cannot be called.
+    """
+    if monitor is None:
+        return callbacks
+    if not callable(monitor):
+        raise TypeError(f"monitor is {monitor!r}; wants a function (i, estimator, variables), or None")
+    shown: Any = None
+    scores = list(getattr(estimator, "train_score_", ())) if keep else []
+
+    def call(progress: Progress) -> bool | None:
+        nonlocal shown
+        if shown is None:  # by now the estimator knows columns and classes
+            shown = copy.copy(estimator)
+        if progress.train_score is not None:
+            scores.append(progress.train_score)
+            shown.train_score_ = np.array(scores)
+        return monitor(progress.done - 1, shown, {"progress": progress})
+
+    return [*callbacks, call]

@@ -216,8 +216,14 @@ def prune(nodes: Nodes, max_leaves: int) -> tuple[Nodes, MergedLeaves]:
     if np.count_nonzero(leaf) <= max_leaves:
         nothing = np.empty(0, np.int64)
         return nodes, MergedLeaves(np.zeros(1, np.int64), nothing, nothing, nothing)
-    number = _choose(nodes.records, max_leaves - 1)
-    kept = np.flatnonzero(number >= 0)
+    return cut(nodes, _choose(nodes.records, max_leaves - 1))
+
+
+def cut(nodes: Nodes, is_kept: NDArray[np.bool_]) -> tuple[Nodes, MergedLeaves]:
+    """Return the tree that consists of some nodes of a tree in preorder, whose children come in pairs, and its leaves that were split."""
+    leaf = nodes.records["column"] < 0
+    number = np.where(is_kept, np.cumsum(is_kept) - 1, -1)
+    kept = np.flatnonzero(is_kept)
     records = nodes.records[kept]
     for side in ("left", "right"):
         inner = records[side] >= 0
@@ -235,9 +241,9 @@ def prune(nodes: Nodes, max_leaves: int) -> tuple[Nodes, MergedLeaves]:
 
 @kernel
 def _choose(records, most_splits):
-    """Return the new number of each node, -1 for those that are not in the tree after so many splits, the best first."""
+    """Tell which nodes are in the tree after so many splits, the best first."""
     n = records.shape[0]
-    number = np.full(n, -1, np.int64)
+    chosen = np.zeros(n, np.bool_)
     node_of = np.empty(n, np.int64)  # in the order in which nodes become known
     heap = np.empty(n, np.int64)  # of such places in that order
     node_of[0] = 0
@@ -246,7 +252,7 @@ def _choose(records, most_splits):
     if records[0].column >= 0:
         heap[0] = 0
         n_waiting += 1
-    number[0] = 0
+    chosen[0] = True
     for _ in range(most_splits):
         if n_waiting == 0:
             break
@@ -255,18 +261,13 @@ def _choose(records, most_splits):
         if n_waiting > 0:
             _sink_place(records, node_of, heap, n_waiting, heap[n_waiting])
         for child in (records[node].left, records[node].right):
-            number[child] = 0
+            chosen[child] = True
             node_of[n_known] = child
             if records[child].column >= 0:
                 _rise_place(records, node_of, heap, n_waiting, n_known)
                 n_waiting += 1
             n_known += 1
-    n_kept = ZERO()
-    for i in range(n):
-        if number[i] >= 0:
-            number[i] = n_kept
-            n_kept += 1
-    return number
+    return chosen
 
 
 @lean_kernel

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sklearn.ensemble
 import sklearn.tree
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.inspection import partial_dependence
 
 import dtrees
 from dtrees.tree.tree import Tree
-from tests.ensemble.samples import LABELS, SIGNAL, X
+from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, make, target, trees
 
 
 @pytest.mark.parametrize("y", [SIGNAL, LABELS], ids=["regression", "classification"])
@@ -31,3 +33,115 @@ def test_a_tree_cannot_be_changed_by_its_arrays():
         with pytest.raises(ValueError, match="read-only"):
             getattr(model.tree_, name)[:] = 0
     assert model.predict(X).any()
+
+
+KINDS_OF_TREES = ["DecisionTreeRegressor", "DecisionTreeClassifier", "ExtraTreeRegressor", "ExtraTreeClassifier"]
+
+
+def of_both(kind, **parameters):
+    """The same tree of both libraries. scikit-learn grows it from float32."""
+    filled = np.nan_to_num(X).astype(np.float32)
+    y = LABELS if kind.endswith("Classifier") else SIGNAL
+    splitter = {"splitter": "best", "max_features": None, "random_state": 0}
+    return [getattr(library, kind)(max_depth=3, **splitter, **parameters).fit(filled, y) for library in (dtrees, sklearn.tree)], filled
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_TREES)
+def test_methods_of_a_tree_are_scikit_learns(kind):
+    (ours, theirs), filled = of_both(kind)
+    one, other = ours.tree_, theirs.tree_
+    assert_array_equal(one.apply(filled), other.apply(filled))
+    assert_allclose(one.predict(filled), other.predict(filled), atol=1e-12)
+    assert one.predict(filled).shape == other.predict(filled).shape
+    assert_array_equal(one.decision_path(filled).toarray(), other.decision_path(filled).toarray())
+    for normalize in (True, False):
+        assert_allclose(one.compute_feature_importances(normalize), other.compute_feature_importances(normalize), atol=1e-12)
+    if kind.endswith("Regressor"):  # scikit-learn's takes one value a node for granted
+        points, columns = np.ascontiguousarray(filled[:20, [3, 0]]), np.array([3, 0], np.intp)
+        sums = np.full(20, 7.0), np.full(20, 7.0)
+        for tree, total in zip((one, other), sums, strict=True):
+            tree.compute_partial_dependence(points, columns, total)
+        assert_allclose(*sums, atol=1e-12)
+    with pytest.raises(ValueError, match=r"X has shape \(300, 4\); wants \(n, 5\)"):
+        one.apply(filled[:, :4])
+
+
+def test_methods_of_a_tree_know_missing_values():
+    model = dtrees.DecisionTreeRegressor(max_depth=5).fit(X, SIGNAL)
+    assert np.isnan(X).any()
+    assert_array_equal(model.tree_.apply(X), model.apply(X))
+    assert_array_equal(model.tree_.predict(X)[:, 0], model.predict(X))
+    everything = np.zeros(len(X))
+    model.tree_.compute_partial_dependence(X, np.arange(5), everything)
+    assert_array_equal(everything, model.predict(X))
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_TREES)
+def test_scikit_learn_draws_and_exports_trees(kind):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    models, _ = of_both(kind)
+    assert isinstance(models[0], getattr(sklearn.tree, kind))
+    names = [f"column {i}" for i in range(5)]
+    for export in (
+        lambda model: sklearn.tree.export_text(model, feature_names=names, show_weights=True),
+        lambda model: sklearn.tree.export_graphviz(model, filled=True, proportion=True, node_ids=True, feature_names=names),
+        lambda model: [text.get_text() for text in sklearn.tree.plot_tree(model, filled=True, impurity=False)],
+    ):
+        ours, theirs = map(export, models)
+        assert ours == theirs
+
+
+def test_scikit_learn_exports_members_of_ensembles():
+    for kind in (dtrees.RandomForestClassifier, dtrees.GradientBoostingClassifier):
+        model = kind(n_estimators=2, max_depth=2).fit(X, LABELS)
+        assert "|---" in sklearn.tree.export_text(np.ravel(model.estimators_)[0])
+
+
+@pytest.mark.parametrize(
+    "kind", ["DecisionTreeRegressor", "RandomForestRegressor", "GradientBoostingRegressor", "GradientBoostingClassifier"]
+)
+def test_partial_dependence_by_recursion_is_scikit_learns(kind):
+    y = LABELS if kind.endswith("Classifier") else SIGNAL
+    filled = np.nan_to_num(X).astype(np.float32)
+    same = {"max_depth": 3, **({"n_estimators": 4} if "Decision" not in kind else {}), **({"bootstrap": False} if "Forest" in kind else {})}
+    own = {"learning_rate": 0.1, "reg_lambda": 0.0, "min_child_weight": 0.0} if "Boosting" in kind else {}
+    ours = getattr(dtrees, kind)(**same, **own).fit(filled, y)
+    theirs = getattr(sklearn.tree if "Decision" in kind else sklearn.ensemble, kind)(**same, random_state=0).fit(filled, y)
+    found, wanted = (partial_dependence(model, filled, [0, 1], grid_resolution=6, method="recursion").average for model in (ours, theirs))
+    assert found.shape == wanted.shape
+    assert_array_equal(found, partial_dependence(ours, filled, [0, 1], grid_resolution=6).average)
+    if kind != "GradientBoostingClassifier":  # whose hessians weigh rows, and whose leaves are other steps
+        start = ours.init_.predict(filled)[0] if "Boosting" in kind else 0.0  # scikit-learn leaves it out
+        assert_allclose(found, wanted + start, atol=1e-12)
+    # In all columns, a mean over the others is none at all.
+    everything = ours._compute_partial_dependence_recursion(filled, np.arange(5))
+    raw = ours.decision_function(filled).T if kind.endswith("Classifier") else ours.predict(filled)
+    assert_allclose(np.squeeze(everything), raw, atol=1e-12)
+
+
+def test_recursion_is_refused_where_means_of_raw_predictions_mean_something_else():
+    model = dtrees.GradientBoostingRegressor(n_estimators=2, loss="poisson").fit(X, np.abs(SIGNAL))
+    with pytest.raises(ValueError, match="no predictions with loss='poisson'; pass method='brute'"):
+        partial_dependence(model, X, [0])
+    assert partial_dependence(model, np.nan_to_num(X), [0], method="brute").average.min() > 0
+
+
+@pytest.mark.parametrize("kind", [dtrees.DecisionTreeRegressor, dtrees.RandomForestClassifier, dtrees.GradientBoostingClassifier])
+def test_importances_by_what_they_count(kind):
+    model = make(kind, max_depth=3).fit(X, target(kind), WEIGHT)
+    shares = {name: [] for name in ("gain", "split", "cover")}
+    for tree in trees(model):
+        counted = {name: np.zeros(5) for name in shares}
+        for node in range(tree.node_count):
+            if tree.feature[node] >= 0:
+                for name, amount in (("gain", tree.gain[node]), ("split", 1), ("cover", tree.weighted_n_node_samples[node])):
+                    counted[name][tree.feature[node]] += amount
+        for name in shares:
+            shares[name].append(counted[name] / (1 if kind is dtrees.GradientBoostingClassifier else counted[name].sum()))
+    found = {name: model.set_params(importance_type=name).feature_importances_ for name in shares}
+    for name, each in shares.items():
+        assert_allclose(found[name], np.sum(each, axis=0) / np.sum(each))
+    assert len({tuple(importances) for importances in found.values()}) == 3
+    with pytest.raises(ValueError, match="'importance_type' parameter of .* must be a str among"):
+        make(kind, importance_type="weight").fit(X, target(kind))

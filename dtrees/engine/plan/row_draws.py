@@ -1,0 +1,61 @@
+"""Which rows the trees of a forest are grown on, as a function of the plan, the weights of the rows and the number of the tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import to_fixed
+
+_NONE = np.empty(0, np.int64)
+
+
+class RowDraws:
+    """The rows that trees draw with replacement.
+
+    Parameters
+    ----------
+    plan : ForestPlan
+        One that has ``n_draws``.
+    target : ndarray, shape (n_rows,)
+        Numbers of classes if draws are balanced; otherwise only its length counts.
+    weight : ndarray of float64, shape (n_rows,), or None
+        Rows are drawn in proportion to it; those of classes are multiplied by the classes' weights already.
+    """
+
+    def __init__(self, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+        assert plan.n_draws is not None
+        self._plan, self._n_rows = plan, target.shape[0]
+        self._seed = hashing.as_seed(plan.seed)
+        self._rows, self._first = _NONE, _NONE
+        if plan.balanced_draws:
+            rows = np.arange(self._n_rows) if weight is None else np.flatnonzero(weight)
+            self._rows = rows[np.argsort(target[rows], kind="stable")]
+            codes = target[self._rows]
+            self._first = np.append(np.searchsorted(codes, np.unique(codes)), codes.shape[0])
+            weight = None if weight is None else weight[self._rows]
+        self._cumulative = _NONE if weight is None else np.cumsum(to_fixed(weight)[0])
+
+    def counts(self, tree: int) -> NDArray[np.int64]:
+        """Return how often a tree draws each row, shape (n_rows,)."""
+        counts = np.zeros(self._n_rows, np.int64)
+        if self._plan.balanced_draws:
+            n_each = int(np.diff(self._first).min())
+            hashing.balanced_bootstrap_counts(self._seed, tree, n_each, self._rows, self._first, self._cumulative, counts)
+        else:
+            hashing.bootstrap_counts(self._seed, tree, self._plan.n_draws, self._cumulative, counts)
+        return counts
+
+
+def combine_weights(
+    weight: NDArray[np.float64] | None, class_weight: tuple[float, ...] | None, target: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """Multiply the rows' weights by the weights of their classes."""
+    if class_weight is None:
+        return weight
+    by_class = np.asarray(class_weight, np.float64)[target]
+    return by_class if weight is None else weight * by_class
