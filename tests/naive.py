@@ -565,7 +565,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         node.split = split
         x = columns[split.column]
         goes_left = {i: split.sends_left(x[i]) for i in node.rows}
-        for left, side in ((True, hashing.LEFT), (False, hashing.RIGHT)):
+        for left, side in ((True, hashing.LEFT), (False, hashing.LEFT if rules.by_level else hashing.RIGHT)):
             rows = [i for i in node.rows if goes_left[i] == left]
             path = hashing.child_path(np.uint64(node.path), side)
             child = Node(rows, node_sums(rows, sample.g, sample.h, in_classes), node.depth + 1, path)

@@ -146,6 +146,10 @@ CASES: dict[str, Case] = {
         ),
         evaluated=True,
     ),
+    "boosting by columns of levels": Case(
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(n_estimators=4, colsample_bytree=0.8, colsample_bylevel=0.4, random_state=25),
+    ),
     "boosting, pruned": Case(
         "binary", lambda: dtrees.GradientBoostingClassifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True
     ),

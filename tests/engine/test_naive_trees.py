@@ -136,6 +136,7 @@ def plans(draw: st.DrawFn, criterion: str, n_classes: int, n_rows: int, n_column
             max_features=draw(st.integers(1, n_columns)),
             columns_per_tree=rarely(n_columns, max(1, n_columns - 1)),
             random_splits=rarely(False, True),
+            by_level=rarely(False, True),
             max_depth=rarely(None, 0, 1, 3),
             min_samples_split=rarely(2, 5),
             min_samples_leaf=rarely(1, 2, 4),

@@ -13,6 +13,7 @@ from dtrees.engine.plan.plans import Rules
 from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
+from dtrees.split.numbers.hashing import LEFT, RIGHT
 
 _NO_LIMIT = 2**31
 _MOST_WEIGHT = 2**62
@@ -108,6 +109,7 @@ def make_limits(
         max(rules.min_samples_split, 2 * rules.min_samples_leaf, 2),
         min(2 * min_weight, _MOST_WEIGHT),
         rules.max_features,
+        LEFT if rules.by_level else RIGHT,
         criterion.task != "boosting",
         not criterion.measured,
     )

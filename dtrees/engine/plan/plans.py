@@ -63,6 +63,8 @@ class Rules:
         L2 and L1 penalty on leaf values (boosting only; zero elsewhere). The latter is for the criterion ``newton_l1`` alone.
     ccp_alpha : float
         What a leaf costs when the finished tree is pruned (:mod:`dtrees.tree.pruning`).
+    by_level : bool
+        Columns are drawn for each level of a tree, and are the same for all of its nodes.
     categorical : tuple of int
         The columns that hold categories, as their numbers 0, 1 and so on; ascending.
     cat_smooth : float
@@ -94,6 +96,7 @@ class Rules:
     reg_alpha: float = 0.0
     min_split_gain: float = 0.0
     ccp_alpha: float = 0.0
+    by_level: bool = False
     categorical: tuple[int, ...] = ()
     cat_smooth: float = 0.0
     min_samples_category: tuple[int, ...] = ()

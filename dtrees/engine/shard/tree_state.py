@@ -370,7 +370,7 @@ class TreeState:
             table.sums[left], table.sums[right] = sums
         table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
         table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
-        table.path[right] = hashing.child_paths(table.path[splits.node], np.ones(n, np.int64))
+        table.path[right] = hashing.child_paths(table.path[splits.node], np.full(n, not self._plan.rules.by_level, np.int64))
         return left_in_stop, left_stop
 
     def _grow(self, message: m.Grow, workspace: Workspace) -> m.Subtrees:

@@ -58,6 +58,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     reg_alpha: float
     min_split_gain: float
     colsample_bytree: float
+    colsample_bylevel: float
     validation_fraction: float
     n_iter_no_change: int | None
     tol: float

@@ -180,6 +180,9 @@ _DESCRIPTIONS = {
             in leaf values and in gains.
         {max_features: %(max_features)s}
         {colsample_bytree: %(colsample_bytree)s}
+        colsample_bylevel : float, default=1.0
+            Share of these drawn once for each level of a tree, in place of ``max_features`` for each node. A node in which none of them
+            can be split draws others.
         {max_leaf_nodes}
         min_impurity_decrease : float, default=0.0
             Split only where the gain is at least this much for each unit of the tree's sum of hessians.

@@ -82,6 +82,7 @@ BOOSTING = {
     "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
     "criterion": [StrOptions({"newton", "squared_error"})],
     "init": [StrOptions({"zero"}), HasMethods(["fit", "predict"]), None],
+    "colsample_bylevel": [Interval(Real, 0.0, 1.0, closed="right")],
     "reg_lambda": [Interval(Real, 0.0, None, closed="left")],
     "reg_alpha": [Interval(Real, 0.0, None, closed="left")],
     "min_split_gain": [Interval(Real, 0.0, None, closed="left")],
@@ -137,6 +138,15 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
     Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * n_columns))
+    max_features = resolve_max_features(estimator.max_features, columns_per_tree)
+    bylevel = float(getattr(estimator, "colsample_bylevel", 1.0))
+    if bylevel < 1.0:
+        if max_features < columns_per_tree:
+            raise ValueError(
+                f"max_features={estimator.max_features!r} draws columns for each node, colsample_bylevel={bylevel} for each level; "
+                "pass only one of them"
+            )
+        max_features = max(1, int(bylevel * columns_per_tree))
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     min_samples_leaf = _count(estimator.min_samples_leaf, n_rows)
@@ -144,7 +154,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
     monotonic, (interactions, most_columns) = monotonic_rule(estimator), interaction_rule(estimator)
     return Rules(
         criterion=criterion,
-        max_features=resolve_max_features(estimator.max_features, columns_per_tree),
+        max_features=max_features,
         columns_per_tree=columns_per_tree,
         random_splits=random_splits,
         max_depth=None if estimator.max_depth is None else int(estimator.max_depth),
@@ -158,6 +168,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),
         min_split_gain=float(getattr(estimator, "min_split_gain", 0.0)),
         ccp_alpha=float(estimator.ccp_alpha),
+        by_level=bylevel < 1.0,
         categorical=categorical,
         cat_smooth=float(estimator.cat_smooth),
         min_samples_category=_each(estimator.min_samples_category, [_fewest_rows(n_rows, n) for n in n_categories]),

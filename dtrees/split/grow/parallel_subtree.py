@@ -75,7 +75,7 @@ from dtrees.split.node.limits import Categories, NoCategories, is_categorical, m
 from dtrees.split.node.partition import is_pure, mark_places, mark_places_by_side
 from dtrees.split.node.records import Nodes, make_leaf, note_split
 from dtrees.split.node.status import NO_SPLIT, SPLIT
-from dtrees.split.numbers.hashing import LEFT, RIGHT, child_path
+from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
 from dtrees.split.search.categories import choose_sides_of_node
 from dtrees.split.table.columns import highest_code_below
@@ -374,7 +374,8 @@ def _place_children(work_pool, task, i):
     one[SIDE] = other[SIDE] = 1 - work_pool.places[i, SIDE]
     one[FIRST_PART] = work_pool.places[i, FIRST_PART] + 1
     other[FIRST_PART] = one[FIRST_PART] + most_nodes(task.stops, task.limits, inside, depth + 1)
-    work_pool.paths[left], work_pool.paths[left + 1] = child_path(work_pool.paths[i], LEFT), child_path(work_pool.paths[i], RIGHT)
+    path = work_pool.paths[i]
+    work_pool.paths[left], work_pool.paths[left + 1] = child_path(path, LEFT), child_path(path, task.stops.right_side)
     work_pool.priorities[left] = work_pool.priorities[left + 1] = min(work_pool.priorities[i], work_pool.found.records[i].gain)
     sums = work_pool.sums
     for k in range(sums.shape[1]):

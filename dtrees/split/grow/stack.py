@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel
-from dtrees.split.numbers.hashing import LEFT, RIGHT, child_path
+from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.table.mmap_arrays import mapped
 
 
@@ -48,10 +48,10 @@ def put(stack, n, start, in_stop, stop, depth, parent, side, path):
 
 
 @inlined_kernel
-def put_children(stack, n, node, start, in_stop, stop, depth, path, middle, left_in_stop, sums, left_sums):
+def put_children(stack, n, node, start, in_stop, stop, depth, path, right_side, middle, left_in_stop, sums, left_sums):
     """Put both children of a node on the stack, the left one on top; ``sums`` may be those of the stack's n-th node."""
     right_in_stop = middle + (in_stop - start) - (left_in_stop - start)
-    put(stack, n, middle, right_in_stop, stop, depth + 1, node, ZERO() + 1, child_path(path, RIGHT))
+    put(stack, n, middle, right_in_stop, stop, depth + 1, node, ZERO() + 1, child_path(path, right_side))
     put(stack, n + 1, start, left_in_stop, middle, depth + 1, node, ZERO(), child_path(path, LEFT))
     for k in range(sums.shape[0]):
         stack.sums[n, k] = sums[k] - left_sums[k]

@@ -286,7 +286,8 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             inside = split.n_left
             outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
         middle = start + inside + outside
-        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, middle, start + inside, node_sums, best.left[0])
+        side = stops.right_side
+        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, side, middle, start + inside, node_sums, best.left[0])
         hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         _inherit(task.sum_slots, task, n_todo)
         n_todo += 2
@@ -461,7 +462,8 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         middle, out_middle = _divide_block(limits.categories, columns, task, split, places, node_sums, keep_sorted)
         left_in_stop = start + middle - first
         left_stop = left_in_stop + out_middle - out_first
-        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, left_stop, left_in_stop, node_sums, best.left[0])
+        side = stops.right_side
+        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, side, left_stop, left_in_stop, node_sums, best.left[0])
         hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         stack.todo[n_todo, 6] = out_middle
         stack.todo[n_todo + 1, 6] = out_first

@@ -132,6 +132,9 @@ class NodeLimits(NamedTuple):
         Smallest weight of a node to be split.
     max_features : int
         Columns drawn for each node.
+    right_side : uint64
+        What the identity of a right child is made with (:func:`~dtrees.split.numbers.hashing.child_path`). If that is what a left one's is
+        made with, all nodes of a level have one identity, and draw the same columns.
     keeps_rows : bool
         Whether what rows carry is wanted when the tree is grown, in the order of its leaves.
     keeps_sums : bool
@@ -142,6 +145,7 @@ class NodeLimits(NamedTuple):
     min_samples: int
     min_weight: int
     max_features: int
+    right_side: np.uint64
     keeps_rows: bool
     keeps_sums: bool
 

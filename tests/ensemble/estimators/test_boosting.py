@@ -140,3 +140,33 @@ def test_a_penalty_that_leaves_no_room_for_hessians():
             model.set_params(reg_lambda=1e140).fit(X, SIGNAL, weight)
     with pytest.raises(ValueError, match="reg_lambda is 5, but all rows together weigh 3e-20"):
         make(dtrees.GradientBoostingClassifier, class_weight=dict.fromkeys(np.unique(LABELS), 1e-22)).fit(X, LABELS)
+
+
+@pytest.mark.parametrize("max_leaf_nodes", [None, 20])
+def test_columns_of_a_level_are_drawn_once(max_leaf_nodes):
+    """Two of six, of the eight that a tree sees; another two on the next level, and in the next tree."""
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(2000, 8))
+    model = dtrees.GradientBoostingRegressor(
+        n_estimators=12, max_leaf_nodes=max_leaf_nodes, colsample_bytree=0.75, colsample_bylevel=0.4, random_state=1
+    ).fit(columns, np.sin(columns).sum(axis=1))
+    seen = set()
+    for (member,) in model:
+        tree, inner = member.tree_, member.tree_.feature >= 0
+        used = [frozenset(tree.feature[inner & (tree.node_depth == depth)]) for depth in range(1, 6)]
+        assert max(map(len, used)) <= 2
+        assert len(set(used)) > 2
+        assert len(frozenset.union(*used)) <= 6
+        seen |= set(used)
+    assert len(seen) > 10
+    assert model.max_features_ == 2
+    by_node = dtrees.GradientBoostingRegressor(n_estimators=1, max_features=2, random_state=1).fit(columns, columns.sum(axis=1))
+    tree = by_node.estimators_[0, 0].tree_
+    assert len(set(tree.feature[(tree.node_depth == 4) & (tree.feature >= 0)])) > 2
+
+
+def test_columns_are_drawn_for_levels_or_for_nodes():
+    with pytest.raises(ValueError, match="max_features=3 draws columns for each node, colsample_bylevel=0.5 for each level"):
+        make(dtrees.GradientBoostingRegressor, colsample_bylevel=0.5).fit(X, SIGNAL)
+    with pytest.raises(ValueError, match="'colsample_bylevel' parameter of .* must be a float in the range"):
+        make(dtrees.GradientBoostingClassifier, colsample_bylevel=0.0).fit(X, LABELS)

@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.limits import NodeLimits, may_be_split, node_weight
 from dtrees.split.node.records import NODE, add_values, leaf_means
+from dtrees.split.numbers import hashing
 from tests import naive
 from tests.naive import GINI, SQUARED_ERROR
 from tests.split.nodes import package_limits
@@ -23,7 +24,9 @@ from tests.split.nodes import package_limits
     [(10, 2, 50, True), (9, 2, 50, False), (10, 3, 50, False), (10, 2, 49, False), (1000, 0, 1000, True)],
 )
 def test_may_be_split(n_rows: int, depth: int, weight: int, expected: bool) -> None:
-    stops = NodeLimits(max_depth=3, min_samples=10, min_weight=50, max_features=1, keeps_rows=True, keeps_sums=True)
+    stops = NodeLimits(
+        max_depth=3, min_samples=10, min_weight=50, max_features=1, right_side=hashing.RIGHT, keeps_rows=True, keeps_sums=True
+    )
     assert may_be_split(stops, n_rows, depth, weight) == expected
 
 
