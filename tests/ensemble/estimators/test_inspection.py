@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.ensemble
 import sklearn.tree
@@ -145,3 +146,17 @@ def test_importances_by_what_they_count(kind):
     assert len({tuple(importances) for importances in found.values()}) == 3
     with pytest.raises(ValueError, match="'importance_type' parameter of .* must be a str among"):
         make(kind, importance_type="weight").fit(X, target(kind))
+
+
+def test_methods_of_a_tree_know_categories():
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 70, 400)
+    frame = pd.DataFrame({"level": pd.Categorical(level), "x": rng.normal(size=400)})
+    frame.loc[::9, "level"] = np.nan
+    model = dtrees.DecisionTreeRegressor(max_depth=6).fit(frame, rng.normal(size=70)[level] + frame["x"])
+    assert model._tree.categories.node.size
+    matrix = model._schema.matrix(frame)
+    assert_array_equal(model.tree_.apply(matrix), model.apply(frame))
+    everything = np.zeros(400)
+    model.tree_.compute_partial_dependence(matrix, [0, 1], everything)
+    assert_array_equal(everything, model.predict(frame))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.ensemble
 import sklearn.tree
@@ -139,3 +140,22 @@ def test_a_tree_may_be_pruned_to_its_root_without_a_warning(kind, recwarn):
     assert not recwarn.list
     with pytest.raises(ValueError, match="'ccp_alpha' parameter of .* must be a float in the range"):
         make(kind, ccp_alpha=-0.1).fit(X, target(kind))
+
+
+@pytest.mark.parametrize("kind", [dtrees.RandomForestRegressor, dtrees.GradientBoostingRegressor], ids=lambda kind: kind.__name__)
+def test_splits_of_categories_are_pruned(kind):
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 40, 4000)
+    frame = pd.DataFrame({"level": pd.Categorical(level), "x": rng.normal(size=4000)})
+    y = rng.normal(size=40)[level] + frame["x"] + rng.normal(scale=0.3, size=4000)
+    own, alpha = {"n_estimators": 3, "random_state": 0}, 0.05 if kind is dtrees.RandomForestRegressor else 0.005
+    whole, model = kind(**own).fit(frame, y), kind(ccp_alpha=alpha, **own).fit(frame, y)
+    for tree in trees(model):
+        tree.validate(2)
+    assert any(tree.categories.node.size for tree in trees(model))
+    assert trees(model)[0].node_count < trees(whole)[0].node_count
+    if kind is dtrees.RandomForestRegressor:
+        for tree, small in zip(trees(whole), trees(model), strict=True):
+            assert small.equals(pruned(tree, kept_nodes(tree.children_left, tree.children_right, cost(tree), alpha)))
+    else:
+        assert_allclose(model.train_score_[-1], np.mean((model.predict(frame) - y) ** 2), rtol=1e-9)
