@@ -136,9 +136,9 @@ def pruned(nodes: Nodes, exponents: tuple[int, int], rules: Rules) -> tuple[Node
     if rules.max_leaf_nodes is not None:
         nodes, leaves = prune(nodes, rules.max_leaf_nodes)
         merged.append(leaves)
-    if rules.ccp_alpha > 0 and rules.criterion == _NEWTON.name:
+    if rules.ccp_alpha > 0 and criterion_named(rules.criterion).task == "boosting":
         gain_exponent = _NEWTON.gain_exponent(exponents)
-        _, weight, impurity, _ = newton_values(nodes.records, nodes.sums, *exponents, gain_exponent, rules.reg_lambda, 1.0)
+        _, weight, impurity, _ = newton_values(nodes.records, nodes.sums, *exponents, gain_exponent, penalties_of(rules), 1.0)
         left, right = (np.ascontiguousarray(nodes.records[side], _I4) for side in ("left", "right"))
         # The impurity of a node is what its value takes from the loss.
         nodes, leaves = cut(nodes, kept_nodes(left, right, -(weight * impurity / weight[0]), rules.ccp_alpha))

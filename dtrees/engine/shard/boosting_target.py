@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import Parts, add_up_losses, sums_by_block, weight_of, with_part
 from dtrees.engine.plan.plans import BoostingPlan, Loss
-from dtrees.engine.protocol.messages import Finish, Losses
 from dtrees.engine.plan.row_draws import combine_weights
+from dtrees.engine.protocol.messages import Finish, Losses
 from dtrees.engine.shard.targets import Prepared
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue

@@ -28,7 +28,7 @@ from dtrees.split.node.limits import may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import Nodes, empty_nodes
 from dtrees.split.node.status import SPLIT
-from dtrees.split.numbers.hashing import LEFT, RIGHT, child_path
+from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_PIECES, SPARSE_THREAD_CELLS
 from dtrees.split.search.stored_cells import NOWHERE, CellRoom, make_cell_room
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
@@ -219,7 +219,7 @@ class _Growth:
         inside, outside = bind(divide_shared, *arguments)(*arguments)
         middle, left_sums, depth = node.start + inside + outside, split.left[0], node.depth + 1
         right_in_stop = middle + node.n_rows - inside
-        paths = child_path(np.uint64(node.path), LEFT), child_path(np.uint64(node.path), RIGHT)
+        paths = child_path(np.uint64(node.path), LEFT), child_path(np.uint64(node.path), task.stops.right_side)
         return [
             _Node(node.start, node.start + inside, middle, depth, paths[0], left_sums.copy(), parent=number),
             _Node(middle, right_in_stop, node.stop, depth, paths[1], node.sums - left_sums, parent=number, side="right"),

@@ -24,6 +24,7 @@ from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Tab
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
+from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.tables import column_names
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
@@ -106,6 +107,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         self.__dict__.pop("_members", None)
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
+        self._check_sparse(X)
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, categories=self._chosen_categories() or (), **purpose)
         table = backend.load(X, y, sample_weight, options)
         if keep:
@@ -114,6 +116,15 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         self._note_categories()
         self.placement_ = table.placement
         return backend, table
+
+    def _check_sparse(self, X: Any) -> None:
+        """Raise if a table is sparse, but splits are to respect constraints: those of sparse tables know none."""
+        if is_sparse(X):
+            for name in ("monotonic_cst", "interaction_cst"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)!r:.60}, but X is sparse; wants a dense table (X.toarray()), or {name}=None"
+                    )
 
     def _chosen_categories(self) -> tuple[int, ...] | None:
         """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""

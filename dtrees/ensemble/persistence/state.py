@@ -254,7 +254,17 @@ _PLAN_TYPES: dict[str, tuple[type, ...]] = {
 
 
 #: What plans in files of earlier versions do not have.
-_ADDED = {"reg_alpha", "min_split_gain", "categorical", "cat_smooth", "min_samples_category", "max_cat_threshold", "ccp_alpha", "by_level", "balanced_draws"}
+_ADDED = {
+    "reg_alpha",
+    "min_split_gain",
+    "categorical",
+    "cat_smooth",
+    "min_samples_category",
+    "max_cat_threshold",
+    "ccp_alpha",
+    "by_level",
+    "balanced_draws",
+}
 
 
 def _restore_constraints(data: Any, n_features: int) -> dict[str, Any]:

@@ -188,7 +188,9 @@ def grow_sparse(columns, task, root, path, sums, priority, nodes):
         note_split(nodes.records[node], split)
         inside, outside = divide_sparse(columns, task, start, in_stop, stop, depth)
         middle = start + inside + outside
-        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, stops.right_side, middle, start + inside, node_sums, best.left[0])
+        put_children(
+            stack, n_todo, node, start, in_stop, stop, depth, path, stops.right_side, middle, start + inside, node_sums, best.left[0]
+        )
         n_todo += 2
         put_in_order(None, budget, stack, ZERO(), n_todo)
     return n_nodes
