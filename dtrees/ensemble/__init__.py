@@ -23,9 +23,6 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
 
 from __future__ import annotations
 
-import sklearn.ensemble
-import sklearn.tree
-
 from dtrees.ensemble.estimators.forests import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
@@ -44,19 +41,3 @@ __all__ = [
     "RandomForestClassifier",
     "RandomForestRegressor",
 ]
-
-# Functions of scikit-learn's that take a tree, or know a faster way for trees, ask whether an estimator is of one of its own classes:
-# export_text, plot_tree, partial_dependence. For them, these are (as virtual subclasses, see abc.ABCMeta.register).
-for _theirs, _ours in (
-    (sklearn.tree.DecisionTreeClassifier, DecisionTreeClassifier),
-    (sklearn.tree.DecisionTreeRegressor, DecisionTreeRegressor),
-    (sklearn.tree.ExtraTreeClassifier, ExtraTreeClassifier),
-    (sklearn.tree.ExtraTreeRegressor, ExtraTreeRegressor),
-    (sklearn.ensemble.ExtraTreesClassifier, ExtraTreesClassifier),
-    (sklearn.ensemble.ExtraTreesRegressor, ExtraTreesRegressor),
-    (sklearn.ensemble.GradientBoostingClassifier, GradientBoostingClassifier),
-    (sklearn.ensemble.GradientBoostingRegressor, GradientBoostingRegressor),
-    (sklearn.ensemble.RandomForestClassifier, RandomForestClassifier),
-    (sklearn.ensemble.RandomForestRegressor, RandomForestRegressor),
-):
-    _theirs.register(_ours)

@@ -99,14 +99,6 @@ def complete(
     )
     if rules.monotonic:
         put_in_order(tree, rules.monotonic, measured=criterion.task == "boosting" and measures(plan))
-    closing = None
-    if closes(plan):
-        # A forest adds up what leaves say of rows out of sample, boosting what they say of all rows.
-        told = np.flatnonzero(stop > in_stop) if isinstance(plan, ForestPlan) else slice(None)
-        start, in_stop, stop, value_of_leaf = start[told], in_stop[told], stop[told], value[leaf][told]
-        closing = m.Finish(session.fit, session.epoch, started.output, start, in_stop, stop, value_of_leaf, last=last)
-        if delegation.outside:
-            closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
     if rules.categorical:
         tree = tree.with_categories((yield from _find_sets(session, records)))
     said_by = np.flatnonzero(leaf)

@@ -84,6 +84,11 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         state.pop("_members", None)
         return state
 
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        if self.__sklearn_is_fitted__():
+            stand_in_for_sklearns(type(self))
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_trees")
 
@@ -121,10 +126,9 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         """Raise if a table is sparse, but splits are to respect constraints: those of sparse tables know none."""
         if is_sparse(X):
             for name in ("monotonic_cst", "interaction_cst"):
-                if getattr(self, name) is not None:
-                    raise ValueError(
-                        f"{name} is {getattr(self, name)!r:.60}, but X is sparse; wants a dense table (X.toarray()), or {name}=None"
-                    )
+                given = getattr(self, name)
+                if given is not None:
+                    raise ValueError(f"{name} is {given!r:.60}, but X is sparse; pass X.toarray(), or {name}=None")
 
     def _chosen_categories(self) -> tuple[int, ...] | None:
         """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""
@@ -264,6 +268,7 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         return members
 
     def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: NDArray[Any] | None, tree: Tree) -> Any:
+        stand_in_for_sklearns(kind)
         single = kind(**parameters)
         single._schema = self._schema
         single._trees = AdditiveTrees([[tree]])
@@ -426,6 +431,23 @@ def _parameter_names(kind: type[TreeEstimator]) -> frozenset[str]:
     return frozenset(kind._get_param_names())
 
 
+@functools.cache
+def stand_in_for_sklearns(kind: type[TreeEstimator]) -> None:
+    """Have functions of scikit-learn's that ask for one of its own classes take an estimator of a class.
+
+    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. The class becomes
+    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`), when there is a model that could be passed
+    to them: to import scikit-learn's trees takes time.
+    """
+    import sklearn.ensemble
+    import sklearn.tree
+
+    for own in kind.__mro__:
+        theirs = getattr(sklearn.tree, own.__name__, None) or getattr(sklearn.ensemble, own.__name__, None)
+        if theirs is not None and own is not theirs:
+            theirs.register(own)
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -443,6 +465,7 @@ def all_or_nothing(fit: F) -> F:
             fitted.__dict__.update(vars(self))
             fit(fitted, X, y, sample_weight, **options)
         own = _parameter_names(type(self))
+        stand_in_for_sklearns(type(self))
         learnt = {name: value for name, value in vars(fitted).items() if name not in own}
         self.__dict__ = {name: value for name, value in vars(self).items() if name in own} | learnt
         return self

@@ -113,6 +113,7 @@ class EstimatorState:
         try:
             model = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
+            model._stand_in()  # type: ignore[attr-defined]
             if "batches" in metadata:
                 model._batches = _restore_batches(model, metadata["batches"])  # type: ignore[attr-defined]
                 model._votes = None  # type: ignore[attr-defined]
