@@ -49,6 +49,7 @@ __all__ = [
     "safe_indexing",
     "scorer_named",
     "sklearn_metric",
+    "stand_in_for_sklearns",
 ]
 
 
@@ -161,3 +162,20 @@ def _scorers() -> dict[Callable[..., Any], Any]:
 
     scorers = map(get_scorer, get_scorer_names())
     return {scorer._score_func: scorer for scorer in scorers}
+
+
+@functools.cache
+def stand_in_for_sklearns(kind: type) -> None:
+    """Have functions of scikit-learn's that ask for one of its own classes take an estimator of a class.
+
+    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. The class becomes
+    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`), when there is a model that could be passed
+    to them: to import scikit-learn's trees takes time.
+    """
+    import sklearn.ensemble
+    import sklearn.tree
+
+    for own in kind.__mro__:
+        theirs = getattr(sklearn.tree, own.__name__, None) or getattr(sklearn.ensemble, own.__name__, None)
+        if theirs is not None and own is not theirs:
+            theirs.register(own)

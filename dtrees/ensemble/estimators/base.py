@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
+from dtrees.ensemble.compat import stand_in_for_sklearns
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
@@ -429,23 +430,6 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 def _parameter_names(kind: type[TreeEstimator]) -> frozenset[str]:
     """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
     return frozenset(kind._get_param_names())
-
-
-@functools.cache
-def stand_in_for_sklearns(kind: type[TreeEstimator]) -> None:
-    """Have functions of scikit-learn's that ask for one of its own classes take an estimator of a class.
-
-    Those that print a tree, or know a faster way for trees, ask: ``export_text``, ``plot_tree``, ``partial_dependence``. The class becomes
-    a virtual subclass of scikit-learn's of the same name (see :meth:`abc.ABCMeta.register`), when there is a model that could be passed
-    to them: to import scikit-learn's trees takes time.
-    """
-    import sklearn.ensemble
-    import sklearn.tree
-
-    for own in kind.__mro__:
-        theirs = getattr(sklearn.tree, own.__name__, None) or getattr(sklearn.ensemble, own.__name__, None)
-        if theirs is not None and own is not theirs:
-            theirs.register(own)
 
 
 F = TypeVar("F", bound=Callable[..., Any])

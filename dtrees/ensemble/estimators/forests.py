@@ -78,9 +78,9 @@ class RandomForestRegressor(ForestRegressor):
         warm_start: bool = False,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -156,9 +156,9 @@ class RandomForestClassifier(ForestClassifier):
         class_weight: Any = None,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -232,9 +232,9 @@ class ExtraTreesRegressor(ForestRegressor):
         warm_start: bool = False,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -311,8 +311,8 @@ class ExtraTreesClassifier(ForestClassifier):
         class_weight: Any = None,
         max_samples: int | float | None = None,
         colsample_bytree: float = 1.0,
+        importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())

@@ -122,9 +122,9 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         n_jobs: int | None = None,
         verbose: int = 0,
         warm_start: bool = False,
+        importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 
@@ -259,9 +259,9 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
         n_jobs: int | None = None,
         verbose: int = 0,
         warm_start: bool = False,
+        importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        importance_type: str = "gain",
     ) -> None:
         self._keep_parameters(locals())
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
-from dtrees.ensemble.compat import check_parameters
+from dtrees.ensemble.compat import check_parameters, stand_in_for_sklearns
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees
@@ -113,7 +113,7 @@ class EstimatorState:
         try:
             model = cls._restore_facts(metadata, arrays)
             model._restore_trees(arrays)
-            model._stand_in()  # type: ignore[attr-defined]
+            stand_in_for_sklearns(cls)  # type: ignore[arg-type]
             if "batches" in metadata:
                 model._batches = _restore_batches(model, metadata["batches"])  # type: ignore[attr-defined]
                 model._votes = None  # type: ignore[attr-defined]
