@@ -68,6 +68,12 @@ class Case:
     before: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def is_constrained(self) -> bool:
+        """Whether splits are to respect constraints, which those of sparse tables do not know."""
+        estimator = self.make()
+        return estimator.monotonic_cst is not None or estimator.interaction_cst is not None
+
+    @property
     def boosts(self) -> bool:
         """Whether it is a case of boosting."""
         return isinstance(self.make(), dtrees.GradientBoostingRegressor | dtrees.GradientBoostingClassifier)

@@ -98,8 +98,8 @@ def best_of(candidates: Candidates) -> Answer:
     return candidate(best, 0)
 
 
-def draws(n_columns: int) -> list[float]:
-    return [hashing.uniform(np.uint64(hashing.draw(KEY ^ hashing.ROOT, j))) for j in range(n_columns)]
+def draws(n_columns: int) -> list[int]:
+    return [int(hashing.draw(KEY ^ hashing.ROOT, j)) for j in range(n_columns)]
 
 
 def comparable(answer: Answer) -> Answer:

@@ -113,7 +113,7 @@ def search_in_levels(
                 if n <= 700:
                     lists, weight = as_lists(table), b.tolist() or None
                     expected = comparable(
-                        naive.best_split(lists, range(len(table)), np.sort(mine).tolist(), a.tolist(), weight, limits, [0.0] * len(table))
+                        naive.best_split(lists, range(len(table)), np.sort(mine).tolist(), a.tolist(), weight, limits, [0] * len(table))
                     )
                 else:  # nodes of up to 2047 rows are scanned whole there
                     inside = np.isin(np.arange(n), mine)

@@ -152,7 +152,7 @@ def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
         limits = naive.SplitLimits(criterion, penalty=3.0 if criterion == NEWTON else 0.0, min_samples=min_samples)
         task = Task(table, a, b, np.ones(1500, np.bool_), limits)
         expected = comparable(
-            naive.best_split(as_lists(table), range(5), list(range(1500)), a.tolist(), b.tolist() or None, limits, [0.0] * 5)
+            naive.best_split(as_lists(table), range(5), list(range(1500)), a.tolist(), b.tolist() or None, limits, [0] * 5)
         )
         found, done = search_by_zones(task, 1, fine)
         assert same(found, expected)
