@@ -76,7 +76,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {"numbers": numeric_table, "text
 
 
 def tree() -> Any:
-    return dtrees.DecisionTreeRegressor(random_state=0)
+    return dtrees.DecisionTreeRegressor(random_state=0, categorical_features=None)
 
 
 @functools.cache
