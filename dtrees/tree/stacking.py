@@ -136,7 +136,7 @@ def _cut(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:
     lengths = {name: len(array) for name, array in found.items()}
     if set(lengths.values()) != {ends[-1]}:
         raise ValueError(f"the model's arrays have lengths {lengths}, but its trees have {ends[-1]} nodes")
-    return [Tree.from_arrays(**{name: found[name][start:end] for name in Tree.ARRAYS}) for start, end in pairwise([0, *ends.tolist()])]
+    return [_tree_of({name: found[name][start:end] for name in Tree.ARRAYS}) for start, end in pairwise([0, *ends.tolist()])]
 
 
 def _compact(trees: Sequence[Tree]) -> list[CompactTree] | None:
@@ -185,7 +185,12 @@ def _expanded(found: Arrays, ends: NDArray[np.int64]) -> list[Tree]:
 
     pieces = {name: [found[name][start:end] for start, end in pairwise([0, *last[each]])] for name, each in entries.items()}
     whole = (expanded(CompactTree(**{name: pieces[name][i] for name in _KINDS})) for i in range(len(ends)))
-    return [Tree.from_arrays(**arrays) for arrays in whole]
+    return [_tree_of(arrays) for arrays in whole]
+
+
+def _tree_of(arrays: dict[str, Any]) -> Tree:
+    """Return the tree of some arrays, as they are."""
+    return Tree(**arrays)
 
 
 def _check_preorder(inner: NDArray[np.bool_], ends: NDArray[np.int64]) -> None:

@@ -107,8 +107,15 @@ CASES: dict[str, Case] = {
     ),
     "extra tree": Case("regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
     "extra tree of classes": Case("binary", lambda: dtrees.ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
-    "forest": Case(
-        "regression", lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.4, max_samples=0.8, random_state=5)
+    "forest": Case(  # without sets of categories, whose nodes are not delegated
+        "regression",
+        lambda: dtrees.RandomForestRegressor(
+            5, oob_score=True, max_features=0.4, max_samples=0.8, categorical_features=None, random_state=5
+        ),
+    ),
+    "forest with categories": Case(
+        "regression",
+        lambda: dtrees.RandomForestRegressor(3, oob_score=True, max_features=0.4, cat_smooth=1, min_samples_category=2, random_state=6),
     ),
     "forest of absolute error": Case(
         "regression",
@@ -237,7 +244,13 @@ CASES: dict[str, Case] = {
     "forest in order": Case(
         "regression",
         lambda: dtrees.RandomForestRegressor(
-            4, monotonic_cst={"wide": 1, "skewed": -1, "rounded": 1}, max_features=0.5, max_samples=0.8, oob_score=True, random_state=22
+            4,
+            monotonic_cst={"wide": 1, "skewed": -1, "rounded": 1},
+            max_features=0.5,
+            max_samples=0.8,
+            oob_score=True,
+            categorical_features=None,
+            random_state=22,
         ),
     ),
     "forest of classes in order, best first": Case(

@@ -139,6 +139,7 @@ SENT = {
     "boosting by gradients alone": ["MeasureSteps"],
     "boosting of classes by an objective": ["Advance"],
     "boosting of scores": ["Begin", "Advance"],
+    "boosting of counts": ["FindSets"],
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
     "forest of absolute error": ["MeasureNodes"],
     "forest, best first": ["Merge"],
@@ -157,6 +158,7 @@ AT = {
     "boosting of quantiles, best first": 2,
     "boosting by gradients alone": 2,
     "boosting of classes by an objective": 31,  # the second or third tree of a round
+    "boosting of counts": 1,
     "forest": 2,
     "forest of absolute error": 1,
     "forest, best first": 2,

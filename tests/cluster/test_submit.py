@@ -248,7 +248,10 @@ def test_what_is_no_model_or_client_or_key(client: Client) -> None:
         dtrees.submit(boosting(), *training_set(), client="tcp://there")
     with pytest.raises(TypeError, match=r"key is <Future.*; wants the text"):
         dtrees.attach(dtrees.submit(boosting(), *training_set()))
-    with pytest.raises(TypeError, match="fit has no option 'evalset' for a .*Regressor; wants some of base_margin, eval_set, callbacks, monitor, checkpoint"):
+    with pytest.raises(
+        TypeError,
+        match="fit has no option 'evalset' for a .*Regressor; wants some of base_margin, eval_set, callbacks, monitor, checkpoint",
+    ):
         dtrees.submit(boosting(), *training_set(), evalset=[])
 
 
