@@ -145,6 +145,12 @@ CASES: dict[str, Case] = {
     "boosting": Case(
         "regression", lambda: dtrees.GradientBoostingRegressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)
     ),
+    "boosting with categories": Case(  # every column holds some, so that there are sets on every shard
+        "regression",
+        lambda: dtrees.GradientBoostingRegressor(
+            n_estimators=4, subsample=0.7, max_depth=4, categorical_features=list(range(9)), min_samples_category=3, random_state=9
+        ),
+    ),
     "boosting, best first": Case(
         "binary",
         lambda: dtrees.GradientBoostingClassifier(

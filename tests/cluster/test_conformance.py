@@ -139,7 +139,7 @@ SENT = {
     "boosting by gradients alone": ["MeasureSteps"],
     "boosting of classes by an objective": ["Advance"],
     "boosting of scores": ["Begin", "Advance"],
-    "boosting of counts": ["FindSets"],
+    "boosting with categories": ["FindSets"],
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
     "forest of absolute error": ["MeasureNodes"],
     "forest, best first": ["Merge"],
@@ -158,7 +158,7 @@ AT = {
     "boosting of quantiles, best first": 2,
     "boosting by gradients alone": 2,
     "boosting of classes by an objective": 31,  # the second or third tree of a round
-    "boosting of counts": 1,
+    "boosting with categories": 2,
     "forest": 2,
     "forest of absolute error": 1,
     "forest, best first": 2,
