@@ -129,7 +129,7 @@ def account_of(error: BaseException) -> str:
 
 
 def forest(n_estimators: int = 12) -> Any:
-    return dtrees.RandomForestRegressor(n_estimators, max_depth=3)
+    return dtrees.RandomForestRegressor(n_estimators, max_depth=3, categorical_features=None)
 
 
 def boosting(n_estimators: int = 4, **parameters: Any) -> Any:
