@@ -91,7 +91,7 @@ def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
         elif node.first_word >= 0:
             number = np.int64(x)
             word = number >> 5
-            left = word < node.n_words and (packed.words[node.first_word + word] >> np.uint32(number & 31)) & np.uint32(1) == 1
+            left = 0 <= word < node.n_words and (packed.words[node.first_word + word] >> np.uint32(number & 31)) & np.uint32(1) == 1
         else:
             left = x <= node.threshold
         at = np.int64(node.left) if left else np.int64(node.right)
