@@ -33,7 +33,10 @@ pytestmark = [
 
 MODELS: dict[str, tuple[str, Callable[[], Any]]] = {
     "forest": ("regression", lambda: dtrees.RandomForestRegressor(9, random_state=1)),
-    "out of bag": ("multiclass", lambda: dtrees.RandomForestClassifier(9, oob_score=True, max_samples=0.6, random_state=2)),
+    "out of bag": (  # without sets of categories, whose nodes are not delegated
+        "multiclass",
+        lambda: dtrees.RandomForestClassifier(9, oob_score=True, max_samples=0.6, categorical_features=None, random_state=2),
+    ),
     "weights": ("binary", lambda: dtrees.ExtraTreesClassifier(5, class_weight="balanced", max_leaf_nodes=20, random_state=3)),
     "absolute": ("regression", lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_features=0.5, random_state=4)),
     "one tree": ("regression", lambda: dtrees.DecisionTreeRegressor(min_impurity_decrease=1e-3, random_state=5)),
