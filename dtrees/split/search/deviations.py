@@ -186,12 +186,18 @@ def note_all_medians(line, items, n, end, last, forward, out):
     for k in range(end, last):
         total += items[k].weight
         _add_weight(weights, items[k].element, items[k].weight)
+    if total > 0:
+        out[end if forward else 0] = _median_in(line, weights, total)
     for k in range(end):
         i = end - 1 - k if forward else k
         total += items[i].weight
         _add_weight(weights, items[i].element, items[i].weight)
-        one, other = line[_element_at(weights, total, False)].level, line[_element_at(weights, total, True)].level
-        out[i if forward else i + 1] = halfway(one, other)
+        out[i if forward else i + 1] = _median_in(line, weights, total)
+
+
+@inner_kernel
+def _median_in(line, weights, total):
+    return halfway(line[_element_at(weights, total, False)].level, line[_element_at(weights, total, True)].level)
 
 
 @inner_kernel

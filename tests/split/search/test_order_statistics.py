@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.node.status import SPLIT
-from dtrees.split.search.deviations import DEVIATION, deviations_by_tree
+from dtrees.split.search.deviations import DEVIATION, deviations_by_tree, note_all_medians
 from dtrees.split.search.order_statistics import ITEM, LINE, LINK, deviations
 from dtrees.split.table.columns import presort
 from tests import naive
@@ -65,12 +65,17 @@ def _by_tree(line, items, n, end, last, forward, out):
     deviations_by_tree(line, items, n, end, last, forward, out)
 
 
+@kernel
+def _medians(line, items, n, end, last, forward, out):
+    note_all_medians(line, items, n, end, last, forward, out)
+
+
 def by_the_book(
     level: NDArray[Any], weight: NDArray[Any], order: NDArray[Any], end: int, last: int, forward: bool
-) -> list[tuple[int, int]]:
-    """(deviation, weight) of every set, each sorted anew; where there are many sets, of a hundred of them."""
+) -> tuple[list[tuple[int, int]], list[float]]:
+    """(deviation, weight) and median of every set, each sorted anew; where there are many sets, of a hundred of them."""
     n = end + 1
-    out = []
+    out, medians = [], []
     for i in range(0, n, max(1, n // 100)):
         rows = np.concatenate([order[i:end] if forward else order[:i], order[end:last]])
         ordered = rows[np.argsort(level[rows], kind="stable")]
@@ -79,7 +84,9 @@ def by_the_book(
         below = np.cumsum(w)
         median = y[np.flatnonzero(2 * below >= total)[0]] if len(y) else 0
         out.append((int((w * abs(y - median)).sum()) if len(y) else 0, total))
-    return out
+        beyond = y[np.flatnonzero(2 * below > total)[0]] if len(y) else 0
+        medians.append((float(median) + float(beyond)) / 2 if len(y) else np.nan)
+    return out, medians
 
 
 def check_deviations(level: NDArray[np.int64], weight: NDArray[np.int64] | None, order: NDArray[np.int64], end: int, steps: int) -> None:
@@ -96,7 +103,10 @@ def check_deviations(level: NDArray[np.int64], weight: NDArray[np.int64] | None,
     whole = (total, median + 1, int(before[median]), *parts)
     for forward in (False, True):
         for last in {end, n}:
-            right = by_the_book(level, w, order, end, last, forward)
+            right, right_medians = by_the_book(level, w, order, end, last, forward)
+            medians = np.full(end + 1, np.nan)
+            _medians(line, items, n, end, last, forward, medians)
+            np.testing.assert_array_equal(medians[:: max(1, (end + 1) // 100)], right_medians)
             for tree in (False, True):
                 out = np.zeros(end + 1, DEVIATION)
                 if tree:
