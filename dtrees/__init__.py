@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from dtrees.export.text import export_text
     from dtrees.model_file import load, save
 
 __version__ = "0.1.0"
@@ -53,6 +54,7 @@ __all__ = [
     "RandomForestRegressor",
     "__version__",
     "attach",
+    "export_text",
     "load",
     "save",
     "submit",
@@ -60,6 +62,7 @@ __all__ = [
 
 
 _MODULES = {
+    "export_text": "dtrees.export.text",
     "load": "dtrees.model_file",
     "save": "dtrees.model_file",
     "attach": "dtrees.cluster.growing.submission",

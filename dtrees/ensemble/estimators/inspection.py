@@ -30,7 +30,8 @@ class FittedTree:
     feature : ndarray of int32 of shape (node_count,)
         The column a node splits on; -2 at leaves.
     threshold : ndarray of float64 of shape (node_count,)
-        Rows with ``x <= threshold`` go left; +inf sends every value left and missing ones right. -2 at leaves.
+        Rows with ``x <= threshold`` go left; +inf sends every value left and missing ones right. -2 at leaves. NaN where
+        :meth:`categories_left` says what goes left.
     missing_go_to_left : ndarray of bool of shape (node_count,)
         Where rows go whose value is missing.
     impurity, gain : ndarray of float64 of shape (node_count,)
@@ -102,6 +103,12 @@ class FittedTree:
         if matrix.dtype != np.float32:
             matrix = matrix.astype(np.float64)
         return apply(packed_for([self._tree], matrix.dtype), matrix)[:, 0].astype(np.int64)
+
+    def categories_left(self, node: int) -> NDArray[np.int64] | None:
+        """Return the numbers of the categories that a node sends left, ascending; None unless it splits by a set of categories."""
+        if not 0 <= node < self.node_count:
+            raise ValueError(f"node is {node!r}; the nodes of this tree are 0 to {self.node_count - 1}")
+        return self._tree.categories.of_node(node) if np.isnan(self.threshold[node]) else None
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the ``value`` of the leaf each row falls in, shape (n, max_n_classes); X as for :meth:`apply`."""

@@ -1,0 +1,1 @@
+"""Trees for people to read, and for other tools."""

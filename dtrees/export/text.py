@@ -1,0 +1,149 @@
+"""A tree as lines of text."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
+
+from dtrees.export.branches import Branches, single_tree
+from dtrees.tree.tree import Tree
+
+
+def export_text(
+    decision_tree: Any,
+    *,
+    feature_names: ArrayLike | None = None,
+    class_names: ArrayLike | None = None,
+    max_depth: int = 10,
+    spacing: int = 3,
+    decimals: int = 2,
+    show_weights: bool = False,
+    show_missing: bool = False,
+    max_categories: int = 10,
+) -> str:
+    """Return the rules of a tree as text, a line for each branch and each leaf.
+
+    For trees of numbers it is what :func:`sklearn.tree.export_text` returns, but for names of columns, which are those at fit if none are
+    given. It also shows which categories go left.
+
+    Parameters
+    ----------
+    decision_tree : DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier or ExtraTreeRegressor
+        Fitted; members of ensembles are, too.
+    feature_names : array-like of str of shape (n_features,) or None, default=None
+        None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
+    class_names : array-like of str of shape (n_classes,) or None, default=None
+        In the order of ``classes_``; None for the classes themselves.
+    max_depth : int, default=10
+        Branches below this depth are left out, and a line says how deep they are.
+    spacing : int, default=3
+        Spaces by which a level is indented.
+    decimals : int, default=2
+        Digits after the point.
+    show_weights : bool, default=False
+        Show the weight of each class in the leaves of classifiers.
+    show_missing : bool, default=False
+        Say of each split which way missing values go. A split that tells missing values from all others says so anyway.
+    max_categories : int, default=10
+        How many categories of a set are named.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    TypeError
+        If this is no single tree of dtrees, or a number is no integer.
+    ValueError
+        If names are not as many as columns or classes, or a number is too small.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dtrees import DecisionTreeRegressor, export_text
+    >>> people = pd.DataFrame({"job": ["smith", "baker", "smith", "miller"] * 5, "age": [20, 30, 40, 50] * 5})
+    >>> tree = DecisionTreeRegressor(min_samples_category=1, cat_smooth=0).fit(people, [1.0, 5.0, 2.0, 1.0] * 5)
+    >>> print(export_text(tree))
+    |--- job in {baker}
+    |   |--- value: [5.00]
+    |--- job not in {baker}
+    |   |--- job in {miller}
+    |   |   |--- value: [1.00]
+    |   |--- job not in {miller}
+    |   |   |--- age <= 30.00
+    |   |   |   |--- value: [1.00]
+    |   |   |--- age >  30.00
+    |   |   |   |--- value: [2.00]
+    <BLANKLINE>
+    """
+    model = single_tree(decision_tree)
+    for name, number, least in (
+        ("max_depth", max_depth, 0),
+        ("spacing", spacing, 1),
+        ("decimals", decimals, 0),
+        ("max_categories", max_categories, 1),
+    ):
+        if not isinstance(number, Integral) or isinstance(number, bool):
+            raise TypeError(f"{name} is {number!r}; wants an integer of at least {least}")
+        if number < least:
+            raise ValueError(f"{name} is {number}; wants at least {least}")
+    tree = model._tree
+    branches = Branches(model, feature_names, decimals, show_missing, max_categories)
+    classes = _classes(model, class_names)
+    heights = _heights(tree)
+    lines = []
+    # What is to be written, the next last: a line, or a node and its depth.
+    waiting: list[str | tuple[int, int]] = [(0, 1)]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            lines.append(item)
+            continue
+        node, depth = item
+        indent = ("|" + " " * spacing) * (depth - 1) + "|" + "-" * spacing
+        if tree.feature[node] < 0:
+            lines.append(f"{indent} {_leaf(tree, node, classes, decimals, show_weights)}")
+        elif depth > max_depth + 1:
+            lines.append(f"{indent} truncated branch of depth {heights[node]}")
+        else:
+            left, right = branches.of(node)
+            waiting += [(int(tree.children_right[node]), depth + 1), f"{indent} {right}"]
+            waiting += [(int(tree.children_left[node]), depth + 1), f"{indent} {left}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _classes(model: Any, names: ArrayLike | None) -> list[str] | None:
+    """Return the names of classes; None for regression."""
+    if not is_classifier(model):
+        return None
+    if names is None:
+        return [str(label) for label in model.classes_]
+    given = np.asarray(names, dtype=object)
+    if given.shape != (len(model.classes_),):
+        raise ValueError(f"class_names has shape {given.shape}; wants ({len(model.classes_)},), a name for each of classes_")
+    return [str(name) for name in given]
+
+
+def _leaf(tree: Tree, node: int, classes: list[str] | None, decimals: int, show_weights: bool) -> str:
+    value = tree.value[node]
+    if classes is None:
+        return f"value: {_numbers(value, decimals)}"
+    weights = f"weights: {_numbers(value * tree.weighted_n_node_samples[node], decimals)} " if show_weights else ""
+    return f"{weights}class: {classes[int(np.argmax(value))]}"
+
+
+def _numbers(values: NDArray[np.float64], decimals: int) -> str:
+    return "[" + ", ".join(f"{value:.{decimals}f}" for value in values) + "]"
+
+
+def _heights(tree: Tree) -> NDArray[np.int64]:
+    """Return how many levels there are from each node down, a leaf's being 1."""
+    heights = np.ones(tree.node_count, np.int64)
+    for node in reversed(np.flatnonzero(tree.feature >= 0).tolist()):  # children have higher numbers than their parent
+        heights[node] += max(heights[tree.children_left[node]], heights[tree.children_right[node]])
+    return heights
