@@ -207,6 +207,17 @@ def test_predict(model: Path, folder: Path, tmp_path: Path, on_cluster: bool, sc
     np.testing.assert_array_equal(pd.read_parquet(tmp_path / "p.parquet")["prediction"], wanted)
 
 
+def test_predictions_of_several_targets(folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "flats.csv")
+    X, y = frame.drop(columns="rent"), np.column_stack([frame["rent"], np.sqrt(frame["rent"])])
+    model = dtrees.GradientBoostingRegressor(n_estimators=3).fit(X, y)
+    dtrees.save(model, tmp_path / "model.dtrees")
+    succeed("predict", tmp_path / "model.dtrees", folder / "flats.csv", "--output", tmp_path / "p.csv", "--keep", "rent")
+    written = pd.read_csv(tmp_path / "p.csv", dtype=str)
+    assert written.columns.tolist() == ["rent", "prediction_0", "prediction_1"]
+    np.testing.assert_array_equal(written.iloc[:, 1:].map(float), model.predict(X))
+
+
 def test_predictions_into_a_pipe(model: Path, folder: Path, tmp_path: Path) -> None:
     """Such as /dev/stdout, beside which no temporary file can be made, and which must not be replaced by one."""
     os.mkfifo(tmp_path / "pipe")

@@ -343,6 +343,16 @@ def test_states_that_cannot_be(change: Callable[..., None], tmp_path: Path) -> N
         dtrees.load(tmp_path / "model.dtrees")
 
 
+@pytest.mark.parametrize("value", [0, 1, 3, -2, 10**30, True, "2", [2], None])
+def test_another_number_of_targets(value: Any, tmp_path: Path) -> None:
+    X = np.arange(40.0).reshape(-1, 1)
+    model = dtrees.GradientBoostingRegressor(n_estimators=2).fit(X, np.hstack([X, -X]))
+    dtrees.save(model, tmp_path / "model.dtrees")
+    rewrite(tmp_path / "model.dtrees", of_state("targets", value=value))
+    with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*\. Save the model again"):
+        dtrees.load(tmp_path / "model.dtrees")
+
+
 def test_a_dtype_that_is_too_wide_takes_no_memory(tmp_path: Path) -> None:
     dtrees.save(fitted("RandomForestClassifier"), tmp_path / "model.dtrees")
     rewrite(tmp_path / "model.dtrees", of_state("classes", "dtype", value="<U500000000"))

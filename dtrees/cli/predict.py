@@ -77,15 +77,16 @@ def run(
 def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str]) -> pd.DataFrame:
     """Return the predictions for one partition, a frame of the columns ``keep`` and ``names``.
 
-    ``names`` are the prediction's and, after it, one for the probability of each class where these are wanted.
+    ``names`` are the prediction's and, after it, one for the probability of each class where these are wanted; or one for each target.
     """
     frame = part[keep].reset_index(drop=True)
     classes = getattr(model, "classes_", None)
-    if len(names) > 1:
-        assert classes is not None
+    if len(names) > 1 and classes is not None:
         shares = model.predict_proba(part[features]) if len(part) else np.empty((0, len(classes)))
         frame[names[0]] = classes[shares.argmax(axis=1)] if len(part) else classes[:0]
         frame[names[1:]] = shares
+    elif len(names) > 1:
+        frame[names] = model.predict(part[features]) if len(part) else np.empty((0, len(names)))
     else:
         empty = np.empty(0) if classes is None else classes[:0]
         frame[names[0]] = model.predict(part[features]) if len(part) else empty
@@ -110,6 +111,9 @@ def _features(estimator: Any, names: Sequence[str], data: str) -> list[str]:
 
 
 def _output_names(estimator: Any, proba: bool) -> list[str]:
+    n_targets = getattr(estimator, "n_outputs_", 1)
+    if n_targets > 1:
+        return [f"{PREDICTION}_{k}" for k in range(n_targets)]
     return [PREDICTION, *(f"probability_{label}" for label in (estimator.classes_ if proba else ()))]
 
 

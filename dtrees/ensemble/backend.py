@@ -95,6 +95,8 @@ class Table:
         Threads to grow with, as the estimator was given it; backends with workers of their own may have no use for it.
     evaluation : object
         The backend's handle of evaluation sets and what is measured on them; None without.
+    n_targets : int
+        Columns of y.
     """
 
     schema: Schema
@@ -109,6 +111,7 @@ class Table:
     placement: Placement
     n_jobs: int | None = None
     evaluation: Any = None
+    n_targets: int = 1
 
     @classmethod
     def of(
@@ -140,6 +143,7 @@ class Table:
             weight=weight,
             placement=placement,
             n_jobs=n_jobs,
+            n_targets=summary.n_targets,
         )
 
 
@@ -165,6 +169,8 @@ class LoadOptions:
         Whether trees are grown once from the table, so that its columns need not be kept when these are.
     categories : tuple of int
         Columns whose values are categories, also where they are numbers.
+    several : bool
+        Whether y may have several columns, each a target.
     """
 
     classify: bool
@@ -175,6 +181,7 @@ class LoadOptions:
     sets: Sequence[EvalSet] = ()
     single_use: bool = False
     categories: tuple[int, ...] = ()
+    several: bool = False
 
 
 @dataclass(frozen=True)

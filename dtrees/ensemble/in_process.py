@@ -56,7 +56,7 @@ class LocalBackend:
         from dtrees.engine.run.compiling import note_compilation
 
         note_compilation(is_sparse(X))
-        y = check_target(y, classify=options.classify, name=options.estimator_name)
+        y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
         X = checked_table(X)
         n_rows = X.shape[0]
         if n_rows == 0:
@@ -78,7 +78,9 @@ class LocalBackend:
         blocks = []
         for given in sets:
             X = checked_table(given.X)
-            block, summary = make_block(X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name)
+            block, summary = make_block(
+                X, given.y, given.weight, schema=table.schema, classes=table.classes, set_name=given.name, n_targets=table.n_targets
+            )
             if given.base_margin is not None:
                 block = replace(block, margin=given.base_margin)
             blocks.append(replace(block, center=BlockSummary.merge([summary], given.name).center))

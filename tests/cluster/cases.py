@@ -32,7 +32,17 @@ def _frame(n_rows: int, seed: int) -> pd.DataFrame:
 
 
 TRAIN, HELD_OUT = _frame(N_ROWS, 0), _frame(N_HELD_OUT, 5)
-TARGETS, HELD_OUT_TARGETS = targets(TRAIN), targets(HELD_OUT)
+
+
+def _targets(frame: pd.DataFrame) -> dict[str, Any]:
+    by_task: dict[str, Any] = dict(targets(frame))
+    value = by_task["regression"]
+    second = frame["rounded"].abs() + frame["count"] % 3
+    by_task["several"] = pd.DataFrame({"value": value, "second": second, "third": value * (frame["word"] == "oak") - second})
+    return by_task
+
+
+TARGETS, HELD_OUT_TARGETS = _targets(TRAIN), _targets(HELD_OUT)
 WEIGHTS, HELD_OUT_WEIGHTS = weights(N_ROWS), weights(N_HELD_OUT, seed=6)
 
 
@@ -42,7 +52,7 @@ class Case:
 
     Attributes
     ----------
-    task : {"regression", "amounts", "binary", "multiclass"}
+    task : {"regression", "several", "amounts", "binary", "multiclass"}
         Which target.
     make : callable
         Returns the estimator.
@@ -91,6 +101,13 @@ def multinomial(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
     shares /= shares.sum(axis=1, keepdims=True)
     factor = (np.ones(len(y)) if weight is None else weight)[:, np.newaxis]
     return factor * (shares - np.eye(raw.shape[1])[y]), factor * np.maximum(2 * shares * (1 - shares), 0.1 * shares.mean())
+
+
+def coupled(y: Any, raw: Any, weight: Any) -> tuple[Any, Any]:
+    """An objective of several targets, of which rows count the less the worse all their predictions are."""
+    error = raw - y
+    factor = (np.ones(len(y)) if weight is None else weight) / (1.0 + np.abs(error).sum(axis=1))
+    return factor[:, np.newaxis] * error, np.repeat(factor[:, np.newaxis], y.shape[1], axis=1)
 
 
 CASES: dict[str, Case] = {
@@ -218,6 +235,24 @@ CASES: dict[str, Case] = {
         "multiclass",
         lambda: dtrees.GradientBoostingClassifier(loss=multinomial, n_estimators=3, subsample=0.8, max_depth=3, random_state=25),
     ),
+    "boosting of several targets": Case(
+        "several",
+        lambda: dtrees.GradientBoostingRegressor(loss="huber", n_estimators=3, subsample=0.8, max_depth=3, random_state=31),
+        evaluated=True,
+    ),
+    "boosting of several targets that stops early": Case(
+        "several",
+        lambda: dtrees.GradientBoostingRegressor(
+            n_estimators=6, learning_rate=1.0, max_depth=3, n_iter_no_change=3, eval_metric=["rmse", "r2"], random_state=32
+        ),
+        array=True,
+        evaluated=True,
+        callbacks=(EarlyStopping(1, eval_name="plain", metric="r2", tol=0.02),),
+    ),
+    "boosting of several targets by an objective": Case(
+        "several",
+        lambda: dtrees.GradientBoostingRegressor(loss=coupled, n_estimators=3, colsample_bytree=0.8, max_depth=3, random_state=33),
+    ),
     "boosting of scores": Case(
         "regression",
         lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.7, max_depth=4, random_state=23),
@@ -343,7 +378,7 @@ def _spread(data: Any, n_parts: int) -> Any:
 def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None, sparse: bool = False) -> Any:
     """Fit in this process, from a sparse table if that is wanted, or from Dask collections of so many partitions."""
 
-    def give(X: pd.DataFrame, *more: pd.Series | None) -> list[Any]:
+    def give(X: pd.DataFrame, *more: pd.Series | pd.DataFrame | None) -> list[Any]:
         if sparse:
             return [csr_array(numbers(X)), *more]
         data = [numbers(X) if case.array else X, *(item.to_numpy() if case.array and item is not None else item for item in more)]

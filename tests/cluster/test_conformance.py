@@ -138,6 +138,8 @@ SENT = {
     "boosting of quantiles, best first": ["MeasureSteps"],
     "boosting by gradients alone": ["MeasureSteps"],
     "boosting of classes by an objective": ["Advance"],
+    "boosting of several targets": ["MeasureSteps"],
+    "boosting of several targets by an objective": ["Advance"],
     "boosting of scores": ["Begin", "Advance"],
     "boosting with categories": ["FindSets"],
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
@@ -158,6 +160,8 @@ AT = {
     "boosting of quantiles, best first": 2,
     "boosting by gradients alone": 2,
     "boosting of classes by an objective": 31,  # the second or third tree of a round
+    "boosting of several targets": 2,  # within a round, too
+    "boosting of several targets by an objective": 31,
     "boosting with categories": 2,
     "forest": 2,
     "forest of absolute error": 1,

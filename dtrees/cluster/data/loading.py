@@ -103,7 +103,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     ----------
     client : distributed.Client
     X : Dask DataFrame or Array of shape (n, n_columns)
-    y : Dask Series or Array, or local array, of shape (n,)
+    y : Dask Series or Array, or local array, of shape (n,); of several targets, where options allow them, a frame or array of shape (n, k)
     sample_weight : Dask Series or Array, local array of shape (n,), number or None
     options : LoadOptions
 
@@ -119,7 +119,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     """
     check_placement(current_fit().settings.placement, boosting=options.n_trees is None)
     if not is_lazy(y):
-        y = check_target(y, classify=options.classify, name=options.estimator_name)
+        y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
     before = worker_capacities(client)
     with Tasks(client) as tasks:
         parts = align(tasks, X, y, sample_weight)
@@ -134,8 +134,8 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         if plan.placement.kind == "replicated":
             blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
             ids, workers = [list(range(len(schema)))], workers[:1]
-        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=options.estimator_name)
-        target = tasks.submit("target", _join, codes)
+        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=options.estimator_name, several=options.several)
+        target = tasks.submit("target", _join_targets, codes)
         weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
         release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done
         made = [future for future in (*blocks, target, weight) if future is not None]
@@ -157,7 +157,7 @@ def _plan(
     fit, client = current_fit(), tasks.client
     n_classes = 0 if summary.classes is None else len(summary.classes)
     evaluation = [
-        block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes)
+        block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes, n_targets=summary.n_targets)
         for given in options.sets
         for length in lengths_by_target(tasks, given.X, given.y)
     ]
@@ -168,7 +168,7 @@ def _plan(
     partition = max(client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
     sizes = Sizes.of(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
-        out_of_bag=options.out_of_bag,
+        out_of_bag=options.out_of_bag, n_targets=summary.n_targets,
     )  # fmt: skip
     plan = place(sizes, now, fit.settings.placement, options.n_trees)
     plan.log(now)
@@ -180,16 +180,20 @@ def _plan(
 def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[Schema, TargetSummary]:
     """Check all partitions; return what they say together."""
     weights = parts.weight if parts.weight is not None else [None] * len(parts.lengths)
-    told = {"classify": options.classify, "name": options.estimator_name, "categories": options.categories}
+    told = {
+        "classify": options.classify, "name": options.estimator_name, "categories": options.categories, "several": options.several
+    }  # fmt: skip
     checked = tasks.waiter.gather(tasks.map("check", _check, parts.X, parts.y, weights, **told))
     summary = TargetSummary.merge(summary for _, summary in checked)
     summary.check()
     return Schema.merge(schema for schema, _ in checked), summary
 
 
-def _check(X: Any, y: Any, weight: Any, classify: bool, name: str, categories: tuple[int, ...]) -> tuple[Schema, TargetSummary]:
+def _check(
+    X: Any, y: Any, weight: Any, classify: bool, name: str, categories: tuple[int, ...], several: bool
+) -> tuple[Schema, TargetSummary]:
     """Return the schema of a partition, and the summary of its target and weights."""
-    y = check_target(y, classify=classify, name=name)
+    y = check_target(y, classify=classify, name=name, several=several)
     weight = check_weights(weight, len(y))
     return Schema.infer(X, categories), TargetSummary.of(y, weight, classify=classify)
 
@@ -198,13 +202,13 @@ def _same(block: Columns) -> Columns:
     return block
 
 
-def _encode_target(y: Any, classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
-    y = check_target(y, classify=classes is not None, name=name)
+def _encode_target(y: Any, classes: NDArray[Any] | None, name: str, several: bool) -> NDArray[Any]:
+    y = check_target(y, classify=classes is not None, name=name, several=several)
     return y if classes is None else encode_classes(y, classes)
 
 
-def _join(pieces: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate(pieces)
+def _join_targets(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    return np.asarray(np.concatenate(pieces), order="F")  # of several targets, each one's rows are side by side
 
 
 def _join_weights(pieces: list[Any]) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ A worker that has columns holds, while trees grow::
 
     its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8)
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
-    target, weight      8 bytes a row each
+    target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions
     a row partition     of those that the columns are made of
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
@@ -50,6 +50,8 @@ _DELEGATED_BYTES = 20
 #: Of each cell of a column: its code, and its zone.
 CODE_BYTES, ZONE_BYTES = 4, 2
 _VECTOR_BYTES = 8
+#: Vectors for each of several targets: itself, its predictions, and those at the beginning of a round.
+_VECTORS_OF_A_TARGET = 3
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Sizes:
     columns : tuple of int
         Bytes of each presorted column.
     vectors : int
-        Bytes of target and weight together.
+        Bytes of target and weight together; of several targets, with their predictions.
     partition : int
         Bytes of the largest row partition.
     evaluation : tuple of int
@@ -89,6 +91,7 @@ class Sizes:
         evaluation: Sequence[int] = (),
         n_classes: int = 0,
         out_of_bag: bool = False,
+        n_targets: int = 1,
     ) -> Sizes:
         """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
 
@@ -101,7 +104,8 @@ class Sizes:
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
         columns = tuple(n_rows * (CODE_BYTES + ZONE_BYTES) + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
         votes = n_rows * (max(n_classes, 1) + 1) * _VECTOR_BYTES if out_of_bag else 0
-        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * (2 if weighted else 1), partition, tuple(evaluation), votes)
+        vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
+        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes)
 
     @property
     def table(self) -> int:
@@ -131,7 +135,7 @@ class Sizes:
         return (held + _VOTES_IN_THE_END) * self.votes
 
 
-def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int) -> int:
+def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int, n_targets: int = 1) -> int:
     """Return what a block of an evaluation set takes: its cells, target and weights, and its predictions while they are measured.
 
     Examples
@@ -141,8 +145,8 @@ def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int) 
     40000
     """
     width = 4 if all(map(_fits_float32, schema.columns)) else 8
-    n_outputs = n_classes if n_classes > 2 else 1
-    vectors = 1 + weighted + _PREDICTIONS * n_outputs
+    n_outputs = n_classes if n_classes > 2 else n_targets
+    vectors = n_targets + weighted + _PREDICTIONS * n_outputs
     return n_rows * (width * len(schema.columns) + _VECTOR_BYTES * vectors)
 
 

@@ -68,7 +68,13 @@ def whole_rows(X: Any) -> Any:
         )
     if np.isnan(X.shape[1]):
         raise ValueError("X has an unknown number of columns; call X.compute_chunk_sizes(), or make it a DataFrame")
-    return X.rechunk({1: -1}) if is_array(X) and X.numblocks[1] > 1 else X
+    return _in_whole_rows(X)
+
+
+def _in_whole_rows(collection: Any) -> Any:
+    """Return a Dask Array whose blocks have all columns; anything else as it is."""
+    cut = is_array(collection) and collection.ndim == 2 and collection.numblocks[1] > 1
+    return collection.rechunk({1: -1}) if cut else collection
 
 
 def _check_kind(name: str, collection: Any, wanted: str) -> None:
@@ -83,7 +89,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     ----------
     tasks : Tasks
     X : Dask DataFrame or 2-D Dask Array
-    y : Dask Series or Array, or local array of shape (n,)
+    y : Dask Series or Array, or local array of shape (n,); for several targets a Dask DataFrame or an array of shape (n, k)
     sample_weight : Dask Series or Array, local array of shape (n,), number or None
 
     Raises
@@ -98,7 +104,7 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     for name, collection in lazy.items():
         _check_kind(name, collection, "a Dask Series or Array, or an array")
     if "y" in lazy:
-        lazy["y"] = named["y"] = one_column(lazy["y"])
+        lazy["y"] = named["y"] = targets_of(lazy["y"])
     computed = _compute(tasks, lazy)
     counting = [
         tasks.map("count", _outline, parts, range(len(parts)), name=name, names=column_names(lazy[name]))
@@ -108,11 +114,12 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     found = {name: list(itertools.islice(outlines, len(parts))) for name, parts in computed.items()}
     lengths = {name: [length for length, _ in outlines] for name, outlines in found.items()}
     wanted = lengths["X"]
-    for i, (_, other_columns) in enumerate(found["X"]):
-        if other_columns is not None:
-            names = column_names(named["X"])
-            check_names(other_columns, names, f"X has in partition {i}")
-            computed["X"][i] = tasks.submit("align", in_order, computed["X"][i], names)
+    for name in ("X", "y") if "y" in lazy else ("X",):
+        names = column_names(lazy[name])
+        for i, (_, other_columns) in enumerate(found[name]):
+            if other_columns is not None and names is not None:
+                check_names(other_columns, names, f"{name} has in partition {i}")
+                computed[name][i] = tasks.submit("align", in_order, computed[name][i], names)
     kept = [i for i, length in enumerate(wanted) if length]
 
     def parts_of(name: str) -> list[Future]:
@@ -135,10 +142,10 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     )
 
 
-def one_column(y: Any) -> Any:
-    """Return a Dask Series or Array of shape (n,) of one of shape (n, 1), with scikit-learn's warning; anything else as it is."""
+def targets_of(y: Any) -> Any:
+    """Return a Dask Series or Array of shape (n,) of one of shape (n, 1), with scikit-learn's warning; others have whole rows."""
     if y.ndim != 2 or y.shape[1] != 1:
-        return y
+        return _in_whole_rows(y)
     warn_of_column()
     return y[:, 0] if is_array(y) else y.iloc[:, 0]
 
@@ -152,7 +159,7 @@ def lengths_by_target(tasks: Tasks, X: Any, y: Any) -> list[int]:
     if is_array(y) and not np.isnan(y.shape[0]):
         return [int(length) for length in y.chunks[0]]
     with Tasks(tasks.client) as counting:
-        parts = counting.compute(np.ravel(y.to_delayed()).tolist())
+        parts = counting.compute(np.ravel(_in_whole_rows(y).to_delayed()).tolist())
         return [length for length in counting.waiter.gather(counting.map("count", len, parts)) if length]
 
 

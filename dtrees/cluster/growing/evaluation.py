@@ -59,7 +59,7 @@ class ClusterSets:
 def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> ClusterSets:
     """Check and encode evaluation sets, each block on the worker that is to have it; a set in memory becomes one block."""
     blocks: list[Future] = []
-    centers: list[float] = []
+    centers: list[float | tuple[float, ...]] = []
     sizes: list[int] = []
     set_of_block: list[int] = []
     columns = table.columns
@@ -71,7 +71,10 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
             blocks += made
             centers += [BlockSummary.merge(summaries, given.name).center] * len(made)
             weighted = given.weight is not None
-            sizes += [block_bytes(table.schema, one.n_rows, weighted=weighted, n_classes=n_classes) for one in summaries]
+            sizes += [
+                block_bytes(table.schema, one.n_rows, weighted=weighted, n_classes=n_classes, n_targets=table.n_targets)
+                for one in summaries
+            ]
             set_of_block += [position] * len(made)
         workers = place_blocks(sizes, columns.placement, nthreads(client), columns.spare)
         made = blocks
@@ -87,7 +90,7 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
 
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
-    about = {"schema": table.schema, "classes": table.classes, "set_name": given.name}
+    about = {"schema": table.schema, "classes": table.classes, "n_targets": table.n_targets, "set_name": given.name}
     if not is_lazy(given.X):
         y, weight = (fetch_rows(tasks, values) for values in (given.y, given.weight))
         return [tasks.submit("encode", make_block, given.X, y, weight, **about)]
@@ -117,7 +120,7 @@ def _summary(made: tuple[Block, BlockSummary]) -> BlockSummary:
     return made[1]
 
 
-def _block(made: tuple[Block, BlockSummary], center: float) -> Block:
+def _block(made: tuple[Block, BlockSummary], center: float | tuple[float, ...]) -> Block:
     return replace(made[0], center=center)
 
 

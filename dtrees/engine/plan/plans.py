@@ -166,7 +166,10 @@ class ForestPlan:
 
 
 class Loss(Protocol):
-    """What boosting descends: ``K`` raw predictions a row, held as an array of shape (K, n)."""
+    """What boosting descends: ``K`` raw predictions a row, held as an array of shape (K, n).
+
+    ``target`` has the shape (n,), or, where there are several targets, (K, n).
+    """
 
     @property
     def n_outputs(self) -> int:
@@ -194,7 +197,8 @@ class Loss(Protocol):
         """Return the loss to be used in a round that starts from these raw predictions, shape (K, n).
 
         ``weight`` are in fixed point, 0 for rows that are not trained on, and empty where all rows count the same. A loss that takes all
-        rows is given floats, or None.
+        rows is given floats, or None. Within a round, it is asked again of a shard that takes another's place, by what :meth:`open_round`
+        wrote: so a loss of several outputs that changes with the rounds has that copy ``raw``.
         """
 
     def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
@@ -216,6 +220,7 @@ class Loss(Protocol):
         self,
         target: NDArray,
         raw: NDArray[np.float64],
+        output: int,
         weight: NDArray[np.int64],
         rows: NDArray[np.uint32],
         start: NDArray[np.int64],
@@ -224,7 +229,7 @@ class Loss(Protocol):
     ) -> None:
         """Write the best steps of leaves, before shrinkage: leaf i has the rows ``rows[start[i]:stop[i]]``.
 
-        ``raw`` are the raw predictions before the step, shape (n,); ``weight`` is as of :meth:`for_round`.
+        ``raw`` are those of ``output`` before the step, shape (n,); ``weight`` is as of :meth:`for_round`.
         """
 
 

@@ -72,7 +72,8 @@ class BoostingTarget:
         self.plan = plan
         self.seed = hashing.as_seed(plan.seed)
         self.threads = threads
-        self.target = target
+        # Of several targets, each as raw predictions lie: all rows of one side by side.
+        self.target = target if target.ndim == 1 else np.ascontiguousarray(target.T)
         self.weight = combine_weights(weight, plan.class_weight, target)
         n = target.shape[0]
         held_out = rows_held_out(plan, target, self.weight) if plan.n_iter_no_change is not None else None
@@ -80,9 +81,9 @@ class BoostingTarget:
         if self.weight is not None and not self.weight.all():
             train = self.weight > 0 if train is None else train & (self.weight > 0)
         which = slice(None) if train is None else train
-        plan.loss.check(target[which])
+        plan.loss.check(self.target[..., which])
         if initial is None:
-            initial = plan.loss.initial(target[which], None if self.weight is None else self.weight[which])
+            initial = plan.loss.initial(self.target[..., which], None if self.weight is None else self.weight[which])
         self._start = np.array(initial, np.float64)
         self.initial = self._start if self._start.ndim == 1 else np.zeros(self._start.shape[0])
         self.raw = self._starts(0, n).copy()
@@ -120,11 +121,11 @@ class BoostingTarget:
 
     def start(self, tree: int, output: int) -> Prepared:
         """Compute the gradients of one output at the predictions so far."""
-        loss, round_ = self.plan.loss, tree - output
+        round_ = tree - output
         if output == 0:
             self.open_round()
-        elif loss.takes_all_rows and self._round != round_:  # a shard that took another's place within the round
-            self._loss = loss.for_round(self.target, self._opened, self.weight)
+        elif self._round != round_:  # a shard that took another's place within the round
+            self._loss = self._loss_at(self._opened)
         self._round = round_
         self._draw_rows(round_)
         g, h = self._g, self._h
@@ -167,16 +168,20 @@ class BoostingTarget:
     def open_round(self) -> None:
         """Note the predictions that the gradients of the next trees, one for each output, are taken at."""
         raw, opened = self.raw, self._opened
-        loss = self.plan.loss
-        self._loss = loss.for_round(self.target, raw, self.weight if loss.takes_all_rows else self._weight_in_bits)
+        self._loss = self._loss_at(raw)
         if opened is not raw:
             self.threads.over_rows(self.plan.loss.open_round, (raw, opened), self._loss_rows)
+
+    def _loss_at(self, raw: NDArray[np.float64]) -> Loss:
+        """Return the loss of the round that starts from these predictions."""
+        loss = self.plan.loss
+        return loss.for_round(self.target, raw, self.weight if loss.takes_all_rows else self._weight_in_bits)
 
     def _draw_rows(self, tree: int) -> None:
         if self.plan.subsample >= 1.0 or self._drawn_for == tree:
             return
         self._drawn_for = tree
-        n = self.target.shape[0]
+        n = self.raw.shape[1]
         eligible = np.ones(n, np.bool_) if self.parts.train is None else self.parts.train
         n_wanted = max(1, int(self.plan.subsample * np.count_nonzero(eligible)))
         chosen = np.empty(n, np.bool_)
@@ -221,7 +226,7 @@ class BoostingTarget:
             if self._steps is not None:
                 self._steps.measure(rows, start[part], stop[part], steps[part])
                 return
-            self._loss.measure_leaves(self.target, raw, self._weight_in_bits, rows, start[part], stop[part], steps[part])
+            self._loss.measure_leaves(self.target, raw, output, self._weight_in_bits, rows, start[part], stop[part], steps[part])
 
         self.threads.map(measure, [stretch for stretch in stretches if stretch[0] < stretch[1]])
         return steps
@@ -242,15 +247,15 @@ class BoostingTarget:
     def losses(self, first: int, last: int) -> Losses:
         """Return the losses of some rows; see :func:`~dtrees.engine.outcome.scoring.add_up_losses`."""
         losses = self._g[first:last]  # which the next tree will write anew
-        weight, target = None if self.weight is None else self.weight[first:last], self.target[first:last]
+        weight, target = None if self.weight is None else self.weight[first:last], self.target[..., first:last]
         self.threads.over_rows(self._loss.pointwise, (target, self.raw[:, first:last], losses), self._loss_rows)
         found = add_up_losses(losses, weight, self.parts.share(first, last))
         if self._drawn_for is not None:
             found = self._with_out_of_bag(found, losses, first, last)
         held_out = self.parts.held_out
-        if self.plan.scoring is not None and held_out is not None and last == self.target.shape[0]:
+        if self.plan.scoring is not None and held_out is not None and last == self.raw.shape[1]:
             weight = None if self.weight is None else self.weight[held_out]
-            found = found._replace(score=self.plan.scoring.score(self.target[held_out], self.raw[:, held_out], weight))
+            found = found._replace(score=self.plan.scoring.score(self.target[..., held_out], self.raw[:, held_out], weight))
         return found
 
     def _with_out_of_bag(self, found: Losses, losses: NDArray[np.float64], first: int, last: int) -> Losses:
@@ -260,7 +265,7 @@ class BoostingTarget:
         n_weight, rows = weight_of(rows.shape[0], self.weight, rows), rows[first:last]
         found = with_part(found, sums_by_block(losses, rows), n_weight)
         if self._drawn_for == 0:
-            self._loss.pointwise(self.target[first:last], self._starts(first, last).copy(), losses)
+            self._loss.pointwise(self.target[..., first:last], self._starts(first, last).copy(), losses)
             if self.weight is not None:
                 losses *= self.weight[first:last]
             found = with_part(found, sums_by_block(losses, rows), n_weight)

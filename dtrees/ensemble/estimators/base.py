@@ -44,6 +44,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
     """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
+    #: Whether y may have several columns, each a target.
+    _SEVERAL_TARGETS: ClassVar[bool] = False
 
     max_depth: int | None
     min_samples_split: int | float
@@ -114,7 +116,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         self._check_sparse(X)
-        options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, categories=self._chosen_categories() or (), **purpose)
+        purpose |= {"categories": self._chosen_categories() or (), "several": self._SEVERAL_TARGETS}
+        options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         table = backend.load(X, y, sample_weight, options)
         if keep:
             self._check_same_encoding(table)
@@ -305,6 +308,9 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
     def _value_steps(self) -> tuple[Step, ...]:
         """Return the steps from raw predictions to values."""
 
+    def _value_output(self) -> Output:
+        return Output(np.dtype(np.float64))
+
     def predict(self, X: Any) -> Any:
         """Predict the target.
 
@@ -318,7 +324,7 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
             A Dask collection, not computed yet, if X is one.
         """
         self._check_fitted()
-        return self._map(X, self._predictor(*self._value_steps()), Output(np.dtype(np.float64)))
+        return self._map(X, self._predictor(*self._value_steps()), self._value_output())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination (R2) of the predictions.

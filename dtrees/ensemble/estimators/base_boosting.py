@@ -78,6 +78,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     _loss_name: str
     _loss_parameters: dict[str, Any]
+    _n_targets: int = 1
     #: Which parameters are for some losses only.
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
 
@@ -85,8 +86,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         """Return the loss for a table."""
         n_classes = 0 if table.classes is None else len(table.classes)
         if callable(self.loss):
-            return CustomObjective(n_classes, self.loss)
-        return registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
+            return CustomObjective(n_classes, self.loss, n_targets=table.n_targets)
+        return registry.loss_for(self.loss, n_classes, self._parameters_of_loss(), table.n_targets)
 
     def _parameters_of_loss(self) -> dict[str, Any]:
         """Return the parameters that the loss takes."""
@@ -103,7 +104,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     @property
     def _fitted_loss(self) -> LinkedLoss:
         """The loss of the trees that there are, whatever the parameter has been set to since."""
-        return registry.loss_for(self._loss_name, getattr(self, "n_classes_", 0), self._loss_parameters)
+        return registry.loss_for(self._loss_name, getattr(self, "n_classes_", 0), self._loss_parameters, self._n_targets)
 
     @fit_context(prefer_skip_nested_validation=True)
     @all_or_nothing
@@ -126,14 +127,15 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
             Numbers; in frames also text and categories. NaN marks missing values.
-        y : array-like of shape (n,)
-            Finite numbers for a regressor, labels (at least two) for a classifier.
+        y : array-like of shape (n,), or, for a regressor, (n, k)
+            Finite numbers for a regressor, labels (at least two) for a classifier. With k columns there are k targets, and each round grows
+            a tree for each: what a model of that target alone would grow, but for rows and columns that are drawn.
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative; rows of weight 0 are as good as absent.
-        base_margin : array-like of shape (n,) or (n, n_classes), or None, default=None
-            Raw scores, one a row (for more than two classes, one for each class), that trees start from, instead of ``init``: log odds for
-            two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of its rows, too. Of a Dask
-            collection, the coordinator fetches them all.
+        base_margin : array-like of shape (n,), (n, n_classes) or (n, k), or None, default=None
+            Raw scores, one a row (for more than two classes, or several targets, one for each), that trees start from, instead of ``init``:
+            log odds for two classes, logarithms of the mean for losses of positive predictions. Predicting then wants those of its rows,
+            too. Of a Dask collection, the coordinator fetches them all.
         eval_set : list or dict of tuples, or None, default=None
             Further data, on which ``eval_metric`` is computed after each round: a list of ``(X, y)``, ``(X, y, weight)`` or
             ``(X, y, weight, base_margin)``, which get the names ``"validation_0"`` and so on, or a dict from names to such tuples. In
@@ -189,6 +191,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = progress_callback(with_monitor(callbacks, monitor, self, keep=keep), self.verbose, "round")
         backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets)
+        self._take_targets(table, keep=keep)
         loss = self._loss(table)
         plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss))
         initial = self._starting_points(backend, table, plan, loss, X, base_margin, keep=keep)
@@ -210,6 +213,15 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
         return self
+
+    def _take_targets(self, table: Table, *, keep: bool) -> None:
+        """Set how many targets there are; with ``keep``, there must be as many as before."""
+        if keep and table.n_targets != self._n_targets:
+            raise ValueError(
+                f"warm_start=True keeps the trees of {self._n_targets} target(s), but y has {table.n_targets} now; pass as many, or "
+                "warm_start=False"
+            )
+        self._n_targets = table.n_targets
 
     def _check_combinations(self, asked: Sequence[Any], scorer: Any, base_margin: Any, *, keep: bool) -> None:
         """Raise ValueError for parameters that make no sense together."""
@@ -334,7 +346,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     @property
     def n_trees_per_iteration_(self) -> int:
-        """Trees a round: 1, or the number of classes where these are more than two."""
+        """Trees a round: 1, the number of targets, or the number of classes where these are more than two."""
         check_is_fitted(self)
         return len(self._trees.groups)
 
@@ -353,7 +365,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return mean raw predictions, shape (n_outputs, n_points), as scikit-learn's ``partial_dependence(method="recursion")`` does."""
         check_is_fitted(self)
-        if not is_classifier(self) and self._fitted_loss.predictions(np.full((1, 1), 2.0))[0] != 2.0:
+        if not is_classifier(self) and np.any(self._fitted_loss.predictions(np.full((1, self._n_targets), 2.0)) != 2.0):
             raise ValueError(
                 f"method='recursion' averages raw predictions, which are no predictions with loss={self._loss_name!r}; "
                 "pass method='brute', which averages these"
@@ -372,11 +384,12 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         Returns
         -------
         ndarray of int32 of shape (n, n_estimators_, n_outputs) or (n, n_estimators_)
-            Node numbers within each tree; with one output for two classes and for each class for more. Two-dimensional for
-            regression. For a Dask collection: not computed yet, of shape (n, n_estimators_ * n_outputs), round by round.
+            Node numbers within each tree; with one output for two classes, for each class for more, and for each of several targets.
+            Two-dimensional for one target. For a Dask collection: not computed yet, of shape (n, n_estimators_ * n_outputs), round by
+            round.
         """
         leaves = self._find_leaves(X)
-        if isinstance(leaves, np.ndarray) and hasattr(self, "classes_"):
+        if isinstance(leaves, np.ndarray) and (hasattr(self, "classes_") or self._n_targets > 1):
             return leaves.reshape(len(leaves), self._trees.n_rounds, -1)
         return leaves
 

@@ -163,7 +163,7 @@ _DESCRIPTIONS = {
         learning_rate : float, default=%(learning_rate)s
             Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse.
         n_estimators : int, default=%(n_estimators)s
-            Rounds: trees, or trees per class for more than two classes.
+            Rounds: trees, or trees per class for more than two classes, or per target.
         subsample : float, default=%(subsample)s
             Share of the rows drawn, without replacement, for each round.
         max_depth : int or None, default=%(max_depth)s
@@ -225,6 +225,7 @@ _DESCRIPTIONS = {
             where ``weight`` may be None; also a function of :mod:`sklearn.metrics`, or a scorer, or the name of one. A function that is to
             decide about early stopping says by its attribute ``greater_is_better``, True or False, what is better; scikit-learn's say it by
             their names. None means "rmse" for "squared_error" and functions, "mae" for "absolute_error" and "huber", and otherwise "loss".
+            Of several targets, it is the mean over them; functions and scorers are given arrays of shape (n, k).
         """,
     "eval_metric_classification": """
         eval_metric : str, callable, list of them, or None, default=None

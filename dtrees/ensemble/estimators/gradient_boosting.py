@@ -28,7 +28,8 @@ from dtrees.ensemble.prediction import Step, first_column
 class GradientBoostingRegressor(TreeRegressor, Boosting):
     """Gradient boosting for regression, with exact splits.
 
-    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far.
+    Trees are added one after the other, each fitted to the gradients of the loss at the predictions so far: one tree a round, or, where y
+    has several columns, one for each of these targets.
 
     {input}
 
@@ -41,9 +42,11 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         quantiles of residuals (inner nodes, steps along gradients), so that ``reg_lambda`` matters for splits only [1]_. "poisson", "gamma"
         and "tweedie" (of ``tweedie_variance_power``) are deviances, for counts and amounts: trees add up to the logarithms of
         predictions; targets must not be negative, for "gamma" they must be positive. Gradients are those of half the squared error, or
-        half the deviance; scores are the whole. A function ``objective(y, raw, weight)`` returns gradient and hessian, each of shape (n,),
-        weights included, of all rows in their order, those held out too; ``raw`` are raw predictions, which here are the predictions and
-        start from zero, ``weight`` may be None. It travels by cloudpickle; a model file keeps the trees, and calls the loss "custom".
+        half the deviance; scores are the whole. Of several targets, each has the loss, and scores are means over them. A function
+        ``objective(y, raw, weight)`` returns gradient and hessian, each of shape (n,), weights included, of all rows in their order, those
+        held out too; ``raw`` are raw predictions, which here are the predictions and start from zero, ``weight`` may be None. Of k targets,
+        ``y``, ``raw``, gradient and hessian have the shape (n, k). The function travels by cloudpickle; a model file keeps the trees, and
+        calls the loss "custom".
     alpha : float, default=0.9
         For "quantile", which quantile is predicted; for "huber", which share of the residuals counts as small.
     tweedie_variance_power : float, default=1.5
@@ -82,6 +85,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         "tweedie_variance_power": [Interval(Real, 1.0, 2.0, closed="neither")],
     }
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ("alpha", "tweedie_variance_power")
+    _SEVERAL_TARGETS: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -138,11 +142,25 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
         return DummyRegressor().fit(np.zeros((1, self.n_features_in_)), value)
 
+    @property
+    def n_outputs_(self) -> int:
+        """Number of targets: of columns of y."""
+        check_is_fitted(self)
+        return self._n_targets
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def _value_steps(self) -> tuple[Step, ...]:
         return (self._fitted_loss.predictions,)
 
+    def _value_output(self) -> Output:
+        return Output(np.dtype(np.float64), self._n_targets if self._n_targets > 1 else None)
+
     def predict(self, X: Any, base_margin: Any = None) -> Any:
-        """Predict the target.
+        """Predict the target, or targets.
 
         Parameters
         ----------
@@ -152,8 +170,9 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
         Returns
         -------
-        ndarray of float64 of shape (n,)
-            A Dask collection, not computed yet, if X is one.
+        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
+            A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
+            0, 1 and so on.
         """
         return TreeRegressor.predict(self._starting_from(X, base_margin), X)
 
@@ -168,11 +187,11 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
         Yields
         ------
-        ndarray of float64 of shape (n,)
+        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
             A Dask collection, not computed yet, if X is one.
         """
         check_is_fitted(self)
-        return self._starting_from(X, base_margin)._staged(X, self._value_steps(), Output(np.dtype(np.float64)))
+        return self._starting_from(X, base_margin)._staged(X, self._value_steps(), self._value_output())
 
 
 @described

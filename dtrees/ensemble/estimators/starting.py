@@ -89,7 +89,9 @@ class InitialEstimator:
         predicted = np.asarray(self.estimator.predict_proba(X) if classify else self.estimator.predict(X), np.float64)
         if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:
             predicted = predicted[:, 0]
-        wanted = (np.shape(X)[0], max(2, self.loss.n_outputs)) if classify else (np.shape(X)[0],)
+        n_outputs = self.loss.n_outputs
+        n_columns = max(2, n_outputs) if classify else n_outputs
+        wanted = (np.shape(X)[0], n_columns) if n_columns > 1 else (np.shape(X)[0],)
         if predicted.shape != wanted or not np.isfinite(predicted).all():
             raise ValueError(
                 f"the estimator passed as init predicts an array of shape {predicted.shape} with "

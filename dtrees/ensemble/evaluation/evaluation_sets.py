@@ -81,7 +81,10 @@ def named_sets(eval_set: Any) -> list[EvalSet]:
 
 @dataclass(frozen=True)
 class BlockSummary:
-    """What must be known of all blocks of a set before any can be measured: rows, and exact sums of weights and weighted targets."""
+    """What must be known of all blocks of a set before any can be measured: rows, and exact sums of weights and weighted targets.
+
+    Of several targets, ``total`` is an array of sums.
+    """
 
     n_rows: int
     weight: Any
@@ -105,14 +108,18 @@ class BlockSummary:
         return cls(n_rows, weight, total)
 
     @property
-    def center(self) -> float:
-        """Weighted mean of the targets."""
+    def center(self) -> float | tuple[float, ...]:
+        """Weighted mean of the target, or of each of several."""
         from dtrees.ensemble.objective.arithmetic.exact_sum import ratio
 
+        if isinstance(self.total, np.ndarray):
+            return tuple(ratio(total, self.weight) for total in self.total)
         return ratio(self.total, self.weight)
 
 
-def make_block(X: Any, y: Any, weight: Any, *, schema: Schema, classes: NDArray[Any] | None, set_name: str) -> tuple[Block, BlockSummary]:
+def make_block(
+    X: Any, y: Any, weight: Any, *, schema: Schema, classes: NDArray[Any] | None, set_name: str, n_targets: int = 1
+) -> tuple[Block, BlockSummary]:
     """Encode rows of an evaluation set; the block's center is still to be filled in.
 
     Raises
@@ -123,7 +130,9 @@ def make_block(X: Any, y: Any, weight: Any, *, schema: Schema, classes: NDArray[
     from dtrees.ensemble.objective.arithmetic.exact_sum import exact_sum
 
     try:
-        y = check_target(y, classify=classes is not None, name="fit")
+        y = check_target(y, classify=classes is not None, name="fit", several=n_targets > 1)
+        if n_targets > 1 and y.shape[1:] != (n_targets,):
+            raise ValueError(f"y has the shape {y.shape}; wants (n, {n_targets}), as the y that is fitted has {n_targets} targets")
         matrix = schema.matrix(X)
         check_lengths(len(matrix), y)
         weight = check_weights(weight, len(y))
@@ -133,7 +142,9 @@ def make_block(X: Any, y: Any, weight: Any, *, schema: Schema, classes: NDArray[
         raise ValueError(f"eval_set {set_name!r}: {error}") from error
     weights = np.ones(len(y)) if weight is None else weight
     with np.errstate(over="ignore"):
-        summary = BlockSummary(len(y), Fraction(exact_sum(weights)), exact_sum(y * weights))
+        by_target = [exact_sum(column * weights) for column in np.atleast_2d(y.T)]
+        total = np.array(by_target, dtype=object) if n_targets > 1 else by_target[0]
+        summary = BlockSummary(len(y), Fraction(exact_sum(weights)), total)
     return Block(matrix, y, weight, 0.0), summary
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,11 +45,11 @@ class Block:
     ----------
     X : ndarray of float32 or float64, shape (n, n_features)
         As prediction takes it.
-    y : ndarray, shape (n,)
+    y : ndarray, shape (n,), or of several targets (n, k)
         float64, or class numbers.
     weight : ndarray of float64, shape (n,), or None
-    center : float
-        Weighted mean of ``y`` over all blocks of the set; for classes of no use.
+    center : float or tuple of float
+        Weighted mean of ``y`` over all blocks of the set, or of each of several targets; for classes of no use.
     margin : ndarray of float64, shape (K, n), or None
         Raw predictions that the trees' are added to, beside those that all rows start from.
     """
@@ -57,8 +57,13 @@ class Block:
     X: NDArray[Any]
     y: NDArray[Any]
     weight: NDArray[np.float64] | None
-    center: float
+    center: float | tuple[float, ...]
     margin: NDArray[np.float64] | None = None
+
+    def of_target(self, k: int) -> Block:
+        """Return the block of one of several targets."""
+        assert isinstance(self.center, tuple)
+        return replace(self, y=np.ascontiguousarray(self.y[:, k]), center=self.center[k], margin=None)
 
 
 class Metric(Protocol):
@@ -124,6 +129,28 @@ class R2:
 
 
 @dataclass(frozen=True)
+class MeanOverTargets:
+    """The mean of a metric over several targets, as scikit-learn's ``multioutput="uniform_average"``."""
+
+    by_target: tuple[Metric, ...]
+    needs_rows: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the metric is called."""
+        return self.by_target[0].name
+
+    def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
+        """Return what there is to know of each target."""
+        return [metric.partial(block.of_target(k), raw[k : k + 1]) for k, metric in enumerate(self.by_target)]
+
+    def value(self, partials: Sequence[Any], rows: Any) -> float:
+        """Average over targets."""
+        values = [metric.value([part[k] for part in partials], None) for k, metric in enumerate(self.by_target)]
+        return sum(values) / len(values)
+
+
+@dataclass(frozen=True)
 class Auc:
     """Area under the ROC curve; of more than two classes, of each against the others, weighted by how frequent they are."""
 
@@ -164,6 +191,8 @@ class CustomMetric:
     def partial(self, block: Block, raw: NDArray[np.float64]) -> Any:
         """Return the predictions."""
         predicted = self.link.predictions(raw.T)
+        if block.y.ndim == 2:  # several targets
+            return predicted
         if self.known is not None and self.known.takes_labels and predicted.ndim == 2:
             return predicted.argmax(axis=1)
         return predicted[:, 1] if predicted.ndim == 2 and predicted.shape[1] == 2 else predicted
@@ -331,12 +360,17 @@ def greater_is_better(metric: str | Callable[..., Any]) -> bool:
 
 
 def metric_for(metric: str | Callable[..., Any], link: LinkedLoss) -> Metric:
-    """Return a metric, by one of the names above, that of a scorer, or from a callable; ``link`` is the loss."""
+    """Return a metric, by one of the names above, that of a scorer, or from a callable; ``link`` is the loss.
+
+    Of several targets, it is the mean over them, but for callables and scorers, which get them all: their shape is (n, k) then.
+    """
     if not callable(metric) and metric not in (*REGRESSION, *CLASSIFICATION):
         scorer = scorer_named(metric, classify=True) or scorer_named(metric, classify=False)
         return CustomMetric(scorer, link, metric, sklearn_metric(scorer))
     if callable(metric):
         return CustomMetric(metric, link, metric_name(metric), sklearn_metric(metric))
+    if link.by_target:
+        return MeanOverTargets(tuple(metric_for(metric, one) for one in link.by_target))
     if metric == "r2":
         return R2(link)
     return Auc(link) if metric == "auc" else MeanMetric(metric, link)

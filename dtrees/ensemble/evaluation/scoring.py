@@ -21,6 +21,7 @@ class HeldOutScore:
 
     def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
         """Return the score of raw predictions, shape (K, n)."""
+        target = target.T  # of several targets, as scikit-learn has them
         block = Block(np.empty((target.shape[0], 0)), target, weight, 0.0)
         return self.metric.value([self.metric.partial(block, raw)], (target, weight))
 

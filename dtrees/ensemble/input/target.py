@@ -29,6 +29,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dtrees.ensemble.input.schema import is_missing
+from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.warning import warn
 
 #: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
@@ -52,6 +53,8 @@ class TargetSummary:
         Rows of each class.
     class_weights : tuple of Fraction or None
         Exact sum of the sample weights of each class.
+    n_targets : int
+        Columns of y.
     """
 
     n_rows: int
@@ -59,13 +62,14 @@ class TargetSummary:
     classes: NDArray[Any] | None = None
     class_counts: NDArray[np.int64] | None = None
     class_weights: tuple[Fraction, ...] | None = None
+    n_targets: int = 1
 
     @classmethod
     def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool) -> TargetSummary:
         """Return the summary of targets from :func:`check_target` and weights from :func:`check_weights`."""
         total = Fraction(len(y)) if weight is None else _exact_sum(weight)
         if not classify:
-            return cls(len(y), total)
+            return cls(len(y), total, n_targets=y.shape[1] if y.ndim == 2 else 1)
         classes, codes = np.unique(y, return_inverse=True)
         counts = np.bincount(codes, minlength=len(classes)).astype(np.int64)
         if weight is None:
@@ -82,7 +86,10 @@ class TargetSummary:
         total = sum((summary.total_weight for summary in summaries), Fraction(0))
         labels = [summary.classes for summary in summaries if summary.classes is not None and len(summary.classes)]
         if not labels:
-            return cls(n_rows, total)
+            widths = sorted({summary.n_targets for summary in summaries if summary.n_rows})
+            if len(widths) > 1:
+                raise ValueError(f"y has {widths[0]} column(s) in some partitions and {widths[-1]} in others; wants as many in all of them")
+            return cls(n_rows, total, n_targets=widths[0] if widths else 1)
         if len({isinstance(part[0], str) for part in labels}) > 1:
             raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
         classes = np.unique(np.concatenate(labels))
@@ -116,31 +123,37 @@ class TargetSummary:
             check_classification_targets(self.classes)
 
 
-def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
+def check_target(y: Any, *, classify: bool, name: str, several: bool = False) -> NDArray[Any]:
     """Return the target as an array of shape (n,): float64 for regression, labels as they came for classification.
+
+    Several targets are of shape (n, k), the rows of each side by side in memory.
 
     Parameters
     ----------
-    y : array-like of shape (n,)
+    y : array-like of shape (n,), or (n, k) if ``several``
     classify : bool
     name : str
         The estimator, for messages.
+    several : bool
+        Whether there may be more targets than one; for regression.
 
     Raises
     ------
     ValueError
-        If y is None, not one-dimensional, holds missing or infinite values, or is of a type the estimator cannot learn.
+        If y is None, not one-dimensional (or two-dimensional, if it may be), holds missing or infinite values, or is of a type the
+        estimator cannot learn.
     """
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     shape = getattr(y, "shape", None)
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
         raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
+    if several and _is_wide(y):
+        return _several_targets(y)
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column()
     y = column_or_1d(y, warn=shape is None, input_name="y")
-    if y.dtype.kind in "mM":
-        raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
+    _refuse_dates(y)
     if not classify:
         return _real_target(y)
     if y.dtype.kind == "f":
@@ -151,6 +164,42 @@ def check_target(y: Any, *, classify: bool, name: str) -> NDArray[Any]:
         y = _labels(y)
     check_classification_targets(y)
     return y
+
+
+def _refuse_dates(y: NDArray[Any]) -> None:
+    if y.dtype.kind in "mM":
+        raise ValueError(f"y is of dtype {y.dtype}; wants numbers or labels (turn dates into numbers, such as days since a fixed date)")
+
+
+def _is_wide(y: Any) -> bool:
+    """Return whether y has rows of two columns or more; of a list, the first row tells."""
+    shape = getattr(y, "shape", None)
+    if shape is None:
+        first = y[0] if isinstance(y, list | tuple) and len(y) else None
+        return isinstance(first, list | tuple | np.ndarray) and np.size(first) > 1
+    return len(shape) == 2 and bool(shape[1] >= 2)
+
+
+def _several_targets(y: Any) -> NDArray[np.float64]:
+    """Return numbers of shape (n, k), column by column."""
+    if is_sparse(y):
+        raise ValueError(f"y is a sparse table of shape {y.shape}; wants a dense array of numbers: y.toarray()")
+    try:
+        cells = np.asarray(y)
+    except ValueError as error:
+        raise ValueError(f"y is a list whose rows are not of one length ({error}); wants as many targets in each row") from error
+    if cells.ndim != 2:
+        raise ValueError(f"y should be a 1d array, or of shape (n, k) for k targets, got an array of shape {cells.shape} instead.")
+    if cells.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: y is of dtype {cells.dtype}; wants real numbers")
+    _refuse_dates(cells)
+    values = np.empty(cells.shape, order="F")
+    for k in range(cells.shape[1]):
+        try:
+            values[:, k] = _real_target(cells[:, k])
+        except ValueError as error:
+            raise ValueError(f"{error} (in y[:, {k}])") from error
+    return values
 
 
 def _labels(y: NDArray[Any]) -> NDArray[Any]:

@@ -39,6 +39,10 @@ class LinkedLoss(Loss, Protocol):
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return a mean loss that rounding alone may leave where the target does not vary."""
 
+    @property
+    def by_target(self) -> tuple[LinkedLoss, ...]:
+        """Where there are several targets, the loss of each; otherwise none."""
+
 
 class BaseLoss:
     """Mixin: what most losses have. Every target will do, every round has the same loss, and leaves hold Newton steps."""
@@ -57,6 +61,7 @@ class BaseLoss:
         self,
         target: NDArray[Any],
         raw: NDArray[np.float64],
+        output: int,
         weight: NDArray[np.int64],
         rows: NDArray[np.uint32],
         start: NDArray[np.int64],
@@ -75,6 +80,11 @@ class BaseLoss:
     def negligible(self, initial: NDArray[np.float64]) -> float:
         """Return zero."""
         return 0.0
+
+    @property
+    def by_target(self) -> tuple[LinkedLoss, ...]:
+        """None: there is one target."""
+        return ()
 
 
 class OneOutput(BaseLoss):

@@ -18,6 +18,7 @@ from dtrees.ensemble.objective.losses.huber import Huber
 from dtrees.ensemble.objective.losses.log_loss import log_loss_for
 from dtrees.ensemble.objective.losses.poisson import Poisson
 from dtrees.ensemble.objective.losses.quantile import Quantile
+from dtrees.ensemble.objective.losses.several_targets import SeveralTargets
 from dtrees.ensemble.objective.losses.squared_error import SquaredError
 from dtrees.ensemble.objective.losses.tweedie import Tweedie
 
@@ -100,8 +101,10 @@ def name_of(loss: Any) -> str:
     return custom.NAME if callable(loss) else str(loss)
 
 
-def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = None) -> LinkedLoss:
+def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = None, n_targets: int = 1) -> LinkedLoss:
     """Return a loss by its name, for a number of classes, 0 for regression, and for parameters; defaults are those of the registry.
+
+    Of several targets, for regression only, each has the loss.
 
     Raises
     ------
@@ -116,11 +119,12 @@ def loss_for(name: str, n_classes: int, parameters: Mapping[str, Any] | None = N
     Quantile(alpha=0.5)
     """
     if name == custom.NAME:
-        return custom.CustomObjective(n_classes)
+        return custom.CustomObjective(n_classes, n_targets=n_targets)
     entry = _entries[name]
     if entry.n_classes == (2,) and n_classes > 2:
         raise ValueError(f"loss={name!r} is for two classes, but y has {n_classes}; use loss='log_loss'")
-    return entry.make(n_classes, **{**entry.parameters, **(parameters or {})})
+    loss = entry.make(n_classes, **{**entry.parameters, **(parameters or {})})
+    return loss if n_targets == 1 else SeveralTargets((loss,) * n_targets)
 
 
 def parameters_of(name: str) -> Mapping[str, Any]:

@@ -68,6 +68,8 @@ class EstimatorState:
             metadata["parameters"]["loss"] = self._loss_name
             metadata["parameters"].update(self._loss_parameters)  # type: ignore[attr-defined]
             metadata["starts"] = self._starts  # type: ignore[attr-defined]
+            if self._n_targets > 1:  # type: ignore[attr-defined]
+                metadata["targets"] = self._n_targets  # type: ignore[attr-defined]
             if self._init_estimator is not None:  # type: ignore[attr-defined]
                 raise ValueError(
                     f"the trees start from an estimator, init_={self.init_!r}, which a model file cannot hold, since it holds no code; fit "  # type: ignore[attr-defined]
@@ -137,6 +139,8 @@ class EstimatorState:
             model._starts = metadata.get("starts", "loss")  # type: ignore[attr-defined]
             if model._starts not in ("loss", "zero", "base_margin"):  # type: ignore[attr-defined]
                 raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")  # type: ignore[attr-defined]
+            if "targets" in metadata:
+                model._n_targets = _restore_targets(model, take(metadata, "targets", int, owner), arrays)  # type: ignore[attr-defined]
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
         names = [column.name for column in model._schema.columns]
         model.n_features_in_ = len(names)  # type: ignore[attr-defined]
@@ -190,6 +194,13 @@ class EstimatorState:
         n_rounds = self._trees.n_rounds
         if getattr(self, "n_estimators_", n_rounds) != n_rounds or not 0 <= getattr(self, "best_iteration_", 0) < n_rounds:
             raise ValueError(f"the model's n_estimators_ or best_iteration_ do not go with its {n_rounds} rounds")
+
+
+def _restore_targets(model: Any, n_targets: int, arrays: dict[str, NDArray[Any]]) -> int:
+    """Return the number of targets, of which each has trees and an initial prediction; raises ValueError for another."""
+    if is_classifier(model) or n_targets < 2 or arrays["initial"].shape != (n_targets,):
+        raise ValueError(f"the model's state has {shown(n_targets)} targets, which its {type(model).__name__} has not")
+    return n_targets
 
 
 def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:

@@ -88,6 +88,13 @@ def test_bytes_of_evaluation_sets() -> None:
         assert held + measuring <= planned <= held + measuring + 4000  # class numbers take 4 bytes rather than 8
 
 
+def test_bytes_of_several_targets() -> None:
+    schema = Schema.infer(np.zeros((1, 1), np.float32))
+    assert Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=1).vectors == 16_000
+    assert Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=4).vectors == 8_000 * (1 + 3 * 4)
+    assert block_bytes(schema, 1000, weighted=False, n_classes=0, n_targets=4) == 4_000 + 8_000 * (4 + 3 * 4)
+
+
 @pytest.mark.parametrize("n_classes", [0, 2, 5])
 def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
     schema = Schema.infer(np.zeros((1, 1), np.float32))

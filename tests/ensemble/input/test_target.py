@@ -59,6 +59,32 @@ def test_real_targets_become_float64(y):
     assert values.tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize(
+    "y",
+    [
+        [[1, 2], [3, 4], [5, 6]],
+        (np.array([1, 2]), [3, 4], (5, 6)),
+        np.array([[1, 2], [3, 4], [5, 6]], np.float32),
+        np.array([[1, 2], [3, 4], [5, 6]], object),
+        pd.DataFrame({"a": pd.array([1, 3, 5], "Int64"), "b": [2.0, 4.0, 6.0]}),
+    ],
+)
+def test_several_targets_lie_side_by_side(y):
+    values = check_target(y, classify=False, name="Tree", several=True)
+    assert values.dtype == np.float64
+    assert values.T.flags.c_contiguous
+    assert values.tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    with pytest.raises(ValueError, match="1d array|inhomogeneous"):
+        check_target(y, classify=False, name="Tree")
+
+
+def test_partitions_have_as_many_targets():
+    parts = [TargetSummary.of(np.ones(shape), None, classify=False) for shape in ((3, 2), (0, 5), (4, 2))]
+    assert TargetSummary.merge(parts) == TargetSummary(7, Fraction(7), n_targets=2)
+    with pytest.raises(ValueError, match=r"y has 1 column\(s\) in some partitions and 2 in others"):
+        TargetSummary.merge([*parts, TargetSummary.of(np.ones(3), None, classify=False)])
+
+
 def test_weights():
     assert check_weights(None, 3) is None
     assert check_weights(2, 3).tolist() == [2.0, 2.0, 2.0]

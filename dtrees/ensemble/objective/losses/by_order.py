@@ -47,6 +47,7 @@ class ByOrder(OneOutput):
         self,
         target: NDArray[np.float64],
         raw: NDArray[np.float64],
+        output: int,
         weight: NDArray[np.int64],
         rows: NDArray[np.uint32],
         start: NDArray[np.int64],

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.objective.loss import BaseLoss
+from dtrees.ensemble.objective.loss import BaseLoss, LinkedLoss
 from dtrees.ensemble.objective.losses.log_loss import log_loss_for
+from dtrees.ensemble.objective.losses.several_targets import SeveralTargets
 from dtrees.ensemble.objective.losses.squared_error import SquaredError
 
 #: What ``loss`` is called in model files, which hold no functions.
@@ -37,11 +38,14 @@ class CustomObjective(BaseLoss):
         Without it, only predictions can be made.
     derivatives : ndarray of float64 of shape (2, K, n_rows), or None
         Gradients and hessians of all rows, weights included, in the round that this is for.
+    n_targets : int
+        More than one for regression only; the function is given, and returns, arrays of shape (n, n_targets) then.
     """
 
     n_classes: int
     function: Objective | None = None
     derivatives: NDArray[np.float64] | None = field(default=None, compare=False)
+    n_targets: int = 1
 
     constant_hessian: ClassVar[bool] = False
     takes_all_rows: ClassVar[bool] = True
@@ -51,14 +55,22 @@ class CustomObjective(BaseLoss):
         code = getattr(self.function, "__code__", None)
         known = "" if code is None else hashlib.sha256(code.co_code + repr(code.co_names).encode()).hexdigest()[:16]
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
-        return f"CustomObjective({self.n_classes}, {name} {known})"
+        several = f", {self.n_targets} targets" if self.n_targets > 1 else ""
+        return f"CustomObjective({self.n_classes}, {name} {known}{several})"
+
+    @property
+    def by_target(self) -> tuple[LinkedLoss, ...]:
+        """Where there are several targets, what each one's raw predictions mean."""
+        return (CustomObjective(0),) * self.n_targets if self.n_targets > 1 else ()
 
     @property
     def n_outputs(self) -> int:
-        """One for regression and two classes, else one for each class."""
-        return self.n_classes if self.n_classes > 2 else 1
+        """One for two classes, else one for each class; for regression, one for each target."""
+        return self.n_classes if self.n_classes > 2 else self.n_targets
 
     def _link(self) -> Any:
+        if self.n_targets > 1:
+            return SeveralTargets((SquaredError(),) * self.n_targets)
         return log_loss_for(self.n_classes) if self.n_classes else SquaredError()
 
     def initial(self, target: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
@@ -69,7 +81,7 @@ class CustomObjective(BaseLoss):
         """Return the objective with the derivatives at these predictions."""
         assert self.function is not None
         shape = raw.shape[1:] if self.n_outputs == 1 else raw.shape[::-1]
-        found = self.function(target.copy(), raw.T.reshape(shape).copy(), None if weight is None else weight.copy())
+        found = self.function(target.T.copy(), raw.T.reshape(shape).copy(), None if weight is None else weight.copy())
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise TypeError(f"the objective passed as loss returned {type(found).__name__}; wants a tuple (gradient, hessian)")
         derivatives = [_checked(name, values, shape) for name, values in zip(("gradient", "hessian"), found, strict=True)]

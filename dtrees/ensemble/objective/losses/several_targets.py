@@ -1,0 +1,114 @@
+"""Several targets: a loss of one output, applied to each of them, with a tree a round for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.objective.loss import BaseLoss, LinkedLoss
+
+
+@dataclass(frozen=True)
+class SeveralTargets(BaseLoss):
+    """The mean over targets of their losses. Derivatives and leaves are those of each target's own loss, as if there were no others.
+
+    Targets have the shape (K, n), as raw predictions have.
+
+    Parameters
+    ----------
+    losses : tuple of LinkedLoss
+        One for each target, all of a kind and of one output; in a round, those of the round.
+    """
+
+    losses: tuple[LinkedLoss, ...]
+
+    @property
+    def by_target(self) -> tuple[LinkedLoss, ...]:
+        """The losses of the targets."""
+        return self.losses
+
+    @property
+    def n_outputs(self) -> int:
+        """One for each target."""
+        return len(self.losses)
+
+    @property
+    def constant_hessian(self) -> bool:
+        """As of the loss of each target."""
+        return self.losses[0].constant_hessian
+
+    @property
+    def measures_leaves(self) -> bool:  # type: ignore[override]
+        """As of the loss of each target."""
+        return self.losses[0].measures_leaves
+
+    def check(self, target: NDArray[np.float64]) -> None:
+        """Raise a ValueError, which names the target, if the loss is not defined for it."""
+        for k, loss in enumerate(self.losses):
+            try:
+                loss.check(target[k])
+            except ValueError as error:
+                raise ValueError(f"{error} (in y[:, {k}])") from error
+
+    def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the best constant of each target, shape (K,)."""
+        best = []
+        for k, loss in enumerate(self.losses):
+            try:
+                best.append(loss.initial(np.ascontiguousarray(target[k]), weight))
+            except ValueError as error:
+                raise ValueError(f"{error} (in y[:, {k}])") from error
+        return np.concatenate(best)
+
+    def for_round(self, target: NDArray[np.float64], raw: NDArray[np.float64], weight: Any) -> Self:
+        """Return the losses of the targets for this round."""
+        losses = [loss.for_round(target[k], raw[k : k + 1], weight) for k, loss in enumerate(self.losses)]
+        return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
+
+    def open_round(self, raw: NDArray[np.float64], opened: NDArray[np.float64]) -> None:
+        """Write the raw predictions."""
+        np.copyto(opened, raw)
+
+    def gradients(
+        self, target: NDArray[np.float64], opened: NDArray[np.float64], output: int, g: NDArray[np.float64], h: NDArray[np.float64]
+    ) -> None:
+        """Write the derivatives of one target's loss."""
+        self.losses[output].gradients(target[output], opened[output : output + 1], 0, g, h)
+
+    def pointwise(self, target: NDArray[np.float64], raw: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write each row's mean loss."""
+        out.fill(0.0)
+        losses = np.empty_like(out)
+        for k, loss in enumerate(self.losses):
+            loss.pointwise(target[k], raw[k : k + 1], losses)
+            out += losses
+        out /= len(self.losses)
+
+    def measure_leaves(
+        self,
+        target: NDArray[np.float64],
+        raw: NDArray[np.float64],
+        output: int,
+        weight: NDArray[np.int64],
+        rows: NDArray[np.uint32],
+        start: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        out: NDArray[np.float64],
+    ) -> None:
+        """Write what the loss of one target measures."""
+        self.losses[output].measure_leaves(target[output], raw, 0, weight, rows, start, stop, out)
+
+    def predictions(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values predicted, shape (n, K), from raw predictions of that shape."""
+        return np.column_stack([loss.predictions(np.ascontiguousarray(raw[:, k : k + 1])) for k, loss in enumerate(self.losses)])
+
+    def raw_predictions(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the raw predictions, shape (n, K), of values of that shape."""
+        return np.column_stack([loss.raw_predictions(np.ascontiguousarray(predicted[:, k])) for k, loss in enumerate(self.losses)])
+
+    def negligible(self, initial: NDArray[np.float64]) -> float:
+        """Return the mean over targets."""
+        return float(np.mean([loss.negligible(initial[k : k + 1]) for k, loss in enumerate(self.losses)]))

@@ -1,0 +1,107 @@
+"""Boosting of several targets on a cluster; that models are the same in every byte is for test_conformance.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+
+import dtrees
+from tests.cluster.samples import LENGTHS, assert_same_model, in_partitions, numbers, table, targets, weights
+
+pytestmark = pytest.mark.usefixtures("sharded")
+
+FRAME = table()
+VALUE = targets(FRAME)["regression"]
+Y = pd.DataFrame({"value": VALUE, "square": VALUE**2, "count": FRAME["count"] + 0.5})
+
+
+def make(**parameters: Any) -> dtrees.GradientBoostingRegressor:
+    return dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=0, **parameters)
+
+
+@pytest.fixture(scope="module")
+def here() -> dtrees.GradientBoostingRegressor:
+    return make().fit(FRAME, Y, weights())
+
+
+@pytest.mark.parametrize("kind", ["frame", "array", "columns apart", "unknown chunks", "local array", "local frame", "local list"])
+def test_kinds_of_y(client: Client, here: dtrees.GradientBoostingRegressor, kind: str) -> None:
+    y = {
+        "frame": in_partitions(Y, LENGTHS[7]),
+        "array": da.from_array(Y.to_numpy(), chunks=(90, 3)),
+        "columns apart": da.from_array(Y.to_numpy(), chunks=(200, 2)),
+        "unknown chunks": in_partitions(Y, LENGTHS[7]).to_dask_array(),
+        "local array": Y.to_numpy(),
+        "local frame": Y,
+        "local list": Y.to_numpy().tolist(),
+    }[kind]
+    assert_same_model(make().fit(in_partitions(FRAME, LENGTHS[7]), y, in_partitions(weights(), LENGTHS[7])), here)
+
+
+def test_partitions_with_columns_in_another_order(client: Client, here: dtrees.GradientBoostingRegressor) -> None:
+    mixed = dd.from_map(_turned, [0, 1, 2], meta=Y.iloc[:0])
+    assert_same_model(make().fit(in_partitions(FRAME, LENGTHS[3]), mixed, in_partitions(weights(), LENGTHS[3])), here)
+    other = dd.from_map(_renamed, [0, 1, 2], meta=Y.iloc[:0])
+    with pytest.raises(ValueError, match="y has in partition 1 the columns"):
+        make().fit(in_partitions(FRAME, LENGTHS[3]), other)
+
+
+def _turned(i: int) -> pd.DataFrame:
+    part = Y.iloc[[slice(0, 100), slice(100, 120), slice(120, 420)][i]]
+    return part[part.columns[::-1]] if i == 1 else part
+
+
+def _renamed(i: int) -> pd.DataFrame:
+    return _turned(i).rename(columns={"square": "other"} if i == 1 else {})
+
+
+def test_predictions_are_lazy(client: Client, here: dtrees.GradientBoostingRegressor) -> None:
+    X = in_partitions(FRAME, LENGTHS[3])
+    model = make().fit(X, in_partitions(Y, LENGTHS[3]), in_partitions(weights(), LENGTHS[3]))
+    predicted = model.predict(X)
+    assert isinstance(predicted, dd.DataFrame)
+    assert predicted.columns.tolist() == [0, 1, 2]
+    wanted = here.predict(FRAME)
+    np.testing.assert_array_equal(predicted.compute().to_numpy(), wanted)
+    *_, last = model.staged_predict(X)
+    np.testing.assert_array_equal(last.compute().to_numpy(), wanted)
+    np.testing.assert_allclose(model.score(X, in_partitions(Y, LENGTHS[3])), here.score(FRAME, Y))
+    array = da.from_array(numbers(FRAME), chunks=(100, 3))
+    of_array = make().fit(array, da.from_array(Y.to_numpy(), chunks=(100, 3)))
+    assert of_array.predict(array).shape == (420, 3)
+    np.testing.assert_array_equal(of_array.predict(array).compute(), make().fit(numbers(FRAME), Y).predict(numbers(FRAME)))
+
+
+def test_sets_and_checkpoints(client: Client, tmp_path: Any) -> None:
+    X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(Y, LENGTHS[3])
+    settings = {"eval_metric": ["rmse", "r2", _mean_of_errors]}
+    wanted = make(**settings).fit(FRAME, Y, eval_set=[(FRAME, Y)])
+    make().set_params(n_estimators=2).fit(X, y, checkpoint=tmp_path / "rounds", checkpoint_interval=0)
+    found = make(**settings).fit(X, y, eval_set=[(X, y)], checkpoint=tmp_path / "rounds")
+    assert_same_model(found, wanted)
+    for metric, values in wanted.evals_result_["validation_0"].items():
+        np.testing.assert_array_equal(found.evals_result_["validation_0"][metric], values)
+    with pytest.raises(ValueError, match=r"eval_set 'validation_0': y has the shape .*; wants \(n, 3\)"):
+        make().fit(X, y, eval_set=[(X, y["value"])])
+
+
+def _mean_of_errors(y: Any, predicted: Any, weight: Any) -> float:
+    return float(np.abs(y - predicted).mean())
+
+
+def test_what_is_refused(client: Client) -> None:
+    X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(Y, LENGTHS[3])
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        dtrees.RandomForestRegressor(2).fit(X, y)
+    missing = Y.copy()
+    missing.iloc[200, 1] = np.nan
+    with pytest.raises(ValueError, match=r"y contains NaN.*y\[:, 1\]"):
+        make().fit(X, in_partitions(missing, LENGTHS[3]))
+    with pytest.raises(ValueError, match="in the same partitions"):
+        make().fit(X, in_partitions(Y, [120, 200, 100]))

@@ -1,0 +1,247 @@
+"""Boosting of several targets: each one's trees are those of a model of it alone."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from sklearn.exceptions import DataConversionWarning
+from sklearn.inspection import partial_dependence
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import get_scorer, mean_absolute_error, mean_squared_error, r2_score, root_mean_squared_error
+
+import dtrees
+from dtrees import GradientBoostingRegressor
+from dtrees.ensemble.objective import registry
+from tests.ensemble.samples import KINDS, RNG, SIGNAL, WEIGHT, N, X, trees
+
+FILLED = np.nan_to_num(X)
+Y = np.column_stack([SIGNAL, 5 * np.sin(3 * FILLED[:, 2]) + FILLED[:, 0], 0.3 * FILLED[:, 3] * FILLED[:, 4]])
+POSITIVE = np.abs(Y) + 0.01
+MARGIN = RNG.normal(size=Y.shape)
+#: Nothing is drawn that depends on the number of a tree.
+ALL = {"n_estimators": 6, "max_features": None, "colsample_bytree": 1.0, "subsample": 1.0, "random_state": 3, "max_depth": 4}
+VARIANTS = {
+    "plain": {},
+    "first order": {"criterion": "squared_error", "min_weight_fraction_leaf": 0.02},
+    "best first": {"max_leaf_nodes": 6, "max_depth": None, "reg_alpha": 0.3},
+    "rows held out": {"n_iter_no_change": 20, "validation_fraction": 0.2},
+    "in order": {"monotonic_cst": [1, 0, 0, -1, 0], "interaction_cst": "pairwise"},
+    "pruned, from zero": {"ccp_alpha": 0.001, "init": "zero"},
+}
+
+
+def make(**parameters):
+    return GradientBoostingRegressor(**{**ALL, **parameters})
+
+
+def target_of(loss):
+    return POSITIVE if loss in ("poisson", "gamma", "tweedie") else Y
+
+
+def singles(y, weight=None, margin=None, **parameters):
+    """One model for each target, with the same parameters."""
+    margins = [None] * y.shape[1] if margin is None else margin.T
+    return [make(**parameters).fit(X, target, weight, base_margin=one) for target, one in zip(y.T, margins, strict=True)]
+
+
+def assert_same(model, alone):
+    """Check that the trees, and all that is measured, are those of the models of each target, the trees in every byte."""
+    for group, one in zip(model._trees.groups, alone, strict=True):
+        for ours, theirs in zip(group, trees(one), strict=True):
+            for name in ours.ARRAYS:
+                assert getattr(ours, name).tobytes() == getattr(theirs, name).tobytes(), name
+    assert_allclose(model.train_score_, np.mean([one.train_score_ for one in alone], axis=0), rtol=1e-12)
+    if hasattr(model, "validation_score_"):
+        assert_allclose(model.validation_score_, np.mean([one.validation_score_ for one in alone], axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("loss", sorted(registry.REGRESSION))
+def test_each_target_has_the_trees_of_a_model_of_its_own(loss, variant):
+    y, parameters = target_of(loss), {"loss": loss, **VARIANTS[variant]}
+    for weight in (None, WEIGHT):
+        model, alone = make(**parameters).fit(X, y, weight), singles(y, weight, **parameters)
+        assert_same(model, alone)
+        assert_array_equal(model.predict(X), np.column_stack([one.predict(X) for one in alone]))
+        assert any(tree.node_count > 1 for tree in trees(model))
+    many = make(n_jobs=3, **parameters).fit(X, y, WEIGHT)
+    assert_array_equal(many.predict(X), model.predict(X))
+
+
+def test_what_a_model_says_of_itself():
+    model = make().fit(X, Y)
+    assert model.n_outputs_ == model.n_trees_per_iteration_ == 3
+    assert model.estimators_.shape == (6, 3)
+    assert model.apply(X).shape == (N, 6, 3)
+    assert_allclose(model.init_.predict(X[:1]), Y.mean(axis=0)[np.newaxis])
+    assert_allclose(model.feature_importances_.sum(), 1.0)
+    assert model.score(X, Y, WEIGHT) == r2_score(Y, model.predict(X), sample_weight=WEIGHT)
+    stages = list(model.staged_predict(X))
+    assert len(stages) == 6
+    assert_array_equal(stages[-1], model.predict(X))
+    steps = sum(np.column_stack([tree.predict(X) for tree in row]) for row in model.estimators_)
+    assert_allclose(Y.mean(axis=0) + model.learning_rate * steps, model.predict(X), rtol=1e-12, atol=1e-12)
+    found = partial_dependence(model, X, [0], method="recursion", grid_resolution=4)["average"]
+    for one, wanted in zip(singles(Y), found, strict=True):
+        assert_allclose(partial_dependence(one, X, [0], method="recursion", grid_resolution=4)["average"][0], wanted)
+
+
+def test_kinds_of_y():
+    wanted = make().fit(X, Y).predict(X)
+    frame = pd.DataFrame(Y, columns=list("abc"))
+    for y in (np.asfortranarray(Y), Y.tolist(), list(Y), frame, frame.astype("Float64"), frame.astype(object), polars.DataFrame(Y)):
+        assert_array_equal(make().fit(X, y).predict(X), wanted)
+    assert_array_equal(make().fit(csr_array(FILLED), Y).predict(FILLED), make().fit(FILLED, Y).predict(FILLED))
+
+
+def test_a_single_column_is_one_target():
+    with pytest.warns(DataConversionWarning):
+        model = make().fit(X, Y[:, :1])
+    assert model.predict(X).shape == (N,)
+    assert model.n_outputs_ == 1
+    assert make().fit(X, Y).fit(X, SIGNAL).predict(X).shape == (N,)
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+def test_metrics_are_those_of_scikit_learn(weight):
+    formulas = {"rmse": root_mean_squared_error, "mse": mean_squared_error, "mae": mean_absolute_error, "r2": r2_score}
+    asked = [*formulas, "loss", mean_absolute_error, "neg_mean_squared_error"]
+    half = slice(None, None, 2)
+    rest, of_rest = slice(1, None, 2), None if weight is None else weight[1::2]
+    model = make(eval_metric=asked).fit(X[half], Y[half], eval_set=[(X[rest], Y[rest], of_rest)])
+    found = model.evals_result_["validation_0"]
+    for number, predicted in enumerate(model.staged_predict(X[rest])):
+        for name, formula in formulas.items():
+            assert_allclose(found[name][number], formula(Y[rest], predicted, sample_weight=of_rest), rtol=1e-12)
+        assert_allclose(found["loss"][number], found["mse"][number])
+        assert_allclose(found["mean_absolute_error"][number], found["mae"][number])
+        assert_allclose(found["neg_mean_squared_error"][number], -found["mse"][number])
+
+
+def test_early_stopping():
+    model = make(n_estimators=200, learning_rate=0.5, early_stopping_rounds=3).fit(X[::2], Y[::2], eval_set=[(X[1::2], Y[1::2])])
+    errors = model.evals_result_["validation_0"]["rmse"]
+    assert model.n_estimators_ == model.best_iteration_ + 1 == np.argmin(errors) + 1 < 100
+    assert model.predict(X).shape == Y.shape
+    scored = make(n_estimators=200, learning_rate=0.5, n_iter_no_change=3, scoring="r2").fit(X, Y)
+    assert scored.n_estimators_ < 100
+    assert 0.2 < scored.validation_score_.max() <= get_scorer("r2")(scored, X, Y) + 0.5
+    drawn = make(subsample=0.5, loss="huber").fit(X, Y)
+    assert drawn.oob_improvement_.sum() > 0
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber", "poisson"])
+def test_files_pickles_and_more_rounds(loss, tmp_path):
+    y = target_of(loss)
+    model = make(loss=loss).fit(X, y, WEIGHT)
+    dtrees.save(model, tmp_path / "model.dtrees")
+    for other in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
+        assert other.n_outputs_ == 3
+        assert_array_equal(other.predict(X), model.predict(X))
+        other.set_params(warm_start=True, n_estimators=9).fit(X, y, WEIGHT)
+        assert_array_equal(other.predict(X), make(loss=loss, n_estimators=9).fit(X, y, WEIGHT).predict(X))
+        for fewer in (y[:, :2], y[:, 0]):
+            with pytest.raises(ValueError, match="keeps the trees of 3 target"):
+                other.set_params(n_estimators=12).fit(X, fewer, WEIGHT)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+def test_a_checkpoint_is_gone_on_from(loss, tmp_path):
+    path = tmp_path / "rounds"
+    make(loss=loss, n_estimators=3, subsample=0.7).fit(X, Y, checkpoint=path, checkpoint_interval=0)
+    model = make(loss=loss, subsample=0.7).fit(X, Y, checkpoint=path)
+    whole = make(loss=loss, subsample=0.7).fit(X, Y)
+    assert_array_equal(model.predict(X), whole.predict(X))
+    assert_array_equal(model.train_score_, whole.train_score_)
+    with pytest.raises(ValueError, match="is of another fit"):
+        make(loss=loss, subsample=0.7).fit(X, Y[:, :2], checkpoint=path)
+
+
+def test_where_trees_start(tmp_path):
+    model = make().fit(X, Y, base_margin=MARGIN)
+    alone = singles(Y, margin=MARGIN)
+    assert_same(model, alone)
+    wanted = np.column_stack([one.predict(X, base_margin=margin) for one, margin in zip(alone, MARGIN.T, strict=True)])
+    assert_array_equal(model.predict(X, base_margin=MARGIN), wanted)
+    model = make(eval_metric="mae").fit(X, Y, base_margin=MARGIN, eval_set=[(X, Y, None, MARGIN)])
+    assert_allclose(model.evals_result_["validation_0"]["mae"][-1], mean_absolute_error(Y, wanted))
+    model, alone = make(init=LinearRegression()).fit(FILLED, Y), LinearRegression().fit(FILLED, Y).predict(FILLED)
+    assert_allclose(model.predict(FILLED), make().fit(FILLED, Y, base_margin=alone).predict(FILLED, base_margin=alone), rtol=1e-9)
+
+
+def half_of_squares(y, raw, weight):
+    factor = np.ones(len(y)) if weight is None else weight
+    return factor[:, np.newaxis] * (raw - y), np.repeat(factor[:, np.newaxis], y.shape[1], axis=1)
+
+
+def test_an_objective_is_given_all_targets(tmp_path):
+    model = make(loss=half_of_squares).fit(X, Y, WEIGHT, eval_set=[(X, Y)])
+    assert_allclose(model.predict(X), make(init="zero").fit(X, Y, WEIGHT).predict(X), rtol=1e-9, atol=1e-12)
+    assert_allclose(model.evals_result_["validation_0"]["rmse"][-1], root_mean_squared_error(Y, model.predict(X)))
+    dtrees.save(model, tmp_path / "model.dtrees")
+    assert_array_equal(dtrees.load(tmp_path / "model.dtrees").predict(X), model.predict(X))
+    with pytest.raises(ValueError, match=r"a gradient of shape \(300,\); wants that of raw, \(300, 3\)"):
+        make(loss=lambda y, raw, weight: (raw[:, 0], raw[:, 0])).fit(X, Y)
+
+
+def with_cell(value):
+    y = Y.copy()
+    y[7, 1] = value
+    return y
+
+
+@pytest.mark.parametrize(
+    ("y", "parameters", "message"),
+    [
+        (with_cell(np.nan), {}, r"y contains NaN.*\(in y\[:, 1\]\)"),
+        (with_cell(np.inf), {}, r"y contains infinity.*\(in y\[:, 1\]\)"),
+        (with_cell(1e200), {}, r"y contains 1e\+200.*\(in y\[:, 1\]\)"),
+        (Y, {"loss": "gamma"}, r"loss='gamma'.*\(in y\[:, 0\]\)"),
+        (Y * [0, 0, 0] + [1, 0, 0], {"loss": "poisson"}, r"y is zero wherever.*\(in y\[:, 1\]\)"),
+        (Y.astype(str)[:, 1:] + "?", {}, "a regressor wants numbers"),
+        (Y + 1j, {}, "Complex data not supported"),
+        (pd.DataFrame(Y + 1j), {}, "Complex data not supported"),
+        (Y.astype("M8[s]"), {}, "turn dates into numbers"),
+        (csr_array(Y), {}, "y is a sparse table"),
+        ([[1.0, 2.0], [1.0]] * (N // 2), {}, "rows are not of one length"),
+        (Y[:, :, np.newaxis], {}, "dim 3"),
+        (Y[:, :0], {}, "0 feature"),
+        (Y[:9], {}, "X has 300 rows but y has 9"),
+    ],
+)
+def test_what_cannot_be_fitted(y, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        make(**parameters).fit(X, y)
+
+
+class First(LinearRegression):
+    """Predicts the first target only."""
+
+    def predict(self, X):
+        return super().predict(X)[:, 0]
+
+
+def test_what_does_not_go_with_the_targets():
+    for given, shape in ((Y[:, 0], r"\(300,\)"), (Y[:, :2], r"\(300, 2\)")):
+        with pytest.raises(ValueError, match=rf"eval_set 'validation_0': y has the shape {shape}; wants \(n, 3\)"):
+            make().fit(X, Y, eval_set=[(X, given)])
+        with pytest.raises(ValueError, match=rf"base_margin has the shape {shape}; wants raw scores of shape \(300, 3\)"):
+            make().fit(X, Y, base_margin=given)
+    with pytest.raises(ValueError, match=r"eval_set 'validation_0': y should be a 1d array"):
+        make().fit(X, SIGNAL, eval_set=[(X, Y)])
+    with pytest.raises(ValueError, match="1D array or scalar"):
+        make().fit(X, Y, sample_weight=np.abs(Y))
+    with pytest.raises(ValueError, match=r"init predicts an array of shape \(300,\).*wants finite ones, of shape \(300, 3\)"):
+        make(init=First()).fit(FILLED, Y)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not GradientBoostingRegressor], ids=lambda kind: kind.__name__)
+def test_other_estimators_have_one_target(kind):
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        kind().fit(X, (Y > 0).astype(int))
