@@ -116,13 +116,14 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         self._check_sparse(X)
-        purpose |= {"categories": self._chosen_categories() or (), "several": self._SEVERAL_TARGETS}
+        chosen = self._chosen_categories()
+        purpose |= {"categories": chosen or (), "several": self._SEVERAL_TARGETS}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         table = backend.load(X, y, sample_weight, options)
         if keep:
             self._check_same_encoding(table)
         self._schema = table.schema
-        self._note_categories()
+        self._note_categories(chosen)
         self.placement_ = table.placement
         return backend, table
 
@@ -138,9 +139,8 @@ class TreeEstimator(EstimatorState, BaseEstimator, ABC):
         """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""
         return columns_of_categories(self.categorical_features, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
-    def _note_categories(self) -> None:
-        """Set which columns are split by sets of categories, given the schema."""
-        chosen = self._chosen_categories()
+    def _note_categories(self, chosen: tuple[int, ...] | None) -> None:
+        """Set which columns are split by sets of categories, given the schema and what :meth:`_chosen_categories` returned."""
         of_kind = np.array([column.kind == CATEGORICAL for column in self._schema.columns])
         self.is_categorical_ = of_kind if chosen is None else of_kind & np.isin(np.arange(len(of_kind)), chosen)
 

@@ -164,7 +164,7 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
@@ -320,7 +320,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 
@@ -336,7 +336,7 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
 
         Parameters
         ----------
-        X : array-like, frame or Dask collection of shape (n, n_features_in_)
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
         base_margin : array-like of raw scores, or number, or None, default=None
             Where the model was fitted with ``base_margin``: that of these rows.
 

@@ -148,7 +148,7 @@ class EstimatorState:
             if None in names or len(set(names)) < len(names):
                 raise ValueError("the model's columns are said to have names, but not each has one of its own")
             model.feature_names_in_ = np.array(names, dtype=object)  # type: ignore[attr-defined]
-        model._note_categories()  # type: ignore[attr-defined]
+        model._note_categories(model._chosen_categories())  # type: ignore[attr-defined]
         if is_classifier(model) != ("classes" in metadata):
             raise ValueError(f"the model's state {'has' if 'classes' in metadata else 'lacks'} classes, but is to be a {cls.__name__}")
         if "classes" in metadata:
