@@ -73,12 +73,6 @@ class CategorySets(NamedTuple):
         offset = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
         return CategorySets(has.astype(np.int32), offset, np.concatenate([np.empty(0, np.uint32), *pieces]))
 
-    def has(self, n: int) -> NDArray[np.bool_]:
-        """Tell which of the nodes 0 to n - 1 have a set, shape (n,)."""
-        found = np.zeros(n, np.bool_)
-        found[self.node] = True
-        return found
-
     def of_node(self, node: int) -> NDArray[np.int64]:
         """Return the numbers of the categories that a node sends left, ascending.
 

@@ -25,12 +25,12 @@ from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.candidate import best_by_node, empty_candidates
 from dtrees.split.node.limits import may_be_split, most_nodes, node_weight
-from dtrees.split.node.partition import is_pure
+from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import Nodes, empty_nodes
 from dtrees.split.node.status import SPLIT
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_PIECES, SPARSE_THREAD_CELLS
-from dtrees.split.search.stored_cells import NOWHERE, CellRoom, make_cell_room
+from dtrees.split.search.stored_cells import CellRoom, make_cell_room
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
 from dtrees.split.zones.sum_slots import SumSlots
 from dtrees.split.zones.sums import note_places

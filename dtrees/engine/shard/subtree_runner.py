@@ -29,15 +29,12 @@ from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up
 from dtrees.split.node.candidate import empty_candidates
 from dtrees.split.node.limits import RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
-from dtrees.split.node.partition import no_rows
+from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes
 from dtrees.split.policy import MOST_NODES_KEPT
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.sum_slots import SumSlots, for_thread
 from dtrees.split.zones.sums import note_places
-
-#: The place of rows that a tree does not have.
-_NOWHERE = 2**32 - 1
 
 
 class SubtreeRunner(Runner):
@@ -89,7 +86,7 @@ class SubtreeRunner(Runner):
         if sum_slots is not None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
             rows, place_of = context.partition.rows, sum_slots.sums.place_of
             if rows.shape[0] < place_of.shape[0]:  # the others are nowhere
-                place_of.fill(_NOWHERE)
+                place_of.fill(NOWHERE)
             note_places(place_of, rows, 0, rows.shape[0])
         work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
         tasks = [_on(context, task, block_rows, sum_slots) for task in self._tasks[:n_threads]]

@@ -291,9 +291,9 @@ class TreeState:
         bits = np.empty(offsets[-1], np.uint8)
 
         step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * workspace.threads.n_threads) + 1)
-        categorical = np.isin(columns, self._plan.rules.categorical) if sets is None else sets.has(nodes.shape[0])
-        by_threshold = np.where(categorical, 0, n_bytes)
-        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(by_threshold.tolist()) for k in range(0, n, step)]
+        by_set = self._by_set(columns, sets)
+        n_bytes[by_set] = 0  # the others come first
+        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
         tasks = np.array(pieces, np.int64).reshape(-1, 3)
         places = self._shard_columns.place_of[columns]
         thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
@@ -306,12 +306,19 @@ class TreeState:
             most=1 + bits.shape[0] * 8 // THREAD_ROWS,
         )
         marks = m.RouteBits(bits, offsets)
-        if categorical.any():
+        if by_set.shape[0]:
             if sets is not None:
                 mark_sets(self._shard_columns, sets, columns, missing_left, self._rows.rows, start, stop, marks)
             else:
-                self._mark_categories(workspace, np.flatnonzero(categorical), nodes, columns, thresholds, marks)
+                self._mark_categories(workspace, by_set, nodes, columns, thresholds, marks)
         return marks
+
+    def _by_set(self, columns: NDArray[np.int32], sets: CategorySets | None) -> NDArray[np.int64]:
+        """Return which of some splits have a set of categories; see :meth:`_mark`."""
+        if sets is not None:
+            return sets.node.astype(np.int64)
+        categorical = self._plan.rules.categorical
+        return np.flatnonzero(np.isin(columns, categorical)) if categorical else _NOTHING
 
     def _mark_categories(
         self,

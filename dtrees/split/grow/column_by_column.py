@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.node.candidate import bar_for
+from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.limits import Categories, NoCategories, is_categorical
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
@@ -112,3 +112,12 @@ def search_node(source, columns, task, first, last, sums, path):
     if not everything:
         undraw_columns(node_key, path, pool, drawn)
     return status, score, has_missing, winner
+
+
+@inlined_kernel
+def conclude(columns, task, n, sums, status, score, has_missing, column):
+    """Write what the search of a node of ``n`` rows found to ``task.best``."""
+    task.best.records[0].status = status
+    if status == SPLIT:
+        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+        complete(values, column, n, sums, task.limits, score, has_missing, task.scratch.found, task.best, ZERO())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import lean_entry
-from dtrees.split.grow.sparse_subtree import conclude, divide_sparse, search_listed
+from dtrees.split.grow.column_by_column import conclude
+from dtrees.split.grow.sparse_subtree import divide_sparse, search_listed
 from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.search.stored_cells import find_cells

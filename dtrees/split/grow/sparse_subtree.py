@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
+from dtrees.split.grow.column_by_column import conclude
 from dtrees.split.grow.stack import Stack, put, put_children
-from dtrees.split.node.candidate import Candidates, bar_for, complete
+from dtrees.split.node.candidate import Candidates, bar_for
 from dtrees.split.node.limits import NodeLimits, SplitLimits, may_be_split, node_weight
 from dtrees.split.node.partition import RowPartition, divide_within, is_pure
 from dtrees.split.node.records import link, make_leaf, note_split
@@ -60,15 +61,6 @@ def search_listed(columns, task, column, end, m, first, last, sums, path, bar):
     return search_cells(
         limits.criterion, columns, column, keys, partition, first, last, sums, limits, bits, bar, task.scratch, room.dense
     )  # fmt: skip
-
-
-@lean_kernel
-def conclude(columns, task, n, sums, status, score, has_missing, column):
-    """Write what the search of a node of ``n`` rows found to ``task.best``."""
-    task.best.records[0].status = status
-    if status == SPLIT:
-        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-        complete(values, column, n, sums, task.limits, score, has_missing, task.scratch.found, task.best, ZERO())
 
 
 @lean_kernel

@@ -24,9 +24,9 @@ from dtrees.split.criteria.constraints import Clipped, InOrder, hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
-from dtrees.split.grow.column_by_column import InBlock, InTable, Unsorted, search_node
+from dtrees.split.grow.column_by_column import InBlock, InTable, Unsorted, conclude, search_node
 from dtrees.split.grow.stack import Stack, put, put_children
-from dtrees.split.node.candidate import Candidates, complete, complete_but_threshold, threshold_between
+from dtrees.split.node.candidate import Candidates, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import (
     BestThreshold,
     Categories,
@@ -101,15 +101,6 @@ class Task(NamedTuple):
 
 
 @inlined_kernel
-def _conclude(columns, task, n, sums, status, score, has_missing, column):
-    """Write what the search of a node of ``n`` rows found to ``task.best``."""
-    task.best.records[0].status = status
-    if status == SPLIT:
-        values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-        complete(values, column, n, sums, task.limits, score, has_missing, task.scratch.found, task.best, ZERO())
-
-
-@inlined_kernel
 def _threshold_in(columns, column, code, next_code):
     """Return the threshold between two codes of a column."""
     return threshold_between(columns.words[columns.offsets[column] : columns.offsets[column + 1]], code, next_code)
@@ -150,7 +141,7 @@ def _search_large(sum_slots, columns, task, n, first, last, sums, path):
 @_search_large.otherwise
 def _(sum_slots, columns, task, n, first, last, sums, path):
     status, score, has_missing, column = search_node(InTable(), columns, task, first, last, sums, path)
-    _conclude(columns, task, last - first, sums, status, score, has_missing, column)
+    conclude(columns, task, last - first, sums, status, score, has_missing, column)
 
 
 @_search_large.of(SumSlots)

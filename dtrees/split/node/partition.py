@@ -28,6 +28,8 @@ from dtrees.split.table.columns import highest_code_below
 DIVIDE = 0
 SPREAD = 1
 COPY = 2
+#: In place of the place of a row that the tree does not have.
+NOWHERE = np.uint32(2**32 - 1)
 
 
 class RowPartition(NamedTuple):
@@ -114,17 +116,18 @@ def mark_left(codes, cut, missing_code, missing_left, rows, start, stop, bits):
                 prefetch(codes, np.int64(rows[first + np.uint64(AHEAD + k)]))
         value = np.uint64(0)
         for k in range(8):
-            value |= _goes_left(np.int64(codes[np.uint64(rows[first + np.uint64(k)])]), cut, missing_code, missing_left) << np.uint64(k)
+            value |= goes_left(np.int64(codes[np.uint64(rows[first + np.uint64(k)])]), cut, missing_code, missing_left) << np.uint64(k)
         bits[byte] = value
     if n_full < bits.shape[0]:
         first, value = start + 8 * n_full, np.uint64(0)
         for i in range(first, stop):
-            value |= _goes_left(np.int64(codes[rows[i]]), cut, missing_code, missing_left) << np.uint64(i - first)
+            value |= goes_left(np.int64(codes[rows[i]]), cut, missing_code, missing_left) << np.uint64(i - first)
         bits[n_full] = value
 
 
 @lean_kernel
-def _goes_left(code, cut, missing_code, missing_left):
+def goes_left(code, cut, missing_code, missing_left):
+    """Tell, by 1 or 0, whether a row with a code goes left; ``cut`` is the highest code of a value that does."""
     return np.uint64((code <= cut) | (missing_left & (code == missing_code)))
 
 

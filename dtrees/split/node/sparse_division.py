@@ -8,7 +8,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.node.partition import mark_many
+from dtrees.split.node.partition import goes_left, mark_many
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns, find_row, n_steps
 
@@ -31,7 +31,7 @@ def mark_left_sparse(columns, column, cut, missing_left, rows, place_of, start, 
         place = np.int64(place_of[columns.rows[k]]) - start
         if 0 <= place < stop - start:
             bit = np.uint8(1 << (place & 7))
-            if _goes_left(np.int64(columns.codes[k]), cut, missing_code, missing_left):
+            if goes_left(np.int64(columns.codes[k]), cut, missing_code, missing_left):
                 bits[place >> 3] |= bit
             else:
                 bits[place >> 3] &= ~bit
@@ -48,12 +48,7 @@ def mark_rows(columns, column, cut, missing_left, rows, bits):
         k = find_row(columns, first, last, rows[i])
         stored = k < last and columns.rows[k] == rows[i]
         code = np.int64(columns.codes[k]) if stored else columns.zero_code[column]
-        bits[i >> 3] |= np.uint8(_goes_left(code, cut, missing_code, missing_left)) << np.uint8(i & 7)
-
-
-@lean_kernel
-def _goes_left(code, cut, missing_code, missing_left):
-    return (code <= cut) | (missing_left & (code == missing_code))
+        bits[i >> 3] |= np.uint8(goes_left(code, cut, missing_code, missing_left)) << np.uint8(i & 7)
 
 
 def mark_many_of(columns: AnyColumns) -> Any:

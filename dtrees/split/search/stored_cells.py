@@ -19,9 +19,6 @@ from dtrees.split.table.keys import code_in, key_of
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.sparse_columns import SparseColumns, find_row, n_steps
 
-#: The place of rows that a tree does not have, in ``place_of``.
-NOWHERE = np.uint32(2**32 - 1)
-
 
 @by_reference
 class CellRoom(NamedTuple):

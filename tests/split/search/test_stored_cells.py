@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtrees.split.node.partition import NOWHERE
 from dtrees.split.search.stored_cells import (
-    NOWHERE,
     any_varies,
     find_cells,
     forget_cells,
