@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -80,6 +81,26 @@ def sklearn_hist_boosting(n_trees: int, threads: int, classify: bool = False) ->
     names = "HistGradientBoostingRegressor", "HistGradientBoostingClassifier"
     settings = {"learning_rate": 0.1, "max_depth": 6, "max_leaf_nodes": 64, "early_stopping": False, "random_state": 0}
     return InThreads(_of("sklearn.ensemble", *names, classify, max_iter=n_trees, **settings), threads)
+
+
+def boosting_by_default(threads: int, classify: bool) -> Makers:
+    """Boosting with each library's own defaults."""
+    kind = "GradientBoostingRegressor", "GradientBoostingClassifier"
+    hist = "HistGradientBoostingRegressor", "HistGradientBoostingClassifier"
+    return {
+        "dtrees": lambda: _of("dtrees", *kind, classify, n_jobs=threads),
+        "scikit-learn HistGradientBoosting": lambda: _of("sklearn.ensemble", *hist, classify, random_state=0),
+        "scikit-learn GradientBoosting": lambda: _of("sklearn.ensemble", *kind, classify, random_state=0),
+        "XGBoost": lambda: _of("xgboost", "XGBRegressor", "XGBClassifier", classify, n_jobs=threads),
+        "LightGBM": lambda: _of("lightgbm", "LGBMRegressor", "LGBMClassifier", classify, n_jobs=threads, verbose=-1),
+    }
+
+
+def forest_by_default(threads: int, classify: bool) -> Makers:
+    """Random forests with each library's own defaults."""
+    kind = "RandomForestRegressor", "RandomForestClassifier"
+    modules = {"dtrees": "dtrees", "scikit-learn RandomForest": "sklearn.ensemble"}
+    return {name: partial(_of, module, *kind, classify, random_state=0, n_jobs=threads) for name, module in modules.items()}
 
 
 class InThreads:

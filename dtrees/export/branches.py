@@ -51,7 +51,8 @@ class Branches:
 
     def __init__(self, model: SingleTree, feature_names: ArrayLike | None, decimals: int, show_missing: bool, max_categories: int) -> None:
         self._tree, self._columns = model._tree, model._schema.columns
-        self._names = _names(model, feature_names)
+        known = getattr(model, "feature_names_in_", [f"feature_{j}" for j in range(model.n_features_in_)])
+        self._names = names_for("feature_names", feature_names, known, "column of the fit")
         self._decimals, self._show_missing, self._max_categories = decimals, show_missing, max_categories
 
     def of(self, node: int) -> tuple[str, str]:
@@ -80,11 +81,11 @@ class Branches:
         return ", ".join([*some, *([f"{more} more"] if more else [])])
 
 
-def _names(model: SingleTree, feature_names: ArrayLike | None) -> Sequence[str]:
-    n = model.n_features_in_
-    if feature_names is None:
-        return getattr(model, "feature_names_in_", [f"feature_{j}" for j in range(n)])
-    names = np.asarray(feature_names, dtype=object)
-    if names.shape != (n,):
-        raise ValueError(f"feature_names has shape {names.shape}; wants ({n},), a name for each column of the fit")
+def names_for(argument: str, given: ArrayLike | None, default: Sequence[Any] | NDArray[Any], what: str) -> list[str]:
+    """Return the names that an argument gives, one for each of ``what``; the default where it is None."""
+    if given is None:
+        return [str(name) for name in default]
+    names = np.asarray(given, dtype=object)
+    if names.shape != (len(default),):
+        raise ValueError(f"{argument} has shape {names.shape}; wants ({len(default)},), a name for each {what}")
     return [str(name) for name in names]

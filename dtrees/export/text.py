@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
 
-from dtrees.export.branches import Branches, single_tree
+from dtrees.ensemble.estimators.base import TreeClassifier
+from dtrees.export.branches import Branches, names_for, single_tree
 from dtrees.tree.tree import Tree
 
 
@@ -94,39 +94,27 @@ def export_text(
             raise ValueError(f"{name} is {number}; wants at least {least}")
     tree = model._tree
     branches = Branches(model, feature_names, decimals, show_missing, max_categories)
-    classes = _classes(model, class_names)
-    heights = _heights(tree)
+    classes = names_for("class_names", class_names, model.classes_, "one of classes_") if isinstance(model, TreeClassifier) else None
     lines = []
-    # What is to be written, the next last: a line, or a node and its depth.
-    waiting: list[str | tuple[int, int]] = [(0, 1)]
+    # What is to be written, the next last: a line, or a node and where what is below it ends, as nodes are in preorder.
+    waiting: list[str | tuple[int, int]] = [(0, tree.node_count)]
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
             lines.append(item)
             continue
-        node, depth = item
-        indent = ("|" + " " * spacing) * (depth - 1) + "|" + "-" * spacing
+        node, stop = item
+        depth = int(tree.node_depth[node])
+        indent = ("|" + " " * spacing) * depth + "|" + "-" * spacing
         if tree.feature[node] < 0:
             lines.append(f"{indent} {_leaf(tree, node, classes, decimals, show_weights)}")
-        elif depth > max_depth + 1:
-            lines.append(f"{indent} truncated branch of depth {heights[node]}")
+        elif depth > max_depth:
+            lines.append(f"{indent} truncated branch of depth {tree.node_depth[node:stop].max() - depth + 1}")
         else:
             left, right = branches.of(node)
-            waiting += [(int(tree.children_right[node]), depth + 1), f"{indent} {right}"]
-            waiting += [(int(tree.children_left[node]), depth + 1), f"{indent} {left}"]
+            first_right = int(tree.children_right[node])
+            waiting += [(first_right, stop), f"{indent} {right}", (int(tree.children_left[node]), first_right), f"{indent} {left}"]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _classes(model: Any, names: ArrayLike | None) -> list[str] | None:
-    """Return the names of classes; None for regression."""
-    if not is_classifier(model):
-        return None
-    if names is None:
-        return [str(label) for label in model.classes_]
-    given = np.asarray(names, dtype=object)
-    if given.shape != (len(model.classes_),):
-        raise ValueError(f"class_names has shape {given.shape}; wants ({len(model.classes_)},), a name for each of classes_")
-    return [str(name) for name in given]
 
 
 def _leaf(tree: Tree, node: int, classes: list[str] | None, decimals: int, show_weights: bool) -> str:
@@ -139,11 +127,3 @@ def _leaf(tree: Tree, node: int, classes: list[str] | None, decimals: int, show_
 
 def _numbers(values: NDArray[np.float64], decimals: int) -> str:
     return "[" + ", ".join(f"{value:.{decimals}f}" for value in values) + "]"
-
-
-def _heights(tree: Tree) -> NDArray[np.int64]:
-    """Return how many levels there are from each node down, a leaf's being 1."""
-    heights = np.ones(tree.node_count, np.int64)
-    for node in reversed(np.flatnonzero(tree.feature >= 0).tolist()):  # children have higher numbers than their parent
-        heights[node] += max(heights[tree.children_left[node]], heights[tree.children_right[node]])
-    return heights

@@ -31,6 +31,7 @@ from sklearn.utils.validation import column_or_1d
 from dtrees.ensemble.input.schema import is_missing
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.warning import warn
+from dtrees.ensemble.objective.losses.several_targets import naming_target
 
 #: Squared differences of targets up to this size can be added up, as many as there can be rows, without overflow.
 MAX_TARGET = 1e148
@@ -195,10 +196,8 @@ def _several_targets(y: Any) -> NDArray[np.float64]:
     _refuse_dates(cells)
     values = np.empty(cells.shape, order="F")
     for k in range(cells.shape[1]):
-        try:
+        with naming_target(k):
             values[:, k] = _real_target(cells[:, k])
-        except ValueError as error:
-            raise ValueError(f"{error} (in y[:, {k}])") from error
     return values
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -9,6 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.ensemble.objective.loss import BaseLoss, LinkedLoss
+
+
+@contextmanager
+def naming_target(k: int) -> Iterator[None]:
+    """Have a ValueError say which of several targets it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} (in y[:, {k}])") from error
 
 
 @dataclass(frozen=True)
@@ -48,19 +59,15 @@ class SeveralTargets(BaseLoss):
     def check(self, target: NDArray[np.float64]) -> None:
         """Raise a ValueError, which names the target, if the loss is not defined for it."""
         for k, loss in enumerate(self.losses):
-            try:
+            with naming_target(k):
                 loss.check(target[k])
-            except ValueError as error:
-                raise ValueError(f"{error} (in y[:, {k}])") from error
 
     def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the best constant of each target, shape (K,)."""
         best = []
         for k, loss in enumerate(self.losses):
-            try:
+            with naming_target(k):
                 best.append(loss.initial(np.ascontiguousarray(target[k]), weight))
-            except ValueError as error:
-                raise ValueError(f"{error} (in y[:, {k}])") from error
         return np.concatenate(best)
 
     def for_round(self, target: NDArray[np.float64], raw: NDArray[np.float64], weight: Any) -> Self:
