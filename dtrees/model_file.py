@@ -73,6 +73,17 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         If ``model`` has not been fitted.
     OSError
         If the file cannot be written.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dtrees import DecisionTreeClassifier, load, save
+    >>> model = DecisionTreeClassifier().fit([[0.0], [1.0], [2.0]], ["low", "low", "high"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "model.dtrees"
+    ...     save(model, path)
+    ...     load(path).predict([[1.7]]).tolist()
+    ['high']
     """
     name = type(model).__name__
     if name not in _ESTIMATORS or type(model) is not _estimator_class(name):
@@ -109,6 +120,17 @@ def load(path: str | os.PathLike[str]) -> Any:
         message names the file and says what to do.
     OSError
         If the file cannot be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from dtrees import DecisionTreeRegressor, load, save
+    >>> model = DecisionTreeRegressor(max_depth=3).fit([[0.0], [1.0], [2.0]], [1.0, 2.0, 4.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "model.dtrees"
+    ...     save(model, path)
+    ...     load(path).max_depth
+    3
     """
     _check_path(path)
     with open(path, "rb"):  # the system's own error for a file that is not there or may not be read

@@ -192,6 +192,17 @@ def attach(key: str, *, client: Client | None = None, detached: bool = False) ->
     ------
     KeyError
         If the cluster does not know it.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from dtrees import DecisionTreeRegressor, attach, submit
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     X = da.arange(8, chunks=4)
+    ...     key = submit(DecisionTreeRegressor(), X[:, None], X > 3, detached=True).key
+    ...     attach(key).result().get_depth()
+    1
     """
     if not isinstance(key, str):
         raise TypeError(f"key is {key!r}; wants the text that a future of dtrees.submit has as its .key")

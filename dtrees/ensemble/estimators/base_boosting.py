@@ -326,7 +326,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     @property
     def estimators_(self) -> NDArray[Any]:
-        """The trees, each as a fitted :class:`DecisionTreeRegressor` of unshortened steps; shape (n_estimators_, n_outputs), read-only.
+        """The trees, each as a fitted :class:`DecisionTreeRegressor` of unshortened steps; shape ``(n_estimators_, n_outputs)``, read-only.
 
         As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate`` times the sum of theirs.
         """
