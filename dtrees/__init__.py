@@ -36,6 +36,9 @@ if TYPE_CHECKING:
         RandomForestRegressor,
     )
     from dtrees.export.text import export_text
+    from dtrees.interop.description import to_numbers
+    from dtrees.interop.from_sklearn import from_sklearn
+    from dtrees.interop.to_sklearn import to_sklearn
     from dtrees.model_file import load, save
 
 __version__ = "0.1.0"
@@ -55,14 +58,20 @@ __all__ = [
     "__version__",
     "attach",
     "export_text",
+    "from_sklearn",
     "load",
     "save",
     "submit",
+    "to_numbers",
+    "to_sklearn",
 ]
 
 
 _MODULES = {
     "export_text": "dtrees.export.text",
+    "from_sklearn": "dtrees.interop.from_sklearn",
+    "to_numbers": "dtrees.interop.description",
+    "to_sklearn": "dtrees.interop.to_sklearn",
     "load": "dtrees.model_file",
     "save": "dtrees.model_file",
     "attach": "dtrees.cluster.growing.submission",

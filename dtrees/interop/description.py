@@ -1,0 +1,251 @@
+"""What any model of dtrees comes to, for those who carry it elsewhere: trees that add up, and a link.
+
+    raw = initial + sum of trees          shape (n, n_outputs)
+    prediction = link(raw / divisor)
+
+Terms
+-----
+group
+    trees that add to the same outputs. Forests have one group, whose leaves hold a number for each output. Boosting has a group for each
+    output, whose leaves hold one number.
+link
+    ``identity``, ``exponential``, ``logistic`` (of ``slope * raw``; the probability of the second class), ``softmax``, or ``shares``, where
+    raw predictions are the probabilities of classes themselves.
+matrix
+    the table that trees read: numbers as they are, categories as their numbers, NaN where a value is missing (:func:`to_numbers`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator
+from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
+from dtrees.ensemble.input.schema import CATEGORICAL, Schema
+from dtrees.ensemble.objective.losses.by_order import ByOrder
+from dtrees.ensemble.objective.losses.custom import CustomObjective
+from dtrees.ensemble.objective.losses.exponential import Exponential
+from dtrees.ensemble.objective.losses.log_link import LogLink
+from dtrees.ensemble.objective.losses.log_loss import BinaryLogLoss, MultinomialLogLoss
+from dtrees.ensemble.objective.losses.squared_error import SquaredError
+from dtrees.tree.tree import Tree
+
+IDENTITY, EXPONENTIAL, LOGISTIC, SOFTMAX, SHARES = "identity", "exponential", "logistic", "softmax", "shares"
+
+
+@dataclass(frozen=True)
+class PlainModel:
+    """A fitted model as trees and numbers.
+
+    Attributes
+    ----------
+    estimator : TreeEstimator
+        Where it is from.
+    groups : tuple of tuple of Tree
+    initial : ndarray of float64 of shape (n_outputs,)
+    divisor : int
+    link : str
+    slope : float
+        Of the logistic link.
+    loss : str or None
+        Of boosting.
+    classes : ndarray or None
+        Of a classifier.
+    """
+
+    estimator: TreeEstimator
+    groups: tuple[tuple[Tree, ...], ...]
+    initial: NDArray[np.float64]
+    divisor: int
+    link: str
+    slope: float
+    loss: str | None
+    classes: NDArray[Any] | None
+
+    @property
+    def n_outputs(self) -> int:
+        """Raw predictions a row."""
+        return int(self.initial.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Columns."""
+        return self.estimator.n_features_in_
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self.estimator._schema
+
+    @property
+    def by_groups(self) -> bool:
+        """Whether each output has trees of its own."""
+        return self.loss is not None
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns, None if the model was fitted on an array."""
+        names = getattr(self.estimator, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether a node splits by a set of categories."""
+        return any(tree.categories.node.shape[0] for group in self.groups for tree in group)
+
+    def trees(self) -> list[tuple[int, Tree]]:
+        """Return all trees, each with the output that it adds to (0 where leaves hold all outputs): round by round."""
+        return [(output, tree) for round_ in zip(*self.groups, strict=True) for output, tree in enumerate(round_)]
+
+    def column(self, number: int) -> str:
+        """Return what a column is called in messages."""
+        return f"column {number}" if self.names is None else f"column {self.names[number]!r}"
+
+
+def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
+    """Return what a model comes to.
+
+    Parameters
+    ----------
+    model : estimator
+    target : str
+        Where it is to be carried, for messages.
+    margins : bool
+        Whether the target can add scores of rows, as a model that was fitted with ``base_margin`` wants.
+
+    Raises
+    ------
+    TypeError
+        If it is no estimator of dtrees.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+    ValueError
+        If it starts from what only Python can compute, or is of a loss whose link is not known.
+    """
+    if not isinstance(model, TreeEstimator):
+        raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees (of a pipeline, its last step)")
+    model._check_fitted()
+    groups = model._trees.groups
+    classes = model.classes_ if isinstance(model, TreeClassifier) else None
+    if not isinstance(model, Boosting):
+        n_outputs = groups[0][0].value.shape[1]
+        link = IDENTITY if classes is None else SHARES
+        return PlainModel(model, groups, np.zeros(n_outputs), len(groups[0]), link, 1.0, None, classes)
+    name = type(model).__name__
+    if model._starts == BY_ESTIMATOR:
+        raise ValueError(
+            f"this {name} starts from an estimator (init={type(model._init_estimator).__name__}), which {target} cannot carry; fit it with "
+            "init=None, or export its trees fitted with base_margin by dtrees.to_xgboost, which takes such scores"
+        )
+    if model._starts == BY_MARGIN and not margins:
+        raise ValueError(
+            f"this {name} was fitted with base_margin, and {target} has no place for the scores of rows; dtrees.to_xgboost has, or fit it "
+            "without"
+        )
+    initial = model._trees.initial
+    assert initial is not None
+    link, slope = _link_of(model._fitted_loss, model._loss_name, target)
+    return PlainModel(model, groups, initial, 1, link, slope, model._loss_name, classes)
+
+
+def _link_of(loss: Any, name: str, target: str) -> tuple[str, float]:
+    """Return the link of a loss, and its slope."""
+    if loss.by_target:
+        loss = loss.by_target[0]
+    if isinstance(loss, CustomObjective):
+        loss = loss._link()
+    if isinstance(loss, LogLink):
+        return EXPONENTIAL, 1.0
+    if isinstance(loss, Exponential):
+        return LOGISTIC, 2.0
+    if isinstance(loss, BinaryLogLoss):
+        return LOGISTIC, 1.0
+    if isinstance(loss, MultinomialLogLoss):
+        return SOFTMAX, 1.0
+    if isinstance(loss, SquaredError | ByOrder):
+        return IDENTITY, 1.0
+    raise ValueError(
+        f"loss={name!r} was registered by another package, and what its raw predictions mean is its own; {target} carries the losses of "
+        "dtrees only"
+    )
+
+
+def refuse_sets(model: PlainModel, target: str, others: str) -> None:
+    """Raise a ValueError that names the column, if a node splits by a set of categories."""
+    for _, tree in model.trees():
+        if tree.categories.node.shape[0]:
+            column = model.column(int(tree.feature[tree.categories.node[0]]))
+            raise ValueError(f"{column} is split by sets of categories, which {target} cannot carry; use {others}")
+
+
+def needed(module: str, extra: str) -> Any:
+    """Import a module that is no requirement of dtrees.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed; the message says how to install it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        install = f"'dtrees[{extra}]'" if extra in ("export", "jax", "mlflow") else extra
+        raise ImportError(f"this needs {package}, which cannot be imported ({error}); pip install {install}") from error
+
+
+def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return a table as the numbers that an exported model takes in its place.
+
+    Exported models know no text: columns of categories hold the numbers that trees know them by. A table of numbers stays what it is.
+
+    Parameters
+    ----------
+    model : estimator
+        One of dtrees, fitted.
+    X : array-like or frame of shape (n, n_features_in_)
+        In memory, with the columns of fit.
+
+    Returns
+    -------
+    ndarray of float64 of shape (n, n_features_in_)
+        NaN where a value is missing, or is a category that was not there at fit.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is no estimator of dtrees, or ``X`` is sparse or not in memory.
+    ValueError
+        If columns are not those of fit.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dtrees import DecisionTreeRegressor, to_numbers
+    >>> people = pd.DataFrame({"job": ["smith", "baker"] * 20, "age": [20, 30] * 20})
+    >>> tree = DecisionTreeRegressor().fit(people, [1.0, 2.0] * 20)
+    >>> to_numbers(tree, pd.DataFrame({"job": ["smith", "potter"], "age": [25, None]}))
+    array([[ 1., 25.],
+           [nan, nan]])
+    """
+    if not isinstance(model, TreeEstimator):
+        raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees")
+    from dtrees.ensemble.in_process import LOCAL
+
+    if model._check_columns(X) is not LOCAL:
+        raise TypeError(f"X is a {type(X).__name__}, which is elsewhere; pass X.compute()")
+    matrix = model._schema.matrix(X)
+    if not isinstance(matrix, np.ndarray):
+        raise TypeError(f"X is a sparse {type(X).__name__}; pass X.toarray()")
+    return np.ascontiguousarray(matrix, np.float64)
+
+
+def is_categorical(model: PlainModel) -> NDArray[np.bool_]:
+    """Return which columns hold categories, shape (n_features,)."""
+    return np.array([column.kind == CATEGORICAL for column in model.schema.columns])

@@ -1,0 +1,95 @@
+"""Models of every estimator, criterion and loss, which tests carry to other tools and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dtrees
+from tests.slow import KERNELS_OF_THEIR_OWN
+
+RNG = np.random.default_rng(0)
+#: Numbers, all of them float32, with missing ones.
+X = RNG.normal(size=(300, 5)).astype(np.float32).astype(np.float64)
+X[RNG.random(X.shape) < 0.1] = np.nan
+FULL = np.nan_to_num(X)
+SIGNAL = FULL[:, 0] + FULL[:, 1] ** 2 + 3 * np.isnan(X[:, 0]) + 0.1 * RNG.normal(size=300)
+LABELS = np.array(["high", "low", "middle"])[np.digitize(SIGNAL, [0.0, 1.5])]
+TWO = np.where(SIGNAL > 0.7, "yes", "no")
+TARGETS = {"": SIGNAL, "positive": np.exp(SIGNAL / 4), "two": TWO, "three": LABELS, "several": np.column_stack([SIGNAL, FULL[:, 2] ** 2])}
+
+#: Categories, of which some are missing, beside numbers.
+PEOPLE = pd.DataFrame(
+    {
+        "job": RNG.choice([f"job {k:02}" for k in range(40)] + [None], 300),
+        "age": np.where(RNG.random(300) < 0.1, np.nan, RNG.integers(20, 60, 300)),
+        "town": pd.Categorical(RNG.choice(["Aachen", "Bonn", "Celle"], 300)),
+    }
+)
+WAGE = (PEOPLE["job"].fillna("0").str[-1].isin(list("1357")) * 3.0 + PEOPLE["job"].isna() * 2 + (PEOPLE["town"] == "Bonn")).to_numpy()
+WAGE = WAGE + 0.1 * RNG.normal(size=300)
+
+
+class Case(NamedTuple):
+    """An estimator by name and parameters, and which target it is for."""
+
+    name: str
+    parameters: dict[str, Any]
+    target: str = ""
+
+    def fit(self, table: Any = X) -> Any:
+        """Return it fitted, to numbers if nothing else is asked for."""
+        return getattr(dtrees, self.name)(random_state=0, **self.parameters).fit(table, TARGETS[self.target])
+
+    @property
+    def id(self) -> str:
+        """What a test is called."""
+        return "-".join([self.name, *map(str, self.parameters.values()), self.target])
+
+
+def _trees() -> list[Case]:
+    found = []
+    for kind in ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees"):
+        size = {} if kind.endswith("Tree") else {"n_estimators": 5}
+        found += [Case(f"{kind}Regressor", {"criterion": name, **size}) for name in ("squared_error", "absolute_error")]
+        found += [Case(f"{kind}Regressor", {"criterion": "poisson", **size}, "positive")]
+        found += [
+            Case(f"{kind}Classifier", {"criterion": name, **size}, target) for name in ("gini", "entropy") for target in ("two", "three")
+        ]
+    return found
+
+
+def _boosting() -> list[Case]:
+    size = {"n_estimators": 5, "min_samples_leaf": 1}
+    found = [Case("GradientBoostingRegressor", {"loss": name, **size}) for name in ("squared_error", "absolute_error", "huber", "quantile")]
+    found += [Case("GradientBoostingRegressor", {"loss": name, **size}, "positive") for name in ("poisson", "gamma", "tweedie")]
+    found += [Case("GradientBoostingClassifier", {"loss": "log_loss", **size}, target) for target in ("two", "three")]
+    found += [Case("GradientBoostingClassifier", {"loss": "exponential", **size}, "two")]
+    return [*found, Case("GradientBoostingRegressor", {"loss": "squared_error", **size}, "several")]
+
+
+TREES, BOOSTING = _trees(), _boosting()
+
+
+def parametrized(cases: list[Case], slow: Callable[[Case], bool] = lambda case: False) -> Any:
+    """Return a decorator that gives a test each case; those whose criteria compile kernels of their own are slow."""
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(
+                case,
+                id=case.id,
+                marks=pytest.mark.slow if case.parameters.get("criterion") in KERNELS_OF_THEIR_OWN or slow(case) else (),
+            )
+            for case in cases
+        ],
+    )
+
+
+def predictions(model: Any, table: Any) -> np.ndarray:
+    """Return probabilities of a classifier, and what a regressor predicts."""
+    return model.predict_proba(table) if hasattr(model, "classes_") else model.predict(table)
