@@ -35,11 +35,15 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from dtrees.export.graphviz import export_graphviz
     from dtrees.export.text import export_text
     from dtrees.interop.description import to_numbers
     from dtrees.interop.from_sklearn import from_sklearn
     from dtrees.interop.to_sklearn import to_sklearn
     from dtrees.model_file import load, save
+    from dtrees.plots.importance import plot_importance
+    from dtrees.plots.metric import plot_metric
+    from dtrees.plots.tree import plot_tree
 
 __version__ = "0.1.0"
 
@@ -57,9 +61,13 @@ __all__ = [
     "RandomForestRegressor",
     "__version__",
     "attach",
+    "export_graphviz",
     "export_text",
     "from_sklearn",
     "load",
+    "plot_importance",
+    "plot_metric",
+    "plot_tree",
     "save",
     "submit",
     "to_numbers",
@@ -68,11 +76,15 @@ __all__ = [
 
 
 _MODULES = {
+    "export_graphviz": "dtrees.export.graphviz",
     "export_text": "dtrees.export.text",
     "from_sklearn": "dtrees.interop.from_sklearn",
     "to_numbers": "dtrees.interop.description",
     "to_sklearn": "dtrees.interop.to_sklearn",
     "load": "dtrees.model_file",
+    "plot_importance": "dtrees.plots.importance",
+    "plot_metric": "dtrees.plots.metric",
+    "plot_tree": "dtrees.plots.tree",
     "save": "dtrees.model_file",
     "attach": "dtrees.cluster.growing.submission",
     "submit": "dtrees.cluster.growing.submission",

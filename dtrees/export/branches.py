@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,41 @@ from dtrees.ensemble.estimators.single_tree import SingleTree
 from dtrees.ensemble.input.schema import CATEGORICAL
 
 
-def single_tree(model: Any) -> SingleTree:
-    """Return a fitted single tree as it came.
+def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
+    """Return a fitted single tree as it came, or one of the trees of an ensemble.
+
+    Parameters
+    ----------
+    model : estimator of dtrees
+    tree_index : int, default=0
+        Which of the trees of an ensemble, from 0; those of boosting with several trees a round are numbered round by round.
 
     Raises
     ------
     TypeError
-        If it is none.
+        If it is no estimator of dtrees, or ``tree_index`` no integer.
+    ValueError
+        If there are not so many trees.
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     """
-    if not isinstance(model, SingleTree):
-        ensemble = isinstance(model, TreeEstimator)
-        advice = "; pass one of its trees, such as numpy.ravel(model.estimators_)[0]" if ensemble else ""
-        raise TypeError(f"decision_tree is of type {type(model).__name__}; wants a single tree of dtrees{advice}")
+    if not isinstance(model, TreeEstimator):
+        raise TypeError(f"decision_tree is of type {type(model).__name__}; wants an estimator of dtrees")
     model._check_fitted()
-    return model
+    check_integer("tree_index", tree_index, 0)
+    trees = [model] if isinstance(model, SingleTree) else np.ravel(model.estimators_)
+    if tree_index >= len(trees):
+        raise ValueError(f"tree_index is {tree_index}; wants 0 to {len(trees) - 1}, as there are {len(trees)} trees")
+    tree: SingleTree = trees[tree_index]
+    return tree
+
+
+def check_integer(name: str, number: Any, least: int) -> None:
+    """Raise TypeError for what is no integer, and ValueError for one below the least that may be."""
+    if not isinstance(number, Integral) or isinstance(number, bool):
+        raise TypeError(f"{name} is {number!r}; wants an integer of at least {least}")
+    if number < least:
+        raise ValueError(f"{name} is {number}; wants at least {least}")
 
 
 class Branches:
@@ -41,34 +61,44 @@ class Branches:
         Fitted.
     feature_names : array-like of str of shape (n_features,) or None
         None for the names at fit, or ``feature_0``, ``feature_1``, ... where there were none.
-    decimals : int
-        Of thresholds.
+    number : callable
+        From a threshold to its text.
     show_missing : bool
         Say which way missing values go.
     max_categories : int
         How many categories of a set are named.
     """
 
-    def __init__(self, model: SingleTree, feature_names: ArrayLike | None, decimals: int, show_missing: bool, max_categories: int) -> None:
+    def __init__(
+        self, model: SingleTree, feature_names: ArrayLike | None, number: Callable[[float], str], show_missing: bool, max_categories: int
+    ) -> None:
         self._tree, self._columns = model._tree, model._schema.columns
         known = getattr(model, "feature_names_in_", [f"feature_{j}" for j in range(model.n_features_in_)])
         self._names = names_for("feature_names", feature_names, known, "column of the fit")
-        self._decimals, self._show_missing, self._max_categories = decimals, show_missing, max_categories
+        self._number, self._show_missing, self._max_categories = number, show_missing, max_categories
 
     def of(self, node: int) -> tuple[str, str]:
         """Return what rows are like that an inner node sends left, and right."""
+        left, right = self.tests(node)
+        if not self._show_missing or self.is_about_missing(node):
+            return left, right
+        return (f"{left} or missing", right) if self._tree.missing_go_to_left[node] else (left, f"{right} or missing")
+
+    def tests(self, node: int) -> tuple[str, str]:
+        """Return what rows are like that an inner node sends left, and right, those whose value is missing apart."""
         column = int(self._tree.feature[node])
         name, threshold = self._names[column], float(self._tree.threshold[node])
-        if math.isinf(threshold):
+        if self.is_about_missing(node):
             return f"{name} is not missing", f"{name} is missing"
         if self._columns[column].kind == CATEGORICAL:
             left = f"{{{self._listed(column, self._categories(node, threshold))}}}"
-            texts = f"{name} in {left}", f"{name} not in {left}"
-        else:
-            texts = f"{name} <= {threshold:.{self._decimals}f}", f"{name} >  {threshold:.{self._decimals}f}"
-        if not self._show_missing:
-            return texts
-        return (f"{texts[0]} or missing", texts[1]) if self._tree.missing_go_to_left[node] else (texts[0], f"{texts[1]} or missing")
+            return f"{name} in {left}", f"{name} not in {left}"
+        number = self._number(threshold)
+        return f"{name} <= {number}", f"{name} >  {number}"
+
+    def is_about_missing(self, node: int) -> bool:
+        """Tell whether an inner node divides missing values from all others."""
+        return math.isinf(float(self._tree.threshold[node]))
 
     def _categories(self, node: int, threshold: float) -> NDArray[np.int64]:
         """Return the numbers of the categories that go left: those of the node's set, or those up to a threshold in their order."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base import TreeClassifier
-from dtrees.export.branches import Branches, names_for, single_tree
+from dtrees.export.branches import Branches, check_integer, names_for, single_tree
 from dtrees.tree.tree import Tree
 
 
 def export_text(
     decision_tree: Any,
     *,
+    tree_index: int = 0,
     feature_names: ArrayLike | None = None,
     class_names: ArrayLike | None = None,
     max_depth: int = 10,
@@ -32,8 +32,10 @@ def export_text(
 
     Parameters
     ----------
-    decision_tree : DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier or ExtraTreeRegressor
-        Fitted; members of ensembles are, too.
+    decision_tree : estimator of dtrees
+        A fitted tree, such as a member of an ensemble, or an ensemble.
+    tree_index : int, default=0
+        Which tree of an ensemble; boosting's are numbered round by round.
     feature_names : array-like of str of shape (n_features,) or None, default=None
         None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
     class_names : array-like of str of shape (n_classes,) or None, default=None
@@ -58,9 +60,9 @@ def export_text(
     Raises
     ------
     TypeError
-        If this is no single tree of dtrees, or a number is no integer.
+        If this is no estimator of dtrees, or a number is no integer.
     ValueError
-        If names are not as many as columns or classes, or a number is too small.
+        If names are not as many as columns or classes, a number is too small, or there are not so many trees.
 
     Examples
     --------
@@ -81,19 +83,16 @@ def export_text(
     |   |   |   |--- value: [2.00]
     <BLANKLINE>
     """
-    model = single_tree(decision_tree)
+    model = single_tree(decision_tree, tree_index)
     for name, number, least in (
         ("max_depth", max_depth, 0),
         ("spacing", spacing, 1),
         ("decimals", decimals, 0),
         ("max_categories", max_categories, 1),
     ):
-        if not isinstance(number, Integral) or isinstance(number, bool):
-            raise TypeError(f"{name} is {number!r}; wants an integer of at least {least}")
-        if number < least:
-            raise ValueError(f"{name} is {number}; wants at least {least}")
+        check_integer(name, number, least)
     tree = model._tree
-    branches = Branches(model, feature_names, decimals, show_missing, max_categories)
+    branches = Branches(model, feature_names, f"{{:.{decimals}f}}".format, show_missing, max_categories)
     classes = names_for("class_names", class_names, model.classes_, "one of classes_") if isinstance(model, TreeClassifier) else None
     lines = []
     # What is to be written, the next last: a line, or a node and where what is below it ends, as nodes are in preorder.

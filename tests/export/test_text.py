@@ -80,7 +80,7 @@ def goes(frame, text):
 def test_rows_go_where_the_text_says(categorical_features):
     frame, y = people()
     tree = dtrees.DecisionTreeRegressor(categorical_features=categorical_features, min_samples_category=1, cat_smooth=0).fit(frame, y)
-    branches = Branches(tree, None, 17, True, 100)
+    branches = Branches(tree, None, "{:.17f}".format, True, 100)
     path = tree.decision_path(frame).toarray().astype(bool)
     nodes = tree.tree_
     kinds = set()
@@ -114,11 +114,11 @@ def test_members_of_ensembles():
     frame, y = people()
     for kind in (dtrees.RandomForestRegressor, dtrees.GradientBoostingRegressor):
         model = kind(n_estimators=2, max_depth=2, random_state=0).fit(frame, y)
-        assert "job in {" in "".join(export_text(tree) for tree in np.ravel(model.estimators_))
-        with pytest.raises(
-            TypeError, match=r"wants a single tree of dtrees; pass one of its trees, such as numpy.ravel\(model.estimators_\)"
-        ):
-            export_text(model)
+        members = np.ravel(model.estimators_)
+        assert "job in {" in "".join(export_text(tree) for tree in members)
+        assert [export_text(model, tree_index=i) for i in range(2)] == [export_text(tree) for tree in members]
+        with pytest.raises(ValueError, match="tree_index is 2; wants 0 to 1, as there are 2 trees"):
+            export_text(model, tree_index=2)
 
 
 def test_a_deep_tree_needs_no_deep_stack():
@@ -145,7 +145,7 @@ def test_what_cannot_be_used(options, error, message):
 
 
 def test_what_is_no_tree():
-    with pytest.raises(TypeError, match="decision_tree is of type DecisionTreeRegressor; wants a single tree of dtrees"):
+    with pytest.raises(TypeError, match="decision_tree is of type DecisionTreeRegressor; wants an estimator of dtrees"):
         export_text(sklearn.tree.DecisionTreeRegressor())
     with pytest.raises(NotFittedError):
         export_text(dtrees.DecisionTreeRegressor())

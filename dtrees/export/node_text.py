@@ -1,0 +1,193 @@
+"""What the nodes and edges of a drawn tree say, whatever draws them.
+
+Lines and their order are those of scikit-learn's drawings: the test of a split, impurity, rows, value and class. Edges say "yes" or "no",
+and which of them rows take whose value is missing, as XGBoost's do.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtrees.ensemble.estimators.base import TreeClassifier
+from dtrees.export.branches import Branches, check_integer, names_for, single_tree
+
+LABELS = ("all", "root", "none")
+#: Tests longer than this are broken into lines.
+_WIDTH = 34
+#: Values of more classes than this are those of the largest ones.
+_MAX_CLASSES, _LARGEST = 6, 3
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    """What is to be shown; see :func:`dtrees.plot_tree`."""
+
+    max_depth: int | None = None
+    feature_names: ArrayLike | None = None
+    class_names: ArrayLike | None = None
+    label: str = "all"
+    impurity: bool = True
+    node_ids: bool = False
+    proportion: bool = False
+    precision: int = 3
+    show_missing: bool = True
+    max_categories: int = 5
+
+    def check(self) -> None:
+        """Raise for what cannot be shown."""
+        if self.label not in LABELS:
+            raise ValueError(f"label is {self.label!r}; wants {', '.join(map(repr, LABELS))}")
+        if self.max_depth is not None:
+            check_integer("max_depth", self.max_depth, 0)
+        check_integer("precision", self.precision, 0)
+        check_integer("max_categories", self.max_categories, 1)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A node as it is drawn.
+
+    Attributes
+    ----------
+    number : int
+        In the tree.
+    parent : int
+        That of its parent in the tree, -1 for the root.
+    edge : str
+        What the edge from its parent says.
+    lines : tuple of str
+    bold : range
+        Which of the lines matter most: those of the test, or the prediction.
+    left_out : bool
+        Whether it stands for all that is below ``max_depth``.
+    is_leaf : bool
+    """
+
+    number: int
+    parent: int
+    edge: str
+    lines: tuple[str, ...]
+    bold: range
+    left_out: bool
+    is_leaf: bool
+
+
+class NodeTexts:
+    """The texts of a tree.
+
+    Parameters
+    ----------
+    decision_tree : estimator of dtrees
+        A fitted tree or ensemble.
+    tree_index : int
+        Which tree of an ensemble.
+    options : NodeOptions
+    """
+
+    def __init__(self, decision_tree: Any, tree_index: int, options: NodeOptions) -> None:
+        options.check()
+        self.model = single_tree(decision_tree, tree_index)
+        self.tree = self.model._tree
+        self.classify = isinstance(self.model, TreeClassifier)
+        self._options = options
+        self._values = self.model.tree_.value
+        self._branches = Branches(self.model, options.feature_names, self._threshold, options.show_missing, options.max_categories)
+        self._classes = names_for("class_names", options.class_names, self.model.classes_, "one of classes_") if self.classify else None
+
+    def drawn(self) -> Iterator[Drawn]:
+        """Yield the nodes that are drawn, in preorder."""
+        tree, deepest = self.tree, self._options.max_depth
+        waiting = [(0, -1, "", tree.node_count)]
+        while waiting:
+            node, parent, edge, stop = waiting.pop()
+            if deepest is not None and tree.node_depth[node] > deepest:
+                yield Drawn(node, parent, edge, self._left_out(node, stop), range(0), True, True)
+                continue
+            is_leaf = bool(tree.feature[node] < 0)
+            lines, bold = self._lines(node, is_leaf)
+            yield Drawn(node, parent, edge, tuple(lines), bold, False, is_leaf)
+            if not is_leaf:
+                yes, no = self._edges(node)
+                right = int(tree.children_right[node])
+                waiting += [(right, node, no, stop), (int(tree.children_left[node]), node, yes, right)]
+
+    def _left_out(self, node: int, stop: int) -> tuple[str, ...]:
+        n_leaves = int(np.count_nonzero(self.tree.feature[node:stop] < 0))
+        return ("(...)", f"{n_leaves} {'leaf' if n_leaves == 1 else 'leaves'}")
+
+    def _edges(self, node: int) -> tuple[str, str]:
+        if not self._options.show_missing or self._branches.is_about_missing(node):
+            return "yes", "no"
+        return ("yes, missing", "no") if self.tree.missing_go_to_left[node] else ("yes", "no, missing")
+
+    def _lines(self, node: int, is_leaf: bool) -> tuple[list[str], range]:
+        options, tree = self._options, self.tree
+        labelled = options.label == "all" or (options.label == "root" and node == 0)
+
+        def say(name: str, text: str) -> str:
+            return f"{name} = {text}" if labelled else text
+
+        lines = [say("node", str(node)) if labelled else f"#{node}"] if options.node_ids else []
+        bold = range(0)
+        if not is_leaf:
+            test = textwrap.wrap(self._branches.tests(node)[0], _WIDTH, break_on_hyphens=False)
+            bold = range(len(lines), len(lines) + len(test))
+            lines += test
+        if options.impurity:
+            lines.append(say(str(self.model.criterion), self._number(float(tree.impurity[node]))))
+        share = tree.n_node_samples[node] / tree.n_node_samples[0]
+        lines.append(say("samples", f"{100 * share:.1f}%" if options.proportion else str(tree.n_node_samples[node])))
+        lines.append(say("value", self._value(node)))
+        if self._classes is not None:
+            lines += [say("class", f"{self._classes[int(np.argmax(shares))]:.{_WIDTH}}") for shares in self._values[node]]
+        return lines, range(len(lines) - 1, len(lines)) if is_leaf else bold
+
+    def _value(self, node: int) -> str:
+        values: NDArray[np.float64] = self._values[node]
+        if self._classes is None:
+            numbers = [self._number(value) for value in values[:, 0].tolist()]
+            return numbers[0] if len(numbers) == 1 else f"[{', '.join(numbers)}]"
+        amounts = values[0] if self._options.proportion else values[0] * self.tree.weighted_n_node_samples[node]
+        if len(amounts) <= _MAX_CLASSES:
+            return f"[{', '.join(map(self._number, amounts.tolist()))}]"
+        largest = np.argsort(-amounts, kind="stable")[:_LARGEST].tolist()
+        return ", ".join([*(f"{self._classes[k]:.12}: {self._number(amounts[k])}" for k in largest), f"{len(amounts) - _LARGEST} more"])
+
+    def _threshold(self, value: float) -> str:
+        return exact_text(value, self._options.precision)
+
+    def _number(self, value: float) -> str:
+        return short_text(value, self._options.precision)
+
+
+def short_text(value: float, precision: int) -> str:
+    """Return a number with at most so many digits after the point, and fewer the larger it is; whole numbers below a billion in full.
+
+    >>> short_text(0.4567, 3), short_text(1234.5678, 3), short_text(6607362930.7, 3), short_text(32561.0, 3)
+    ('0.457', '1234.6', '6.607e+09', '32561')
+    """
+    size = abs(value)
+    if size >= 1e6 and (value != round(value) or size >= 1e9):
+        return f"{value:.{precision + 1}g}"
+    return exact_text(value, precision if size < 1000 else max(precision - 2, 0))
+
+
+def exact_text(value: float, precision: int) -> str:
+    """Return a number with at most so many digits after the point; one that would come out as 0 is written with that many digits.
+
+    >>> exact_text(12.5, 3), exact_text(1234567.8914, 3), exact_text(0.000123456, 3), exact_text(-0.0, 3), exact_text(3e20, 3)
+    ('12.5', '1234567.891', '0.000123', '0', '3e+20')
+    """
+    if abs(value) >= 1e15:
+        return f"{value:.{max(precision, 1)}g}"
+    text = f"{value:.{precision}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    if text not in ("0", "-0"):
+        return text
+    return f"{value:.{max(precision, 1)}g}" if value else "0"

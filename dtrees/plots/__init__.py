@@ -1,0 +1,1 @@
+"""Pictures of models, by matplotlib, which is imported when one is drawn."""

@@ -1,0 +1,168 @@
+"""Trees for Graphviz: each node says what the tree does, whatever columns and classes are called."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dtrees
+from dtrees import export_graphviz
+from dtrees.export.colours import class_colour, node_colours
+from dtrees.export.node_text import NodeOptions, NodeTexts, exact_text, short_text
+from tests.ensemble.samples import KINDS, LABELS, SIGNAL, X, every_kind, is_classifier, make, target
+from tests.export.test_text import goes, people
+
+NODE, EDGE = re.compile(r'^(\d+) \[label="(.*?)"(?:, fillcolor="(#\w{6})")?\];$'), re.compile(r'^(\d+) -> (\d+) \[label="(.*)"\];$')
+
+
+def graph(text):
+    """The lines of each node, and the label of each edge."""
+    found = [NODE.match(line) for line in text.splitlines()]
+    nodes = {int(match[1]): match[2].split(r"\n") for match in found if match}
+    edges = {(int(match[1]), int(match[2])): match[3] for match in map(EDGE.match, text.splitlines()) if match}
+    return nodes, edges
+
+
+@every_kind
+def test_the_graph_is_the_tree(kind):
+    model = make(kind).fit(X, target(kind))
+    members = np.ravel(model.estimators_)[:2] if hasattr(model, "estimators_") else [model]
+    for index, tree in enumerate(member._tree for member in members):
+        nodes, edges = graph(export_graphviz(model, tree_index=index, precision=12))
+        assert sorted(nodes) == list(range(tree.node_count))
+        inner = np.flatnonzero(tree.feature >= 0)
+        assert set(edges) == {(i, c) for i in inner for c in (tree.children_left[i], tree.children_right[i])}
+        for node, lines in nodes.items():
+            said = dict(line.split(" = ") for line in lines if " = " in line)
+            assert int(said["samples"]) == tree.n_node_samples[node]
+            if node in inner:
+                children = int(tree.children_left[node]), int(tree.children_right[node])
+                if np.isinf(tree.threshold[node]):
+                    assert lines[0] == f"feature_{tree.feature[node]} is not missing"
+                    assert [edges[node, child] for child in children] == ["yes", "no"]
+                    continue
+                name, threshold = lines[0].split(" <= ")
+                assert (name, float(threshold)) == (f"feature_{tree.feature[node]}", pytest.approx(tree.threshold[node]))
+                missing_left = tree.missing_go_to_left[node]
+                assert [edges[node, child] for child in children] == (["yes, missing", "no"] if missing_left else ["yes", "no, missing"])
+            values = np.array(eval(f"[{said['value'].strip('[]')}]"))
+            if is_classifier(kind) and "GradientBoosting" not in kind.__name__:
+                assert said["class"] == model.classes_[tree.value[node].argmax()]
+                np.testing.assert_allclose(values, tree.value[node] * tree.weighted_n_node_samples[node], rtol=1e-9)
+            elif kind in KINDS[:8]:
+                np.testing.assert_allclose(values, tree.value[node], rtol=1e-6)
+
+
+@pytest.mark.parametrize("categorical_features", ["from_dtype", None])
+def test_rows_go_where_edges_say(categorical_features):
+    frame, y = people()
+    tree = dtrees.DecisionTreeRegressor(categorical_features=categorical_features, min_samples_category=1, cat_smooth=0).fit(frame, y)
+    texts = NodeTexts(tree, 0, NodeOptions(precision=17, max_categories=100))
+    path = tree.decision_path(frame).toarray().astype(bool)
+    drawn = {node.number: node for node in texts.drawn()}
+    for node in drawn.values():
+        if node.parent < 0:
+            continue
+        above = drawn[node.parent]
+        test = " ".join(above.lines[k] for k in above.bold)
+        answer, _, missing = node.edge.partition(", ")
+        inside = path[:, node.parent]
+        taken = goes(frame, test) == (answer == "yes")
+        if not test.endswith("is not missing"):
+            taken = np.where(frame[test.split(" ")[0]].isna(), missing == "missing", taken)
+        np.testing.assert_array_equal(taken & inside, path[:, node.number])
+
+
+def test_names_and_options():
+    tree = dtrees.DecisionTreeClassifier(max_depth=3).fit(X, LABELS)
+    text = export_graphviz(tree, max_depth=1, feature_names=list("abcde"), class_names=["u", "v", "w"], node_ids=True, rotate=True)
+    nodes, _ = graph(text)
+    assert "rankdir=LR;" in text.splitlines()
+    stubs = [lines for lines in nodes.values() if lines[0] == "(...)"]
+    assert len(stubs) == 4
+    assert sum(int(lines[1].split()[0]) for lines in stubs) == tree.get_n_leaves()
+    assert nodes[0][0] == "node = 0"
+    assert nodes[0][1][0] in "abcde"
+    assert nodes[0][-1] in ("class = u", "class = v", "class = w")
+    bare, _ = graph(export_graphviz(tree, label="none", impurity=False, proportion=True, filled=False, rounded=False))
+    assert bare[0][1] == "100.0%"
+    assert np.isclose(sum(eval(bare[0][2])), 1, atol=0.01)
+    assert "fill" not in export_graphviz(tree, filled=False)
+    assert [" = " in line for line in graph(export_graphviz(tree, label="root"))[0][1]] == [False] * 5
+
+
+def test_many_classes_are_told_by_the_largest():
+    y = np.arange(len(X)) % 10
+    tree = dtrees.DecisionTreeClassifier(max_depth=1).fit(X, y)
+    nodes, _ = graph(export_graphviz(tree))
+    assert re.fullmatch(r"value = \d: \d+, \d: \d+, \d: \d+, 7 more", nodes[0][3])
+
+
+def test_files(tmp_path):
+    tree = dtrees.DecisionTreeRegressor(max_depth=1).fit(X, SIGNAL)
+    stream = io.StringIO()
+    text = export_graphviz(tree, stream)
+    assert export_graphviz(tree, tmp_path / "tree.dot") == text == stream.getvalue() == (tmp_path / "tree.dot").read_text()
+    with pytest.raises(TypeError, match="out_file is of type int; wants a path"):
+        export_graphviz(tree, 3)
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="wants Graphviz")
+def test_graphviz_reads_any_name():
+    names = ['"<b>&lt;\\n', "a\\", "{x|y}", "$x$", "new\nline"]
+    frame = pd.DataFrame(np.nan_to_num(X), columns=names)
+    tree = dtrees.DecisionTreeClassifier(max_depth=4).fit(frame, LABELS)
+    text = export_graphviz(tree, class_names=['"', "\\", "&amp;"])
+    drawn = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=True, timeout=60).stdout
+    said = {html.unescape(line) for line in re.findall(r"<text[^>]*>(.*?)</text>", drawn)}
+    for name in np.array(names)[np.unique(tree.tree_.feature[tree.tree_.feature >= 0])]:
+        assert any(line.replace("\xa0", " ").startswith(" ".join(name.split()) + " <= ") for line in said), name
+    assert {'class = "', "class = \\", "class = &amp;"} & {line.replace("\xa0", " ") for line in said}
+
+
+def test_colours_say_which_class_and_how_sure():
+    tree = dtrees.DecisionTreeClassifier(max_depth=4).fit(X, LABELS)._tree
+    rgb = np.array([[int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in node_colours(tree, True)])
+    for node, shares in enumerate(tree.value):
+        second, first = np.sort(shares)[-2:]
+        strength = 0.75 * (first - second) / (1 - second)
+        np.testing.assert_allclose(rgb[node], 255 + strength * (np.array(class_colour(int(shares.argmax()), 3)) - 255), atol=0.51)
+    assert len({class_colour(k, 20) for k in range(20)}) == 20
+    signs = dtrees.DecisionTreeRegressor(max_depth=2).fit([[0.0], [1.0], [2.0]], [-1.0, 0.0, 1.0])._tree
+    colours = node_colours(signs, False)
+    assert colours[0] == "#ffffff"
+    assert len({colours[int(np.argmin(signs.value))], colours[int(np.argmax(signs.value))], "#ffffff"}) == 3
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -2.5, 1e-7, 123.456, 1999.5, 5e5 + 0.25, 7e8, 3.25e9, 1e300, -1e-300])
+@pytest.mark.parametrize("precision", [0, 1, 3, 8])
+def test_numbers_are_near_what_they_say(value, precision):
+    assert abs(float(exact_text(value, precision)) - value) <= max(
+        0.5 * 10**-precision, 1e-15 * abs(value), 0.06 * abs(value) * (value > 1e14)
+    )
+    assert abs(float(short_text(value, precision)) - value) <= max(0.5 * 10**-precision, abs(value) * 10 ** -float(min(precision, 2)))
+    assert (float(exact_text(value, precision)) == 0) == (value == 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"label": "some"}, ValueError, "label is 'some'; wants 'all', 'root', 'none'"),
+        ({"max_depth": -1}, ValueError, "max_depth is -1; wants at least 0"),
+        ({"precision": 1.5}, TypeError, "precision is 1.5; wants an integer"),
+        ({"max_categories": 0}, ValueError, "max_categories is 0; wants at least 1"),
+        ({"tree_index": 1}, ValueError, "tree_index is 1; wants 0 to 0, as there are 1 trees"),
+        ({"feature_names": ["a"]}, ValueError, r"feature_names has shape \(1,\)"),
+    ],
+)
+def test_what_cannot_be_used(options, error, message):
+    tree = dtrees.DecisionTreeRegressor(max_depth=1).fit(X, SIGNAL)
+    with pytest.raises(error, match=message):
+        export_graphviz(tree, **options)
