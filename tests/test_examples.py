@@ -1,0 +1,34 @@
+"""The scripts of docs/examples run on the real data, and print what they promise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import real_data
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = {
+    "laptop": (["california_housing.csv"], "the loaded model predicts the same: True"),
+    "categories": (["adult_train.csv", "adult_test.csv"], "sets of categories: accuracy 0.87"),
+    "submit_and_watch": (["california_housing.csv"], "100 trees"),
+    "lost_worker": (["adult_train.csv"], "the same model: True"),
+}
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.stem for path in (ROOT / "docs" / "examples").glob("*.py")} == set(EXAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(name: str, tmp_path: Path) -> None:
+    files, said = EXAMPLES[name]
+    command = [sys.executable, ROOT / "docs" / "examples" / f"{name}.py", *(real_data(file) for file in files)]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
