@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dtrees.plots.importance import plot_importance
     from dtrees.plots.metric import plot_metric
     from dtrees.plots.tree import plot_tree
+    from dtrees.reports.report import report
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "plot_importance",
     "plot_metric",
     "plot_tree",
+    "report",
     "save",
     "submit",
     "to_numbers",
@@ -85,6 +87,7 @@ _MODULES = {
     "plot_importance": "dtrees.plots.importance",
     "plot_metric": "dtrees.plots.metric",
     "plot_tree": "dtrees.plots.tree",
+    "report": "dtrees.reports.report",
     "save": "dtrees.model_file",
     "attach": "dtrees.cluster.growing.submission",
     "submit": "dtrees.cluster.growing.submission",

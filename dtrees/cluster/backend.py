@@ -16,6 +16,7 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.cluster.data.drawn_rows import draw_rows
 from dtrees.cluster.data.loading import ClusterColumns, load
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
@@ -142,3 +143,7 @@ class DaskBackend:
     def gather(self, *collections: Any) -> list[Any]:
         """Compute collections, together."""
         return list(dask.compute(*collections))
+
+    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
+        """Return at most ``n`` rows of collections; the others stay where they are."""
+        return draw_rows(n, seed, X, others)

@@ -257,3 +257,9 @@ class Backend(Protocol):
 
     def gather(self, *collections: Any) -> list[Any]:
         """Return collections (or None) as local arrays, to score with."""
+
+    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
+        """Return how many rows X has, and at most ``n`` of them, drawn at random and in order, of each collection (or None).
+
+        None brings all rows. Raises ValueError for others that have not as many rows as X.
+        """

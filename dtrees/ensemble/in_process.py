@@ -148,6 +148,19 @@ class LocalBackend:
         """Return what is local already."""
         return list(collections)
 
+    def draw_rows(self, n: int | None, seed: int, X: Any, *others: Any) -> tuple[int, list[Any]]:
+        """Return at most ``n`` rows of collections."""
+        from dtrees.ensemble.compat import safe_indexing
+
+        X = checked_table(X)
+        n_rows = int(X.shape[0])
+        for other in others:
+            length = n_rows if other is None else other.shape[0] if hasattr(other, "shape") else len(other)
+            if length != n_rows:
+                raise ValueError(f"X has {n_rows} rows but y or sample_weight has {length}; all must describe the same rows")
+        rows = drawn_rows(n_rows, n, seed)
+        return n_rows, [other if other is None or len(rows) == n_rows else safe_indexing(other, rows) for other in (X, *others)]
+
 
 def _presort(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
     """Encode and presort the columns of a table; sparse ones stay sparse."""
@@ -163,6 +176,17 @@ def _presort(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
         with ThreadPoolExecutor(n_threads) as pool:
             return presort(encoded, map=pool.map)
     return presort(encoded)
+
+
+def drawn_rows(n_rows: int, n: int | None, seed: int) -> NDArray[np.int64]:
+    """Return the numbers of at most ``n`` of ``n_rows`` rows, drawn at random, ascending.
+
+    >>> drawn_rows(3, 5, 0).tolist(), len(set(drawn_rows(1000, 10, 0).tolist()))
+    ([0, 1, 2], 10)
+    """
+    if n is None or n >= n_rows:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng(seed).choice(n_rows, n, replace=False))
 
 
 #: The only one that is needed: it keeps nothing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,10 +109,22 @@ def plot_tree(
     options = NodeOptions(
         max_depth, feature_names, class_names, label, impurity, node_ids, proportion, precision, show_missing, max_categories
     )
-    texts = NodeTexts(decision_tree, tree_index, options)
-    pyplot()
+    figure = pyplot().figure
+    return draw_tree(NodeTexts(decision_tree, tree_index, options), figure, ax, checked_size(figsize), fontsize, filled, rounded)
+
+
+def draw_tree(
+    texts: NodeTexts,
+    make_figure: Callable[..., Any],
+    ax: Any = None,
+    figsize: tuple[float, float] | None = None,
+    fontsize: float | None = None,
+    filled: bool = True,
+    rounded: bool = True,
+) -> Any:
+    """Draw the nodes of a tree, and return the axes; ``make_figure`` makes a new figure, given ``figsize``."""
     layout = _Layout.of(list(texts.drawn()))
-    scale, ax = _canvas(layout, ax, checked_size(figsize), fontsize)
+    scale, ax = _canvas(layout, make_figure, ax, figsize, fontsize)
     colours = node_colours(texts.tree, texts.classify) if filled else ["#ffffff"] * texts.tree.node_count
     shares = texts.tree.weighted_n_node_samples / max(float(texts.tree.weighted_n_node_samples[0]), 1e-300)
     for i, drawn in enumerate(layout.drawn):
@@ -163,7 +175,9 @@ def _text_width(line: str) -> float:
     return width
 
 
-def _canvas(layout: _Layout, ax: Any, figsize: tuple[float, float] | None, fontsize: float | None) -> tuple[float, Any]:
+def _canvas(
+    layout: _Layout, make_figure: Callable[..., Any], ax: Any, figsize: tuple[float, float] | None, fontsize: float | None
+) -> tuple[float, Any]:
     """Return the size of text over that of the layout, and axes without frame whose data coordinates are the layout's."""
     if fontsize is not None and not fontsize > 0:
         raise ValueError(f"fontsize is {fontsize!r}; wants a positive number, or None")
@@ -171,7 +185,7 @@ def _canvas(layout: _Layout, ax: Any, figsize: tuple[float, float] | None, fonts
     width, height = layout.size
     if ax is None:
         fits = min(wanted, _LARGEST / width, _LARGEST / height)
-        figure = pyplot().figure(figsize=figsize or (width * fits / 72, height * fits / 72))
+        figure = make_figure(figsize=figsize or (width * fits / 72, height * fits / 72))
         ax = figure.add_axes((0, 0, 1, 1))
     else:
         ax = axes_for(ax, figsize)

@@ -1,0 +1,15 @@
+"""A model and some rows as one page of HTML: what it is, how good it is, what it looks at.
+
+``report``
+    the page, put together; what users call.
+``rows``
+    the rows that it is about: those given, or a sample of them; one target after the other.
+``scores``
+    figures of the model beside those of a trivial prediction.
+``columns``
+    what the columns of the rows hold.
+``facts``
+    what the model is: parameters, sizes, where it was fitted, with which versions.
+``figures``
+    pictures, as SVG that can stand in the page.
+"""

@@ -1,0 +1,104 @@
+"""What a model is, in words and numbers, and with which versions it is looked at."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+_PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distributed", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter, its value and its default as text, and whether they differ."""
+
+    name: str
+    value: str
+    default: str
+    changed: bool
+
+
+def parameters_of(model: Any) -> list[Parameter]:
+    """Return the parameters of a model, the changed ones first.
+
+    >>> from dtrees import DecisionTreeRegressor
+    >>> parameters_of(DecisionTreeRegressor(max_depth=3))[0]
+    Parameter(name='max_depth', value='3', default='None', changed=True)
+    """
+    defaults = type(model)().get_params(deep=False)
+    found = []
+    for name, value in model.get_params(deep=False).items():
+        default = defaults[name]
+        same = value is default or (type(value) is type(default) and repr(value) == repr(default))
+        found.append(Parameter(name, f"{value!r:.200}", f"{default!r:.200}", not same))
+    return sorted(found, key=lambda parameter: not parameter.changed)
+
+
+def facts_of(model: Any, n_rows: int, seconds: float) -> list[tuple[str, str]]:
+    """Return what a fitted model amounts to: pairs of what, and how much."""
+    trees = [tree for group in model._trees.groups for tree in group]
+    leaves = np.array([tree.n_leaves for tree in trees])
+    depths = np.array([tree.max_depth for tree in trees])
+    rounds = model._trees.n_rounds
+    facts = [("task", _task(model))]
+    if len(model._trees.groups) > 1:
+        facts.append(("trees", f"{len(trees):,}: {rounds:,} rounds of {len(model._trees.groups)}"))
+    else:
+        facts.append(("trees", f"{len(trees):,}"))
+    facts += [("leaves", _range(leaves)), ("depth", _range(depths)), ("columns", f"{model.n_features_in_:,}")]
+    if hasattr(model, "best_iteration_"):
+        facts.append(("best round", f"{model.best_iteration_ + 1:,}, with a score of {model.best_score_:.6g}"))
+    if hasattr(model, "oob_score_"):
+        facts.append(("out-of-bag score", f"{model.oob_score_:.6g}"))
+    if hasattr(model, "placement_"):
+        facts.append(("fitted", str(model.placement_)))
+    facts += [(name.replace("_", " "), f"{value:,.2f} s") for name, value in _timings(model)]
+    speed = n_rows / max(seconds, 1e-9)
+    facts.append(("prediction", f"{seconds:.3g} s for {n_rows:,} rows here, {speed:,.0f} rows a second"))
+    return facts
+
+
+def _timings(model: Any) -> list[tuple[str, float]]:
+    """Return the seconds that a model knows of its fit."""
+    seconds = getattr(model, "fit_seconds_", None)
+    return [] if seconds is None else [("seconds of the fit", float(seconds))]
+
+
+def _task(model: Any) -> str:
+    if is_classifier(model):
+        return f"classification, {len(model.classes_):,} classes"
+    n_targets = getattr(model, "n_outputs_", 1)
+    return "regression" if n_targets == 1 else f"regression, {n_targets} targets"
+
+
+def _range(numbers: Any) -> str:
+    if len(numbers) == 1 or numbers.min() == numbers.max():
+        each = " each" if len(numbers) > 1 else ""
+        return f"{numbers[0]:,}{each}"
+    return f"{numbers.min():,} to {numbers.max():,}, {numbers.mean():,.1f} on average"
+
+
+def environment() -> list[tuple[str, str]]:
+    """Return versions and the machine: pairs of what, and which."""
+    import dtrees
+
+    found = [("dtrees", dtrees.__version__), ("Python", platform.python_version())]
+    for name in _PACKAGES:
+        try:
+            found.append((name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    found.append(("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"))
+    return found
+
+
+def now() -> str:
+    """Return the date and time, with the offset of the time zone."""
+    return datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %z")

@@ -1,0 +1,273 @@
+"""Pictures of a report: drawn by scikit-learn's displays and by :mod:`dtrees.plots`, as SVG that can stand in a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.export.node_text import NodeOptions, NodeTexts
+from dtrees.plots.importance import plot_importance
+from dtrees.plots.metric import deciding_metric, learning_curves, plot_metric
+from dtrees.plots.tree import draw_tree
+from dtrees.reports.rows import Target
+
+#: Of more classes, only the most frequent ones are drawn.
+_MAX_CLASSES_OF_MATRIX, _MAX_CURVES = 20, 8
+#: Of more rows, so many are drawn as points.
+_MAX_POINTS = 2000
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture, what it is called, and what it shows.
+
+    Attributes
+    ----------
+    title, caption : str
+    uri : str
+        With the picture itself in it.
+    wide : bool
+        Whether it wants the width of the page.
+    """
+
+    title: str
+    caption: str
+    uri: str
+    wide: bool = False
+
+
+def curves(model: Any) -> list[Picture]:
+    """Return a picture of each metric that the model has of its rounds, the deciding one first."""
+    if not hasattr(model, "learning_rate"):
+        return []
+    found, first = learning_curves(model), deciding_metric(model)
+    if first is not None and list(found.get("loss", ())) == ["training"] and "training" in found[first]:
+        del found["loss"]  # which is in the first picture
+    return [_curve(model, name) for name in sorted(found, key=lambda name: name != first)]
+
+
+def _curve(model: Any, name: str) -> Picture:
+    return _drawn(f"Learning curve: {name}", "The value after each round.", lambda ax: plot_metric(model, name, title=None, ax=ax))
+
+
+def predictions(target: Target) -> list[Picture]:
+    """Return pictures of what is predicted beside what is."""
+    return list(_of_numbers(target) if target.classes is None else _of_classes(target))
+
+
+def importances(model: Any) -> list[Picture]:
+    """Return pictures of how much columns matter, by gain and by number of splits."""
+    shown = min(model.n_features_in_, 20)
+
+    def picture(kind: str) -> Picture:
+        return _drawn(
+            f"By {kind}",
+            "As shares of all columns.",
+            lambda ax: plot_importance(model, importance_type=kind, title=None, ax=ax),
+            (6.4, 1.1 + 0.28 * shown),
+        )
+
+    return [picture("gain"), picture("split")]
+
+
+def trees(model: Any, n_trees: int, max_depth: int | None) -> list[Picture]:
+    """Return pictures of the first trees."""
+    found = []
+    groups = len(model._trees.groups)
+    several = groups * model._trees.n_rounds > 1
+    for index in range(min(n_trees, groups * model._trees.n_rounds)):
+        texts = NodeTexts(model, index, NodeOptions(max_depth))
+        depth, what = texts.tree.max_depth, f"{texts.tree.n_leaves:,} leaves"
+        cut = f", drawn down to depth {max_depth}" if max_depth is not None and depth > max_depth else ""
+        title = f"Tree {index}" if several else "The tree"
+        if groups > 1:
+            output = f"class {model.classes_[index % groups]}" if hasattr(model, "classes_") else f"target {index % groups}"
+            title += f" (round {index // groups + 1}, {output})"
+        with _style():
+            ax = draw_tree(texts, _new_figure)
+            uri = _uri(ax.figure)
+        found.append(Picture(title, f"{what}, depth {depth}{cut}.", uri, wide=True))
+    return found
+
+
+def _of_numbers(target: Target) -> Iterator[Picture]:
+    from sklearn.metrics import PredictionErrorDisplay
+
+    n = len(target.actual)
+    points = f" {_MAX_POINTS:,} rows, drawn at random." if n > _MAX_POINTS else ""
+    for kind, title, caption in (
+        ("actual_vs_predicted", "Actual and predicted", "On the diagonal, predictions are right."),
+        ("residual_vs_predicted", "Residuals", "Actual less predicted values; a pattern is something that the model has not learnt."),
+    ):
+
+        def draw(ax: Any, kind: str = kind) -> None:
+            PredictionErrorDisplay.from_predictions(
+                target.actual,
+                target.predicted,
+                kind=kind,
+                subsample=min(n, _MAX_POINTS),
+                random_state=0,
+                ax=ax,
+                scatter_kwargs={"s": 9, "alpha": 0.4, "color": "#3c82c8", "rasterized": True},
+                line_kwargs={"color": "#303030"},
+            )
+            if kind == "residual_vs_predicted":
+                ax.set_aspect("auto")
+
+        yield _drawn(title, caption + points, draw, (4.6, 4.2))
+    if n >= 2 * _BINS:
+        yield _drawn(
+            "Calibration", f"Means of {_BINS} groups of rows, in the order of their predictions.", lambda ax: _means(ax, target), (4.6, 4.2)
+        )
+
+
+def _means(ax: Any, target: Target) -> None:
+    """Draw mean actual values against mean predicted ones."""
+    groups = np.array_split(np.argsort(target.predicted, kind="stable"), _BINS)
+    weight = np.ones(len(target.actual)) if target.weight is None else target.weight
+    groups = [rows for rows in groups if weight[rows].sum() > 0]
+    x, y = ([float(np.average(values[rows], weights=weight[rows])) for rows in groups] for values in (target.predicted, target.actual))
+    low, high = min(*x, *y), max(*x, *y)
+    ax.plot([low, high], [low, high], color="#303030", linestyle="--", linewidth=1)
+    ax.plot(x, y, marker="o", color="#3c82c8")
+    ax.locator_params(axis="x", nbins=5)
+    ax.set_xlabel("mean predicted value")
+    ax.set_ylabel("mean actual value")
+    ax.grid(alpha=0.3)
+
+
+def _of_classes(target: Target) -> Iterator[Picture]:
+    from sklearn.metrics import ConfusionMatrixDisplay
+
+    classes, shares = target.classes, target.probabilities
+    assert classes is not None
+    assert shares is not None
+    codes, found = np.searchsorted(classes, target.actual), np.searchsorted(classes, target.predicted)
+    counts = np.bincount(codes, minlength=len(classes))
+    shown = np.sort(np.argsort(-counts, kind="stable")[:_MAX_CLASSES_OF_MATRIX])
+    inside = np.isin(codes, shown) & np.isin(found, shown)
+    caption = "Rows by their class, and by the one that is predicted."
+    if len(shown) < len(classes):
+        caption += f" The {len(shown)} most frequent of {len(classes)} classes."
+
+    def matrix(ax: Any) -> None:
+        weight = None if target.weight is None else target.weight[inside]
+        display = ConfusionMatrixDisplay.from_predictions(
+            codes[inside],
+            found[inside],
+            labels=shown,
+            display_labels=[_short(classes[k]) for k in shown.tolist()],
+            sample_weight=weight,
+            cmap="Blues",
+            colorbar=False,
+            values_format="d" if weight is None else ".4g",
+            xticks_rotation="vertical" if len(shown) > 4 else "horizontal",
+            ax=ax,
+        )
+        if len(shown) > 10:
+            for text in display.text_.ravel():
+                text.set_fontsize("x-small")
+
+    size = 4.4 + 0.25 * max(0, len(shown) - 6)
+    yield _drawn("Confusion matrix", caption, matrix, (size, size))
+    if len(classes) < 2:
+        return
+    drawn = [1] if len(classes) == 2 else [int(k) for k in shown if 0 < counts[k] < len(codes)]
+    drawn = sorted(sorted(drawn, key=lambda k: -counts[k])[:_MAX_CURVES])
+    some = "" if len(classes) == 2 else " Each class against all others."
+    some += f" The {len(drawn)} most frequent of {len(classes)} classes." if 2 < len(drawn) < len(classes) else ""
+    if all(0 < counts[k] < len(codes) for k in drawn) and drawn:
+        yield _drawn(
+            "ROC curve",
+            f"The share of a class that is found, against that of others that are taken for it.{some}",
+            lambda ax: _roc(ax, target, codes, drawn),
+            (4.6, 4.4),
+        )
+        yield _drawn(
+            "Calibration",
+            f"Of rows with about the same probability, the share that is of the class; on the diagonal, it is right.{some}",
+            lambda ax: _calibration(ax, target, codes, drawn),
+            (4.6, 4.4),
+        )
+
+
+def _roc(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
+    from sklearn.metrics import RocCurveDisplay
+
+    assert target.classes is not None
+    assert target.probabilities is not None
+    for k in drawn:
+        RocCurveDisplay.from_predictions(
+            (codes == k).astype(int),
+            target.probabilities[:, k],
+            sample_weight=target.weight,
+            name=_short(target.classes[k]),
+            plot_chance_level=k == drawn[-1],
+            ax=ax,
+        )
+    ax.set_xlabel("false positive rate")
+    ax.set_ylabel("true positive rate")
+    ax.legend(loc="lower right", fontsize="small")
+
+
+def _calibration(ax: Any, target: Target, codes: NDArray[np.intp], drawn: list[int]) -> None:
+    from sklearn.calibration import CalibrationDisplay
+
+    assert target.classes is not None
+    assert target.probabilities is not None
+    for k in drawn:
+        CalibrationDisplay.from_predictions(
+            (codes == k).astype(int),
+            np.clip(target.probabilities[:, k], 0, 1),
+            n_bins=_BINS,
+            strategy="quantile",
+            name=_short(target.classes[k]),
+            ref_line=k == drawn[0],
+            ax=ax,
+        )
+    ax.set_xlabel("mean predicted probability")
+    ax.set_ylabel("share of the class")
+    ax.legend(loc="upper left", fontsize="small")
+
+
+def _short(label: Any) -> str:
+    text = str(label)
+    return text if len(text) <= 20 else f"{text[:17]}..."
+
+
+def _drawn(title: str, caption: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 4.0)) -> Picture:
+    with _style():
+        figure = _new_figure(figsize=size, layout="constrained")
+        draw(figure.add_subplot())
+        return Picture(title, caption, _uri(figure))
+
+
+def _style() -> Any:
+    """Return a context in which pictures look the same whatever the user has set."""
+    import matplotlib.style
+
+    return matplotlib.style.context(["default", {"svg.hashsalt": "dtrees", "svg.fonttype": "path", "figure.dpi": 100, "font.size": 9.5}])
+
+
+def _new_figure(**options: Any) -> Any:
+    """Return a figure that pyplot, and so a notebook, does not know of."""
+    from matplotlib.figure import Figure
+
+    return Figure(**options)
+
+
+def _uri(figure: Any) -> str:
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a dollar sign in a name is one
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, dpi=150)
+    return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()
