@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from dtrees.export.text import export_text
     from dtrees.interop.description import to_numbers
     from dtrees.interop.from_sklearn import from_sklearn
+    from dtrees.interop.to_onnx import to_onnx
     from dtrees.interop.to_sklearn import to_sklearn
+    from dtrees.interop.to_treelite import to_treelite
+    from dtrees.interop.to_xgboost import to_xgboost
     from dtrees.model_file import load, save
     from dtrees.plots.importance import plot_importance
     from dtrees.plots.metric import plot_metric
@@ -73,7 +76,10 @@ __all__ = [
     "save",
     "submit",
     "to_numbers",
+    "to_onnx",
     "to_sklearn",
+    "to_treelite",
+    "to_xgboost",
 ]
 
 
@@ -82,7 +88,10 @@ _MODULES = {
     "export_text": "dtrees.export.text",
     "from_sklearn": "dtrees.interop.from_sklearn",
     "to_numbers": "dtrees.interop.description",
+    "to_onnx": "dtrees.interop.to_onnx",
     "to_sklearn": "dtrees.interop.to_sklearn",
+    "to_treelite": "dtrees.interop.to_treelite",
+    "to_xgboost": "dtrees.interop.to_xgboost",
     "load": "dtrees.model_file",
     "plot_importance": "dtrees.plots.importance",
     "plot_metric": "dtrees.plots.metric",

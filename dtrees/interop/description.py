@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
-from dtrees.ensemble.input.schema import CATEGORICAL, Schema
+from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.losses.by_order import ByOrder
 from dtrees.ensemble.objective.losses.custom import CustomObjective
 from dtrees.ensemble.objective.losses.exponential import Exponential
@@ -93,11 +93,6 @@ class PlainModel:
         """The names of the columns, None if the model was fitted on an array."""
         names = getattr(self.estimator, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
-
-    @property
-    def has_sets(self) -> bool:
-        """Whether a node splits by a set of categories."""
-        return any(tree.categories.node.shape[0] for group in self.groups for tree in group)
 
     def trees(self) -> list[tuple[int, Tree]]:
         """Return all trees, each with the output that it adds to (0 where leaves hold all outputs): round by round."""
@@ -244,8 +239,3 @@ def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
     if not isinstance(matrix, np.ndarray):
         raise TypeError(f"X is a sparse {type(X).__name__}; pass X.toarray()")
     return np.ascontiguousarray(matrix, np.float64)
-
-
-def is_categorical(model: PlainModel) -> NDArray[np.bool_]:
-    """Return which columns hold categories, shape (n_features,)."""
-    return np.array([column.kind == CATEGORICAL for column in model.schema.columns])

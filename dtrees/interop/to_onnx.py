@@ -1,0 +1,199 @@
+"""ONNX from models of dtrees: the operator TreeEnsemble of ai.onnx.ml, which has sets and float64, and plain operators for the link.
+
+TreeEnsemble holds the inner nodes of all trees in one list, and their leaves in another. A leaf adds to one output, so that trees of
+classes, whose leaves hold a share of each, are there once for each class.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, needed
+from dtrees.tree.tree import Tree
+
+#: Versions of the operators, and of the format: the first that have what is used here.
+_OPSET, _ML_OPSET, _IR_VERSION = 18, 5, 10
+#: Modes of nodes: x <= split, and x in a set.
+_LEQ, _MEMBER = 0, 6
+
+
+def to_onnx(model: Any) -> Any:
+    """Return an ONNX model that predicts what a model does, in float64.
+
+    Its input is ``X``, float64 of shape (n, n_features_in_): the table as numbers (:func:`to_numbers`), where NaN is missing. Its output is
+    ``prediction``, float64 of shape (n,), or (n, n_outputs_) of several targets; of a classifier, ``label`` and ``probabilities``, in the
+    order of ``classes_``. ONNX Runtime 1.20 and later run it.
+
+    Parameters
+    ----------
+    model : estimator
+        One of dtrees, fitted.
+
+    Returns
+    -------
+    onnx.ModelProto
+        ``onnx.save(found, path)`` writes it to a file. Its metadata hold the names of columns and their categories, as JSON.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is no estimator of dtrees.
+    ValueError
+        If it starts from an estimator or from ``base_margin``.
+    ImportError
+        If onnx is not installed.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier, to_onnx
+    >>> tree = DecisionTreeClassifier().fit([[1.0], [2.0], [3.0]], ["low", "low", "high"])
+    >>> [output.name for output in to_onnx(tree).graph.output]  # doctest: +SKIP
+    ['label', 'probabilities']
+    """
+    plain = describe(model, "ONNX")
+    onnx = needed("onnx", "export")
+    graph = _Graph(onnx)
+    raw = graph.add("TreeEnsemble", ["X"], domain="ai.onnx.ml", **_ensemble(onnx, plain))
+    outputs = _labels(graph, plain, raw) if plain.classes is not None else _values(graph, plain, raw)
+    X = onnx.helper.make_tensor_value_info("X", onnx.TensorProto.DOUBLE, [None, plain.n_features])
+    made = onnx.helper.make_model(
+        onnx.helper.make_graph(graph.nodes, type(model).__name__, [X], outputs, graph.constants),
+        opset_imports=[onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid("ai.onnx.ml", _ML_OPSET)],
+        ir_version=_IR_VERSION,
+        producer_name="dtrees",
+    )
+    columns = {"columns": plain.names, "categories": [list(column.categories) or None for column in plain.schema.columns]}
+    onnx.helper.set_model_props(made, {name: json.dumps(value, ensure_ascii=False) for name, value in columns.items()})
+    return made
+
+
+class _Graph:
+    """Nodes and constants under way."""
+
+    def __init__(self, onnx: Any) -> None:
+        self._onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, operator: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
+        """Add a node, and return the name of its output."""
+        output = output or f"{operator}_{len(self.nodes)}"
+        self.nodes.append(self._onnx.helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    def constant(self, value: NDArray[Any]) -> str:
+        """Add a constant, and return its name."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self._onnx.numpy_helper.from_array(value, name))
+        return name
+
+    def output(self, name: str, kind: Any, shape: list[Any]) -> Any:
+        """Return the description of an output."""
+        return self._onnx.helper.make_tensor_value_info(name, self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
+
+
+def _mean(graph: _Graph, plain: PlainModel, raw: str, last: str | None = None) -> str:
+    """Add what sums start from, and divide them."""
+    done = graph.add("Add", [raw, graph.constant(plain.initial)]) if plain.initial.any() else raw
+    if plain.divisor > 1:
+        return graph.add("Div", [done, graph.constant(np.array(float(plain.divisor)))], last)
+    return graph.add("Identity", [done], last) if last else done
+
+
+def _values(graph: _Graph, plain: PlainModel, raw: str) -> list[Any]:
+    """Add the nodes from sums to what a regressor predicts."""
+    value = _mean(graph, plain, raw)
+    if plain.link == EXPONENTIAL:
+        value = graph.add("Exp", [value])
+    if plain.n_outputs > 1:
+        graph.add("Identity", [value], "prediction")
+        return [graph.output("prediction", np.float64, [None, plain.n_outputs])]
+    graph.add("Squeeze", [value, graph.constant(np.array([1]))], "prediction")
+    return [graph.output("prediction", np.float64, [None])]
+
+
+def _labels(graph: _Graph, plain: PlainModel, raw: str) -> list[Any]:
+    """Add the nodes from sums to labels and probabilities."""
+    assert plain.classes is not None
+    name = "probabilities"
+    if plain.link == LOGISTIC:
+        odds = _mean(graph, plain, raw)
+        sides = graph.add("Mul", [odds, graph.constant(np.array([[-plain.slope, plain.slope]]))])
+        graph.add("Sigmoid", [sides], name)
+    elif plain.link == SOFTMAX:
+        graph.add("Softmax", [_mean(graph, plain, raw)], name, axis=1)
+    else:
+        _mean(graph, plain, raw, name)
+    classes = plain.classes
+    if classes.dtype.kind in "iu":
+        classes = classes.astype(np.int64)
+    elif classes.dtype.kind in "UO":
+        classes = classes.astype(object)
+    largest = graph.add("ArgMax", [name], axis=1, keepdims=0)
+    graph.add("Gather", [graph.constant(classes), largest], "label")
+    return [
+        graph.output("label", classes.dtype, [None]),
+        graph.output(name, np.float64, [None, len(classes)]),
+    ]
+
+
+def _ensemble(onnx: Any, plain: PlainModel) -> dict[str, Any]:
+    """Return the attributes of the operator."""
+    parts, n_nodes, n_leaves = [], 0, 0
+    for output, tree in plain.trees():
+        for k in range(tree.value.shape[1]):
+            parts.append(_part(tree, tree.value[:, k], output + k, n_nodes, n_leaves))
+            n_nodes, n_leaves = n_nodes + len(parts[-1]["nodes_modes"]), n_leaves + len(parts[-1]["leaf_weights"])
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def tensor(name: str) -> Any:
+        return onnx.numpy_helper.from_array(joined.pop(name), name)
+
+    tensors = {name: tensor(name) for name in ("nodes_splits", "nodes_modes", "leaf_weights")}
+    members = joined.pop("membership_values")
+    if members.size:
+        tensors["membership_values"] = onnx.numpy_helper.from_array(members, "membership_values")
+    lists = {name: values.tolist() for name, values in joined.items()}
+    return {**lists, **tensors, "n_targets": plain.n_outputs, "aggregate_function": 1, "post_transform": 0}
+
+
+def _part(tree: Tree, value: NDArray[np.float64], output: int, first_node: int, first_leaf: int) -> dict[str, NDArray[Any]]:
+    """Return what a tree adds to the attributes; nodes and leaves are numbered from those given on."""
+    leaf = tree.children_left < 0
+    place = np.where(leaf, first_leaf + np.cumsum(leaf) - 1, first_node + np.cumsum(~leaf) - 1)
+    inner = np.flatnonzero(~leaf)
+    shared = {"tree_roots": np.array([first_node]), "leaf_targetids": np.full(int(leaf.sum()), output), "leaf_weights": value[leaf]}
+    if not inner.size:  # a tree wants a node: one whose sides are the same leaf
+        none = np.zeros(1)
+        nodes = _nodes(none, none, none, np.full((2, 1), first_leaf), np.ones((2, 1)), none)
+        return nodes | shared | {"membership_values": np.empty(0)}
+    sides = np.stack([tree.children_left[inner], tree.children_right[inner]])
+    modes = np.where(np.isnan(tree.threshold[inner]), _MEMBER, _LEQ)
+    # Sets end by NaN. One that only tells missing values apart is empty: ONNX Runtime wants a member, so it gets what no category is.
+    sets = [tree.categories.of_node(node).astype(np.float64) for node in tree.categories.node.tolist()]
+    members = [np.append(some if some.size else -1.0, np.nan) for some in sets]
+    nodes = _nodes(
+        tree.feature[inner], np.nan_to_num(tree.threshold[inner], posinf=np.inf), modes, place[sides], leaf[sides],
+        tree.missing_go_to_left[inner],
+    )  # fmt: skip
+    return nodes | shared | {"membership_values": np.concatenate([np.empty(0), *members])}
+
+
+def _nodes(
+    feature: NDArray[Any], split: NDArray[Any], mode: NDArray[Any], place: NDArray[Any], is_leaf: NDArray[Any], missing: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """Return the attributes of nodes; ``place`` and ``is_leaf`` have a row for each side."""
+    return {
+        "nodes_featureids": feature.astype(np.int64),
+        "nodes_splits": split.astype(np.float64),
+        "nodes_modes": mode.astype(np.uint8),
+        "nodes_truenodeids": place[0].astype(np.int64),
+        "nodes_falsenodeids": place[1].astype(np.int64),
+        "nodes_trueleafs": is_leaf[0].astype(np.int64),
+        "nodes_falseleafs": is_leaf[1].astype(np.int64),
+        "nodes_missing_value_tracks_true": missing.astype(np.int64),
+    }

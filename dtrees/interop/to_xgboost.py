@@ -1,0 +1,241 @@
+"""XGBoost's models from models of dtrees, as the JSON that XGBoost itself writes.
+
+XGBoost sends ``x < condition`` left, in float32, so that ``x <= t`` becomes ``x < c``, where c is the float32 that follows t. Its sets say
+which categories go right, so that the sides of such a node change places. What a model starts from is ``base_score``, which passes a link
+in float32; what that loses is added to the leaves of the first round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.atomic_file import atomic_file
+from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, needed, to_numbers
+from dtrees.interop.float32 import Float32Table, rounded_down
+from dtrees.tree.tree import Tree
+
+_TARGET = "XGBoost"
+#: The first version that has a base score for each output.
+_VERSION = [3, 1, 0]
+#: The parent of a root.
+_NO_NODE = 2**31 - 1
+
+#: XGBoost's objective for a loss of one target, and what it calls its parameters. Others go by their link.
+_OBJECTIVES: dict[str, tuple[str, str | None]] = {
+    "squared_error": ("reg:squarederror", "reg_loss_param"),
+    "absolute_error": ("reg:absoluteerror", None),
+    "quantile": ("reg:quantileerror", "quantile_loss_param"),
+    "huber": ("reg:pseudohubererror", "pseudo_huber_param"),
+    "poisson": ("count:poisson", "poisson_regression_param"),
+    "gamma": ("reg:gamma", "reg_loss_param"),
+    "tweedie": ("reg:tweedie", "tweedie_regression_param"),
+}
+
+
+def to_xgboost(model: Any, path: str | os.PathLike[str] | None = None, *, X: Any = None) -> Any:
+    """Return XGBoost's booster that predicts what a model does, or write it to a file.
+
+    The booster takes ``xgboost.DMatrix(dtrees.to_numbers(model, X), feature_names=booster.feature_names,
+    feature_types=booster.feature_types, enable_categorical=True)``. It computes in float32, and so its predictions are those of dtrees to
+    about six digits. Values of X that are not float32 may be rounded past a threshold very near to them; pass such rows as ``X``, and
+    thresholds are put where that cannot happen to these.
+
+    Boosting has XGBoost's objective for its loss: for ``huber`` the pseudo-Huber one, for ``exponential`` that of log loss with leaves
+    twice as large, for a function as loss the one with the same link. Forests are one round of parallel trees whose leaves are divided by
+    their number: of two classes, they predict the probability of the second, of more a probability for each.
+
+    Parameters
+    ----------
+    model : estimator
+        One of dtrees, fitted. Where that was with ``base_margin``, pass the scores of rows to ``DMatrix``.
+    path : str, path-like or None, default=None
+        Where to write the model as JSON, which ``xgboost.Booster(model_file=path)`` reads; this does without XGBoost.
+    X : array-like or frame of shape (n, n_features_in_) or None, default=None
+        Rows that are to be predicted as the model does, though they are rounded.
+
+    Returns
+    -------
+    xgboost.Booster or None
+        None if a path is given.
+
+    Raises
+    ------
+    TypeError
+        If ``model`` is no estimator of dtrees.
+    ValueError
+        If it starts from an estimator, or values of X become one as float32.
+    ImportError
+        If XGBoost is not installed, and no path is given.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> from dtrees import GradientBoostingRegressor, to_xgboost
+    >>> model = GradientBoostingRegressor(loss="poisson", n_estimators=3).fit([[1.0], [2.0]] * 20, [1.0, 5.0] * 20)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> to_xgboost(model, path)
+    >>> json.loads(path.read_text())["learner"]["objective"]["name"]
+    'count:poisson'
+    """
+    plain = describe(model, _TARGET, margins=True)
+    table = None if X is None else Float32Table(plain, to_numbers(model, X), _TARGET)
+    if path is None:
+        xgboost = needed("xgboost", "xgboost")
+        booster = xgboost.Booster()
+        booster.load_model(bytearray(_document(plain, table)))
+        return booster
+    with atomic_file(path) as file:
+        file.write(_document(plain, table))
+    return None
+
+
+def _document(plain: PlainModel, table: Float32Table | None) -> bytes:
+    """Return the model as XGBoost writes one."""
+    objective, parameters = _objective(plain)
+    base, left_over = _base(plain)
+    slope = plain.slope if plain.link == LOGISTIC else 1.0
+    parts: list[tuple[int, Tree, NDArray[np.float64]]] = []
+    two_shares = plain.link == SHARES and plain.n_outputs == 2
+    for number, (output, tree) in enumerate(plain.trees()):
+        first = left_over[output] if plain.by_groups and number < len(plain.groups) else 0.0
+        for k in [1] if two_shares else range(tree.value.shape[1]):
+            parts.append((0 if two_shares else output + k, tree, (tree.value[:, k] * slope + first) / plain.divisor))
+    if not plain.by_groups:
+        parts.sort(key=lambda part: part[0])
+    n_outputs = 1 if two_shares else plain.n_outputs
+    categorical = np.zeros(plain.n_features, bool)
+    for _, tree in plain.trees():
+        categorical[tree.feature[tree.categories.node]] = True
+    is_multiclass = plain.link == SOFTMAX
+    n_trees = len(parts)
+    document = {
+        "learner": {
+            "attributes": {},
+            "feature_names": _names(plain),
+            "feature_types": ["c" if of_sets else "q" for of_sets in categorical.tolist()],
+            "gradient_booster": {
+                "name": "gbtree",
+                "model": {
+                    "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
+                    "gbtree_model_param": {
+                        "num_parallel_tree": "1" if plain.by_groups else str(len(plain.groups[0])),
+                        "num_trees": str(n_trees),
+                    },
+                    "iteration_indptr": list(range(0, n_trees + 1, n_outputs if plain.by_groups else n_trees)),
+                    "tree_info": [output for output, _, _ in parts],
+                    "trees": [
+                        _tree(number, tree, value, plain.n_features, tree.threshold if table is None else table.thresholds(tree))
+                        for number, (_, tree, value) in enumerate(parts)
+                    ],
+                },
+            },
+            "learner_model_param": {
+                "base_score": f"{base[0]:.9g}" if n_outputs == 1 else "[" + ",".join(f"{one:.9g}" for one in base[:n_outputs]) + "]",
+                "boost_from_average": "0",
+                "num_class": str(n_outputs) if is_multiclass else "0",
+                "num_feature": str(plain.n_features),
+                "num_target": "1" if is_multiclass else str(n_outputs),
+            },
+            "objective": {"name": objective, **parameters},
+        },
+        "version": _VERSION,
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _names(plain: PlainModel) -> list[str]:
+    """Return the names of columns, none where XGBoost would not have them."""
+    names = plain.names or []
+    return [] if any(sign in name for name in names for sign in "[]<") else names
+
+
+def _objective(plain: PlainModel) -> tuple[str, dict[str, Any]]:
+    """Return the objective, and its parameters."""
+    by_link = {EXPONENTIAL: "poisson"}
+    if plain.link == LOGISTIC:
+        return "binary:logistic", {"reg_loss_param": {"scale_pos_weight": "1"}}
+    if plain.link == SOFTMAX:
+        return "multi:softprob", {"softmax_multiclass_param": {"num_class": str(plain.n_outputs)}}
+    loss = plain.loss if plain.n_outputs == 1 and plain.loss in _OBJECTIVES else by_link.get(plain.link, "squared_error")
+    assert loss is not None
+    name, parameters = _OBJECTIVES[loss]
+    values: dict[str, str] = {"reg_loss_param": {"scale_pos_weight": "1"}, "poisson_regression_param": {"max_delta_step": "0.7"}}.get(
+        parameters or "", {}
+    )
+    if loss == "quantile":
+        values = {"quantile_alpha": f"[{plain.estimator.alpha}]"}
+    elif loss == "tweedie":
+        values = {"tweedie_variance_power": str(plain.estimator.tweedie_variance_power)}
+    elif loss == "huber":
+        values = {"huber_slope": "1"}
+    return name, {} if parameters is None else {parameters: values}
+
+
+def _base(plain: PlainModel) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Return the base score of each output, and what it lacks of what raw predictions start from."""
+    raw = plain.initial * (plain.slope if plain.link == LOGISTIC else 1.0)
+    with np.errstate(over="ignore"):
+        if plain.link == LOGISTIC:
+            base = np.clip(1.0 / (1.0 + np.exp(-raw)), 1e-7, 1.0 - 1e-7).astype(np.float32)
+            return base, raw - np.log(base.astype(np.float64) / (1.0 - base.astype(np.float64)))
+        if plain.link == EXPONENTIAL:
+            base = np.clip(np.exp(raw), 1e-16, 1e16).astype(np.float32)
+            return base, raw - np.log(base.astype(np.float64))
+    base = raw.astype(np.float32)
+    return base, raw - base
+
+
+def _tree(number: int, tree: Tree, value: NDArray[np.float64], n_features: int, threshold: NDArray[np.float64]) -> dict[str, Any]:
+    """Return a tree as XGBoost writes one."""
+    sets = {node: tree.categories.of_node(node).tolist() for node in tree.categories.node.tolist()}
+    by_set = np.isnan(tree.threshold)
+    empty = [node for node, some in sets.items() if not some]  # only missing values may go left; XGBoost has no empty sets
+    by_set[empty], threshold = False, np.where(by_set, -1.0, threshold)
+    left = np.where(by_set, tree.children_right, tree.children_left)
+    right = np.where(by_set, tree.children_left, tree.children_right)
+    order = _by_levels(left, right)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    leaf = (left < 0)[order]
+    left, right = (np.where(leaf, -1, place[side[order]]) for side in (left, right))
+    inner = np.flatnonzero(~leaf)
+    parents = np.full(len(order), _NO_NODE, np.int64)
+    parents[left[inner]] = parents[right[inner]] = inner
+    condition = np.nextafter(rounded_down(np.where(tree.feature < 0, 0.0, threshold)), np.float32(np.inf))
+    # No number is larger than the largest: all that are not missing go left.
+    condition = np.minimum(condition, np.finfo(np.float32).max)[order]
+    single = value.astype(np.float32)[order]
+    node_sets = sorted((int(place[node]), some) for node, some in sets.items() if some)
+    sizes = [len(some) for _, some in node_sets]
+    return {
+        "base_weights": single.tolist(),
+        "categories": [category for _, some in node_sets for category in some],
+        "categories_nodes": [node for node, _ in node_sets],
+        "categories_segments": np.cumsum([0, *sizes])[:-1].tolist() if sizes else [],
+        "categories_sizes": sizes,
+        "default_left": (~leaf & (tree.missing_go_to_left != by_set)[order]).astype(int).tolist(),
+        "id": number,
+        "left_children": left.tolist(),
+        "loss_changes": tree.gain.astype(np.float32)[order].tolist(),
+        "parents": parents.tolist(),
+        "right_children": right.tolist(),
+        "split_conditions": np.where(leaf, single, condition).tolist(),
+        "split_indices": np.maximum(tree.feature, 0)[order].tolist(),
+        "split_type": by_set[order].astype(int).tolist(),
+        "sum_hessian": tree.weighted_n_node_samples.astype(np.float32)[order].tolist(),
+        "tree_param": {"num_deleted": "0", "num_feature": str(n_features), "num_nodes": str(len(order)), "size_leaf_vector": "1"},
+    }
+
+
+def _by_levels(left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the nodes level by level, children side by side: XGBoost takes the node after a left child for the right one."""
+    levels = [np.zeros(1, np.int64)]
+    while levels[-1].size:
+        inner = levels[-1][left[levels[-1]] >= 0]
+        levels.append(np.stack([left[inner], right[inner]], axis=1).ravel().astype(np.int64))
+    return np.concatenate(levels)
