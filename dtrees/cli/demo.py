@@ -60,7 +60,7 @@ def run(rows: int, data: str | None, display: Display | None = None, **options: 
     with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
         path = data or str(Path(folder) / "flats.csv")
         check_new("--data", path)
-        check_destinations({"--data": path, "--output": options["output"]}, [])
+        check_destinations({"--data": path, "--output": options["output"], "--report": options["report"]}, [])
         with atomic_file(path) as file:
             flats(rows, options["seed"]).to_csv(file, index=False)
         display.note(f"Made up {rows:,} flats; the rent is to be predicted from the other columns.")

@@ -17,6 +17,7 @@ from dtrees.cli.destinations import check_destinations
 from dtrees.cli.display import Display, plural
 from dtrees.cli.errors import CommandError, describe
 from dtrees.cli.tables import Files, check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.plots.canvas import pyplot
 
 _DEFAULT_TEST_SIZE = 0.2
 
@@ -39,6 +40,7 @@ class FitOptions:
     checkpoint: str | None = None
     checkpoint_interval: float | None = None
     output: str | None = None
+    report: str | None = None
     separator: str | None = None
     scheduler: str | None = None
     n_workers: int | None = None
@@ -77,10 +79,22 @@ def run(options: FitOptions, display: Display | None = None) -> None:
                 figures, trivial = evaluate(estimator, train, test, columns, options.target, client)
             rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
             display.scores(f"Score on {rows}", figures, trivial.describe())
+        if options.report:
+            _report(estimator, train if test is None else test, columns, options, display)
     if options.output:
         display.result(f"Model saved to {options.output}. Use it with: dtrees predict {options.output} DATA --output FILE")
     else:
         display.note("The model was not saved; --output MODEL does that.")
+
+
+def _report(estimator: Any, rows: Any, columns: list[str], options: FitOptions, display: Display) -> None:
+    """Write the report, about the test rows or, without any, about those of the fit."""
+    said = "of the fit" if options.test is None and options.test_size == 0 else f"of {options.test}" if options.test else "held out"
+    with display.stage("Writing the report"):
+        dtrees.report(
+            estimator, rows[columns], rows[options.target], options.report, rows=f"{said}; target {options.target}", seed=options.seed
+        )
+    display.result(f"Report written to {options.report}")
 
 
 def _check(options: FitOptions, display: Display) -> list[str]:
@@ -104,7 +118,9 @@ def _check(options: FitOptions, display: Display) -> list[str]:
             more = find_files(data)
             read += more.paths
             check_columns([*columns, options.target], column_names(more, options.separator), option, data)
-    check_destinations({"--output": options.output, "--checkpoint": options.checkpoint}, read)
+    check_destinations({"--output": options.output, "--checkpoint": options.checkpoint, "--report": options.report}, read)
+    if options.report:
+        pyplot()  # before the work is done
     if options.validation is None and any(name == "early_stopping_rounds" for name in models.parse_settings(options.settings)):
         raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     return columns

@@ -90,6 +90,13 @@ _separator_option = click.option(
 
 _output_model_option = click.option("-o", "--output", metavar="MODEL", type=click.Path(dir_okay=False), help="Save the model to this file.")
 
+_report_option = click.option(
+    "--report",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write a page about the model to this file (HTML): scores, curves, importances, trees, on the test rows if there are any.",
+)
+
 
 @click.group(cls=OneLineGroup, context_settings=_CONTEXT)
 @click.version_option(__version__, prog_name="dtrees", message="%(prog)s %(version)s")
@@ -143,6 +150,7 @@ def main() -> None:
     show_default=False,
 )
 @_output_model_option
+@_report_option
 @_separator_option
 @_cluster_options
 def fit(**options: Any) -> None:
@@ -176,6 +184,7 @@ def predict(**options: Any) -> None:
 @click.option("--rows", type=click.IntRange(100), metavar="N", default=20_000, help="Rows to make up.")
 @click.option("--data", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the made-up table in this CSV file.")
 @_output_model_option
+@_report_option
 @_cluster_options
 def demo(**options: Any) -> None:
     """Make up a table of flat rents, train on it as `dtrees fit` does, and show how to go on."""

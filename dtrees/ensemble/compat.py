@@ -7,7 +7,9 @@ of these parts fails at import, with a message that names it.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +38,7 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "DocumentationLink",
     "HasMethods",
     "Hidden",
     "Interval",
@@ -51,6 +54,29 @@ __all__ = [
     "sklearn_metric",
     "stand_in_for_sklearns",
 ]
+
+
+class DocumentationLink:
+    """Mixin: the picture of an estimator in a notebook links to its page in the documentation, where one is known.
+
+    The address of the documentation is that of the environment variable ``DTREES_DOCS``, or else what the installed package names.
+    """
+
+    _doc_link_module = "dtrees"
+
+    @property
+    def _doc_link_template(self) -> str:
+        address = os.environ.get("DTREES_DOCS") or _address_of_the_documentation()
+        return f"{address.rstrip('/')}/api/dtrees.{{estimator_name}}.html" if address else ""
+
+
+@functools.cache
+def _address_of_the_documentation() -> str:
+    try:
+        named = importlib.metadata.metadata("dtrees").get_all("Project-URL") or []
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")
 
 
 def check_parameters(estimator: Any) -> None:

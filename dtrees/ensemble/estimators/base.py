@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.compat import stand_in_for_sklearns
+from dtrees.ensemble.compat import DocumentationLink, stand_in_for_sklearns
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 
 
-class TreeEstimator(EstimatorState, BaseEstimator, ABC):
+class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
     """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
