@@ -21,7 +21,8 @@ from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster
 
 import dtrees
-from dtrees.cli.demo import flats
+from dtrees.cli.commands.demo import flats
+from dtrees.cli.data.holdout import held_out
 from dtrees.cli.main import main
 from dtrees.cluster.transport.connect import connect
 from tests.cluster.samples import assert_clean, wait_until
@@ -162,6 +163,15 @@ def test_validation_data_and_early_stopping(folder: Path, scheduler: str, tmp_pa
     scores = model.evals_result_["validation"]["mae"]
     assert model.n_estimators_ == scores.argmin() + 1 <= 40
     assert re.search(r"Training: \d+ rounds in .* validation mae [\d.]+", result.stderr)
+
+
+def test_reports(folder: Path, scheduler: str, tmp_path: Path) -> None:
+    common = ("fit", folder / "flats.csv", "--target", "rent", "--scheduler", scheduler, *QUICK, "--report", tmp_path / "page.html")
+    assert f"Report written to {tmp_path / 'page.html'}" in succeed(*common).stdout
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    n_test = len(pd.read_csv(folder / "flats.csv").pipe(lambda frame: frame[held_out(0, len(frame), 0.2, 0)]))
+    assert f"{n_test} rows (held out; target rent)" in page
+    assert "--report: '" in fail(*common[:-1], folder / "flats.csv")
 
 
 @pytest.mark.parametrize("model", ["boosting", "forest"])

@@ -1,27 +1,19 @@
-"""The command line: ``dtrees fit``, ``dtrees predict`` and ``dtrees demo``.
+"""The command line: ``dtrees fit``, ``dtrees predict`` and others.
 
 It is thin. Each module does one step and can be used, and is tested, without the others:
 
 ``main``
     commands and options; imports nothing heavy, so that ``--help`` is there at once.
-``errors``
-    every failure as one line that says what to do.
-``display``
-    what is printed: notes, live progress, tables.
-``tables``, ``csv_types``
-    CSV and Parquet as Dask DataFrames, and predictions written to a file.
-``target``
-    what the target column is, and so which task.
-``holdout``
-    which rows are for training and which for testing.
-``destinations``
-    where a command writes: nothing that is read, nothing twice.
-``models``
-    which estimator, with which parameters.
+``commands``
+    what the commands do, a module each.
+``clusters``, ``models``
+    which Dask cluster; which estimator, with which parameters.
+``data``
+    CSV and Parquet as Dask DataFrames; what the target column is, which rows are for the test, where to write.
+``terminal``
+    what is printed: notes, live progress, tables, every failure as one line that says what to do.
 ``scores``
-    how good the predictions are, beside a trivial baseline.
-``fit``, ``predict``, ``demo``
-    the commands, as a sequence of those steps.
+    how good predictions are, beside a trivial baseline.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dtrees import __version__
-from dtrees.cli.errors import OneLineGroup
+from dtrees.cli.terminal.errors import OneLineGroup
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120, "show_default": True}
 
@@ -159,7 +159,7 @@ def fit(**options: Any) -> None:
     Text columns are used as categories and missing values are fine. Without --scheduler a Dask cluster is started on this machine for
     the time of the run; the link printed first shows it at work.
     """
-    from dtrees.cli.fit import FitOptions, run
+    from dtrees.cli.commands.fit import FitOptions, run
 
     run(FitOptions(**options))
 
@@ -174,7 +174,7 @@ def fit(**options: Any) -> None:
 @click.option("--scheduler", metavar="ADDRESS", help="Predict on this Dask cluster; otherwise in this process.")
 def predict(**options: Any) -> None:
     """Predict with MODEL, a file that `dtrees fit --output` wrote, for each row of DATA, in order."""
-    from dtrees.cli.predict import run
+    from dtrees.cli.commands.predict import run
 
     run(**options)
 
@@ -188,6 +188,6 @@ def predict(**options: Any) -> None:
 @_cluster_options
 def demo(**options: Any) -> None:
     """Make up a table of flat rents, train on it as `dtrees fit` does, and show how to go on."""
-    from dtrees.cli.demo import run
+    from dtrees.cli.commands.demo import run
 
     run(**options)

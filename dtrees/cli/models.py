@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dtrees
-from dtrees.cli.errors import CommandError, suggestion
+from dtrees.cli.terminal.errors import CommandError, suggestion
 
 #: What ``--model`` names, as the first part of the class name.
 FAMILIES = {"tree": "DecisionTree", "forest": "RandomForest", "extra-trees": "ExtraTrees", "boosting": "GradientBoosting"}

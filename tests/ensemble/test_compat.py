@@ -33,3 +33,13 @@ def test_no_other_module_uses_private_parts():
                 if any(re.match("_[a-z]", part) for part in parts):
                     found.add(path.relative_to(PACKAGE).as_posix())
     assert found == {"ensemble/compat.py"}
+
+
+def test_estimators_link_to_the_documentation_where_its_address_is_known(monkeypatch):
+    model = dtrees.RandomForestClassifier()
+    monkeypatch.delenv("DTREES_DOCS", raising=False)
+    assert "scikit-learn.org" not in model._get_doc_link()
+    assert 'href="https://scikit-learn.org' not in model._repr_html_()
+    monkeypatch.setenv("DTREES_DOCS", "https://docs.example/dtrees/")
+    assert model._get_doc_link() == "https://docs.example/dtrees/api/dtrees.RandomForestClassifier.html"
+    assert 'href="https://docs.example/dtrees/api/dtrees.RandomForestClassifier.html"' in model._repr_html_()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dtrees.cli.errors import CommandError
+from dtrees.cli.terminal.errors import CommandError
 
 #: Up to this many distinct whole numbers are taken for classes.
 MAX_NUMBERED_CLASSES = 10

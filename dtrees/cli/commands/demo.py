@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from dtrees.atomic_file import atomic_file
-from dtrees.cli import fit
-from dtrees.cli.destinations import check_destinations, check_new
-from dtrees.cli.display import Display
+from dtrees.cli.commands import fit
+from dtrees.cli.data.destinations import check_destinations, check_new
+from dtrees.cli.terminal.display import Display
 
 TARGET = "rent"
 

@@ -9,9 +9,9 @@ import warnings
 import pytest
 from rich.console import Console
 
-from dtrees.cli import display as module
-from dtrees.cli.display import Display
 from dtrees.cli.scores import Score
+from dtrees.cli.terminal import display as module
+from dtrees.cli.terminal.display import Display
 from dtrees.engine.plan.plans import Progress
 
 

@@ -10,13 +10,14 @@ import click
 import numpy as np
 
 import dtrees
-from dtrees.cli import holdout, models, scores
-from dtrees.cli import target as targets
+from dtrees.cli import models, scores
 from dtrees.cli.clusters import cluster
-from dtrees.cli.destinations import check_destinations
-from dtrees.cli.display import Display, plural
-from dtrees.cli.errors import CommandError, describe
-from dtrees.cli.tables import Files, check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data import holdout
+from dtrees.cli.data import target as targets
+from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.data.tables import Files, check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.cli.terminal.display import Display, plural
+from dtrees.cli.terminal.errors import CommandError, describe
 from dtrees.plots.canvas import pyplot
 
 _DEFAULT_TEST_SIZE = 0.2

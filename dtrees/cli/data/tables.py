@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from dtrees.cli import csv_types
-from dtrees.cli.errors import CommandError, suggestion
+from dtrees.cli.data import csv_types
+from dtrees.cli.terminal.errors import CommandError, suggestion
 
 _TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 #: Names that are to be Parquet.

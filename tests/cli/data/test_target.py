@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dtrees.cli.errors import CommandError
-from dtrees.cli.target import TargetSummary, choose_task, convert, merge, number_with_comma, summarize_part
+from dtrees.cli.data.target import TargetSummary, choose_task, convert, merge, number_with_comma, summarize_part
+from dtrees.cli.terminal.errors import CommandError
 
 MANY_NUMBERS = list(range(11))
 

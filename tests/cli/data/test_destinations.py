@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dtrees.cli.destinations import check_destinations, check_new
-from dtrees.cli.errors import CommandError
+from dtrees.cli.data.destinations import check_destinations, check_new
+from dtrees.cli.terminal.errors import CommandError
 
 
 def test_free_places(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol
 
-from dtrees.cli.tables import PARQUET_SUFFIXES
+from dtrees.cli.data.tables import PARQUET_SUFFIXES
 
 
 class Writer(Protocol):

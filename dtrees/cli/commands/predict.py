@@ -14,12 +14,12 @@ import pandas as pd
 import dtrees
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.clusters import cluster
-from dtrees.cli.destinations import check_destinations
-from dtrees.cli.display import Display, plural
-from dtrees.cli.errors import CommandError
-from dtrees.cli.fit import warn_of_repeated_names
-from dtrees.cli.output import partitions, writer_for
-from dtrees.cli.tables import COMPRESSION, check_columns, column_list, column_names, find_files, read_table
+from dtrees.cli.commands.fit import warn_of_repeated_names
+from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.data.output import partitions, writer_for
+from dtrees.cli.data.tables import COMPRESSION, check_columns, column_list, column_names, find_files, read_table
+from dtrees.cli.terminal.display import Display, plural
+from dtrees.cli.terminal.errors import CommandError
 
 PREDICTION = "prediction"
 

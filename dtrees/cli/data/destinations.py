@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from dtrees.cli.errors import CommandError
+from dtrees.cli.terminal.errors import CommandError
 
 
 def check_destinations(written: Mapping[str, str | None], read: Collection[str]) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dtrees.cli import csv_types
-from dtrees.cli.errors import CommandError
-from dtrees.cli.tables import column_names, find_files, read_table, repeated_names
+from dtrees.cli.data import csv_types
+from dtrees.cli.data.tables import column_names, find_files, read_table, repeated_names
+from dtrees.cli.terminal.errors import CommandError
 
 
 @pytest.fixture

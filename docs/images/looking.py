@@ -1,0 +1,27 @@
+"""Make the pictures of docs/looking.md: ``python docs/images/looking.py``, with matplotlib installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+import dtrees
+from dtrees.cli.commands.demo import flats
+
+matplotlib.use("Agg")
+matplotlib.rcParams.update({"svg.hashsalt": "dtrees", "svg.fonttype": "path"})
+
+FOLDER = Path(__file__).parent
+
+table = flats(5000, seed=0)
+X, y = table.drop(columns="rent"), table["rent"]
+tree = dtrees.DecisionTreeRegressor(max_depth=3, min_samples_leaf=50).fit(X, y)
+model = dtrees.GradientBoostingRegressor(n_estimators=200, learning_rate=0.2, early_stopping_rounds=10, random_state=0)
+model.fit(X[:4000], y[:4000], eval_set={"validation": (X[4000:], y[4000:])})
+for name, ax in (
+    ("tree", dtrees.plot_tree(tree, impurity=False)),
+    ("importance", dtrees.plot_importance(model)),
+    ("curves", dtrees.plot_metric(model)),
+):
+    ax.figure.savefig(FOLDER / f"looking_{name}.svg", metadata={"Date": None})

@@ -1,0 +1,1 @@
+"""The commands, each as a sequence of steps."""
