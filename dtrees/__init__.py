@@ -22,6 +22,8 @@ from dtrees.backends import register_backend
 
 if TYPE_CHECKING:
     from dtrees.cluster.growing.submission import attach, submit
+    from dtrees.cluster.growing.watching import progress
+    from dtrees.cluster.reliability.fit_context import Settings
     from dtrees.ensemble import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
         RandomForestClassifier,
         RandomForestRegressor,
     )
+    from dtrees.ensemble.evaluation.callbacks import KeepOnInterrupt
+    from dtrees.ensemble.evaluation.progress import ProgressBar
+    from dtrees.errors import NotEnoughMemory, SchedulerLost, WorkerLost
     from dtrees.export.graphviz import export_graphviz
     from dtrees.export.text import export_text
     from dtrees.interop.description import to_numbers
@@ -61,8 +66,14 @@ __all__ = [
     "ExtraTreesRegressor",
     "GradientBoostingClassifier",
     "GradientBoostingRegressor",
+    "KeepOnInterrupt",
+    "NotEnoughMemory",
+    "ProgressBar",
     "RandomForestClassifier",
     "RandomForestRegressor",
+    "SchedulerLost",
+    "Settings",
+    "WorkerLost",
     "__version__",
     "attach",
     "export_graphviz",
@@ -72,6 +83,7 @@ __all__ = [
     "plot_importance",
     "plot_metric",
     "plot_tree",
+    "progress",
     "report",
     "save",
     "submit",
@@ -99,12 +111,19 @@ _MODULES = {
     "report": "dtrees.reports.report",
     "save": "dtrees.model_file",
     "attach": "dtrees.cluster.growing.submission",
+    "progress": "dtrees.cluster.growing.watching",
+    "Settings": "dtrees.cluster.reliability.fit_context",
+    "KeepOnInterrupt": "dtrees.ensemble.evaluation.callbacks",
+    "ProgressBar": "dtrees.ensemble.evaluation.progress",
+    "NotEnoughMemory": "dtrees.errors",
+    "SchedulerLost": "dtrees.errors",
+    "WorkerLost": "dtrees.errors",
     "submit": "dtrees.cluster.growing.submission",
 }
 
 
 def _is_dask(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "dask"
+    return type(X).__module__.partition(".")[0] in ("dask", "distributed")  # a collection, or a client
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from dtrees.cluster.data.predict import predict
 from dtrees.cluster.growing.submission import fit
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
 from dtrees.cluster.reliability.fit_record import register
-from dtrees.cluster.reliability.liveness import current_client, default_client, in_task, out_of_the_way
+from dtrees.cluster.reliability.liveness import checked_client, current_client, default_client, in_task, out_of_the_way
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.scheduler_rpc import own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
@@ -41,16 +41,25 @@ logger = logging.getLogger("dtrees.cluster")
 class DaskBackend:
     """Fits and predicts where Dask does."""
 
-    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
+    def fit(
+        self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Any = None, placement: str | None = None
+    ) -> Any:
         """Fit on the cluster and return the fitted copy; None where this is the cluster already, or there is none."""
         if in_task():
+            if client is not None:
+                raise ValueError(f"client is {client!r}, but this is a task of a cluster, whose worker has its own; leave it out")
             if is_coordinating():
                 return None
             register(own_client())
-            with coordinating(Fit(new_name(), Settings.read())):
+            with coordinating(Fit(new_name(), Settings.read(placement=placement))):
                 return estimator.fit(X, y, sample_weight, **options)
-        client = default_client()
-        return None if client is None else fit(estimator, X, y, sample_weight, options, client)
+        if client is None:
+            client = default_client()
+        if client is not None:
+            return fit(estimator, X, y, sample_weight, options, checked_client(client), placement)
+        if placement is not None:
+            raise ValueError(f"placement is {placement!r}, but there is no Dask client, so that X is computed here; make one, or pass it")
+        return None
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set, on the cluster if there is one."""

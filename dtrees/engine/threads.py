@@ -10,8 +10,9 @@ import functools
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,12 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 
+#: Python looks for Ctrl-C only between two of its own steps. Kernels on so many cells, which take tens of milliseconds, are called by other
+#: threads, while the main one waits for them, or for that.
+INTERRUPTIBLE_CELLS = 1_000_000
+#: Threads that are to give up their work end after the node that they are at; they are waited for no longer than this.
+_SECONDS_TO_END = 0.5
+_SLICE = 0.1
 #: More threads than machines have cores: a number from a model file must not exhaust a machine.
 _MOST_THREADS = 1024
 
@@ -77,6 +84,15 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     return min(n_jobs, _MOST_THREADS)
 
 
+class GivenUp(RuntimeError):
+    """What a thread was at is not finished, as nobody wants it any more."""
+
+
+def in_main_thread() -> bool:
+    """Tell whether this is the thread that Ctrl-C interrupts."""
+    return threading.current_thread() is threading.main_thread()
+
+
 class Threads:
     """The calling thread and some helpers, which start when they are first wanted: the work on a small table may never want one.
 
@@ -94,11 +110,14 @@ class Threads:
         self.n_threads = max(1, n_threads)
         self._queues: list[SimpleQueue[Callable[[], None] | None]] = []
         self._helpers: list[threading.Thread] = []
+        self._left_behind = False
 
-    def map(self, function: Callable[[Any], T], items: Iterable[Any], most: int | None = None) -> list[T]:
+    def map(
+        self, function: Callable[[Any], T], items: Iterable[Any], most: int | None = None, give_up: Callable[[], None] | None = None
+    ) -> list[T]:
         """Apply a function to every item, in ``most`` threads at most; results come in order.
 
-        The first error ends the work and is raised.
+        The first error ends the work and is raised. On Ctrl-C, ``give_up`` is called, which has the other threads end soon.
         """
         items = list(items)
         helpers = self._helpers_for(min(len(items), most or len(items)))
@@ -108,8 +127,19 @@ class Threads:
         for queue in helpers:
             queue.put(work.help)
         work.run()
-        for _ in helpers:
-            work.finished.get()
+        n_left = len(helpers)
+        try:
+            if work.interrupted:
+                raise KeyboardInterrupt
+            while n_left:
+                _take(work.finished)
+                n_left -= 1
+        except BaseException:
+            work.errors.append(GivenUp())  # nobody begins with another item
+            if give_up is not None:
+                give_up()
+            self._leave(work.finished, n_left)
+            raise
         if work.errors:
             raise work.errors[0]
         return work.results
@@ -175,9 +205,59 @@ class Threads:
         if errors:
             raise errors[0]
 
+    def apart(self, n_threads: int, function: Callable[[int], None], give_up: Callable[[], None]) -> None:
+        """Have so many threads, if there are, call a kernel with their numbers, but not this one: it waits, and can be interrupted.
+
+        Parameters
+        ----------
+        n_threads : int
+        function : callable
+            Calls the kernel. The first error ends the work and is raised.
+        give_up : callable
+            Called on an error or Ctrl-C, to have all threads end soon.
+        """
+        finished: SimpleQueue[None] = SimpleQueue()
+        errors: list[BaseException] = []
+
+        def run(thread: int) -> None:
+            try:
+                function(thread)
+            except BaseException as error:
+                errors.append(error)
+                give_up()
+            finally:
+                finished.put(None)
+
+        helpers = self._start(max(1, min(n_threads, self.n_threads)))
+        n_left = len(helpers)
+        for thread, helper in enumerate(helpers):
+            helper.put(functools.partial(run, thread))
+        try:
+            while n_left:
+                _take(finished)
+                n_left -= 1
+        except BaseException:
+            give_up()
+            self._leave(finished, n_left)
+            raise
+        if errors:
+            raise errors[0]
+
+    def _leave(self, finished: SimpleQueue[None], n_left: int) -> None:
+        """Wait a moment for helpers to end what they are at; those that take longer are not waited for any more, nor when this closes."""
+        deadline = time.monotonic() + _SECONDS_TO_END
+        try:
+            for _ in range(n_left):
+                finished.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            self._left_behind = True
+
     def _helpers_for(self, n_threads: int) -> list[SimpleQueue[Callable[[], None] | None]]:
         """Return the queues of the helpers of so many threads, or of all there may be."""
-        n = max(0, min(n_threads, self.n_threads) - 1)
+        return self._start(max(0, min(n_threads, self.n_threads) - 1))
+
+    def _start(self, n: int) -> list[SimpleQueue[Callable[[], None] | None]]:
+        """Return the queues of so many helpers."""
         while len(self._queues) < n:
             self._queues.append(SimpleQueue())
             self._helpers.append(threading.Thread(target=_help, args=(self._queues[-1],), name="dtrees", daemon=True))
@@ -188,7 +268,7 @@ class Threads:
         """End the threads."""
         for queue in self._queues:
             queue.put(None)
-        for helper in self._helpers:
+        for helper in self._helpers if not self._left_behind else ():
             helper.join()
         self._queues, self._helpers = [], []
 
@@ -209,6 +289,11 @@ class _Work:
         self.errors: list[BaseException] = []
         self.finished: SimpleQueue[None] = SimpleQueue()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether there was a Ctrl-C."""
+        return any(isinstance(error, KeyboardInterrupt) for error in self.errors)
+
     def run(self) -> None:
         """Work until no item is left."""
         try:
@@ -223,6 +308,13 @@ class _Work:
         """Work until no item is left, and say when that is."""
         self.run()
         self.finished.put(None)
+
+
+def _take(queue: SimpleQueue[T]) -> T:
+    """Take an item; Ctrl-C ends the wait on every system."""
+    while True:
+        with contextlib.suppress(Empty):
+            return queue.get(timeout=_SLICE)
 
 
 def _help(queue: SimpleQueue[Callable[[], None] | None]) -> None:

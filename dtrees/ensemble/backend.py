@@ -208,8 +208,13 @@ class Output:
 class Backend(Protocol):
     """Where a table lives and where trees grow."""
 
-    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> Any:
-        """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on."""
+    def fit(
+        self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Any = None, placement: str | None = None
+    ) -> Any:
+        """Fit a copy of the estimator where the data is, and return it; None if this is the place, and ``estimator.fit`` should go on.
+
+        ``client`` and ``placement`` are what the user says of where that is to be.
+        """
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set.

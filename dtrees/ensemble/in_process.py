@@ -48,8 +48,15 @@ class _SingleUse:
 class LocalBackend:
     """Fits and predicts in this process; see :class:`dtrees.ensemble.backend.Backend`."""
 
-    def fit(self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any]) -> None:
+    def fit(
+        self, estimator: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Any = None, placement: str | None = None
+    ) -> None:
         """Return None: this is the place, and the estimator fits itself."""
+        if placement is not None:
+            raise ValueError(
+                f"placement is {placement!r}, but X is a {type(X).__name__} in memory, which is fitted in this process; wants a Dask "
+                "DataFrame or Array (dask.dataframe.from_pandas, dask.array.from_array), or no placement"
+            )
 
     def load(self, X: Any, y: Any, sample_weight: Any, options: LoadOptions) -> Table:
         """Check, encode and presort a training set; here, that is the same for any kind of trees."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dtrees.engine.threads import Threads, available_cores, effective_n_jobs
+from dtrees.engine.threads import Threads, available_cores, effective_n_jobs, in_main_thread
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for_all
 
@@ -153,3 +155,62 @@ def test_helpers_start_when_they_are_wanted() -> None:
         assert threading.active_count() == before + 1
         threads.together(3, lambda _: None, lambda: None, lambda: None)
         assert threading.active_count() == before + 2
+
+
+def interrupt() -> None:
+    """Press Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_what_is_done_apart() -> None:
+    given_up = threading.Event()
+
+    def work(thread: int) -> None:
+        if thread == 0:
+            interrupt()
+        assert given_up.wait(60.0)
+
+    with Threads(2) as threads, pytest.raises(KeyboardInterrupt):
+        threads.apart(2, work, given_up.set)
+    assert given_up.is_set()
+
+
+def test_ctrl_c_does_not_wait_for_what_goes_on() -> None:
+    goes_on, ended = threading.Event(), threading.Event()
+
+    def work(thread: int) -> None:
+        interrupt()
+        assert goes_on.wait(60.0)
+        ended.set()
+
+    with Threads(1) as threads, pytest.raises(KeyboardInterrupt):
+        threads.apart(1, work, lambda: None)
+    assert not ended.is_set()
+    goes_on.set()
+    assert ended.wait(60.0)
+
+
+def test_an_error_of_what_is_done_apart_is_raised() -> None:
+    given_up = threading.Event()
+
+    def work(thread: int) -> None:
+        if thread == 1:
+            raise ValueError("no")
+        assert given_up.wait(60.0)
+
+    with Threads(2) as threads, pytest.raises(ValueError, match="no"):
+        threads.apart(2, work, given_up.set)
+
+
+def test_ctrl_c_ends_a_map() -> None:
+    given_up, seen = threading.Event(), []
+
+    def work(i: int) -> None:
+        seen.append(i)
+        if i == 1:
+            interrupt()
+        assert given_up.wait(60.0) if not in_main_thread() else threading.Event().wait(60.0)
+
+    with Threads(2) as threads, pytest.raises(KeyboardInterrupt):
+        threads.map(work, range(100), give_up=given_up.set)
+    assert len(seen) == 2

@@ -10,15 +10,17 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from dtrees.cli.scores import Score
+
+if TYPE_CHECKING:
+    from dtrees.ensemble.evaluation.displays import TerminalBar
 
 #: Seconds between lines where there is no terminal.
 _LINE_INTERVAL = 10.0
@@ -105,40 +107,35 @@ class Display:
         elsewhere : bool, default=False
             Whether it runs on machines whose messages are not seen here: a long wait for the first is then explained.
         """
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[score]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        bar = Progress(*columns, console=self.stderr, transient=True, disable=not self.stderr.is_terminal)
+        from dtrees.ensemble.evaluation.displays import TerminalBar  # takes a while
+
+        bar = TerminalBar(unit, self.stderr, transient=True) if self.stderr.is_terminal else None
         progress = TrainingProgress(self, bar, unit)
         patience = threading.Timer(_PATIENCE, progress.explain_wait)
         patience.daemon = True
         if elsewhere:
             patience.start()
         try:
-            with bar:
-                yield progress
+            if bar is not None:
+                bar.begin()
+            yield progress
         finally:
             patience.cancel()
+            if bar is not None:
+                bar.end()
         self.note(progress.summary())
 
 
 class TrainingProgress:
     """The callback that turns the fit's progress into a bar, or into lines now and then."""
 
-    def __init__(self, display: Display, bar: Progress, unit: str) -> None:
+    def __init__(self, display: Display, bar: TerminalBar | None, unit: str) -> None:
         self._display = display
         self._bar = bar
         self._unit = unit
         self._start = self._last_line = time.monotonic()
         self._done = 0
         self._score = ""
-        self._task: TaskID = bar.add_task("Preparing the columns", total=None, score="")
 
     def explain_wait(self) -> None:
         """Say why nothing is done yet, unless something is."""
@@ -146,18 +143,16 @@ class TrainingProgress:
             self._display.note(f"Still preparing. The first {self._unit} on a machine waits for the kernels to be compiled, once.")
 
     def __call__(self, progress: Any) -> None:
-        """Take in one finished tree or round (a ``dtrees.engine.plan.plans.Progress``)."""
+        """Take in one finished tree or round (a ``dtrees.callbacks.Progress``)."""
+        from dtrees.ensemble.evaluation.displays import figures
+
         self._done = max(self._done, progress.done)
-        figures = [
-            ("training loss", progress.train_score),
-            (f"validation {'score' if progress.by_scorer else 'loss'}", progress.validation_score),
-        ]
-        figures += [(f"{name} {metric}", value) for name, metrics in progress.evaluation.items() for metric, value in metrics.items()]
-        self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures if value is not None)
-        self._bar.update(self._task, description="Training", total=progress.total, completed=self._done, score=self._score)
+        self._score = ", ".join(f"{name} {_figure(value)}" for name, value in figures(progress).items())
+        if self._bar is not None:
+            self._bar.update(progress)
         now = time.monotonic()
         due = now - self._last_line >= _LINE_INTERVAL and self._done < progress.total
-        if due and not self._display.stderr.is_terminal:
+        if due and self._bar is None:
             self._last_line = now
             self._display.note(f"Training: {self._done} of {plural(progress.total, self._unit)}{self._score and ', '}{self._score}")
 

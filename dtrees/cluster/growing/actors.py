@@ -111,6 +111,8 @@ class Actors:
         The actors that are gone.
     sent, received : int
         Bytes of all calls so far, and of their replies, without the few hundred of Dask's own around each.
+    sent_to, received_from : dict from str to int
+        The same for each worker.
     """
 
     def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase]) -> None:
@@ -129,6 +131,8 @@ class Actors:
         self.lost: set[int] = set()
         self.sent = 0
         self.received = 0
+        self.sent_to: dict[str, int] = {}
+        self.received_from: dict[str, int] = {}
 
     def __len__(self) -> int:
         """Return the number of actors."""
@@ -187,7 +191,7 @@ class Actors:
             If replies cannot come any more, to these calls or others under way, which are all forgotten.
         """
         calls = _pickled(method, arguments)
-        self.sent += sum(map(len, calls.values()))
+        self.sent += self._count(self.sent_to, calls)
         self._under_way.append(_Exchange(calls))
         try:
             self._monitor.check()
@@ -225,7 +229,7 @@ class Actors:
             self._forget_calls()
             raise
         self._under_way.popleft()
-        self.received += sum(map(len, exchange.replies.values()))
+        self.received += self._count(self.received_from, exchange.replies)
         replies = {i: loads(exchange.replies[i]) for i in exchange.calls}
         for reply in replies.values():
             if isinstance(reply, Failed):
@@ -249,6 +253,15 @@ class Actors:
         # Not merely released: proxies of an actor, which an error's traceback may hold, count as users of it.
         with contextlib.suppress(SchedulerLost):
             give_up(self._client, futures)
+
+    def _count(self, by_worker: dict[str, int], sent: Mapping[int, bytes | bytearray]) -> int:
+        """Add the bytes of calls or replies to those of each worker; return their sum."""
+        total = 0
+        for i, content in sent.items():
+            n_bytes = len(content)
+            by_worker[self.workers[i]] = by_worker.get(self.workers[i], 0) + n_bytes
+            total += n_bytes
+        return total
 
     def _submit(self, worker: str, arguments: Sequence[Any]) -> Future:
         (key,) = task_keys(self._stage, 1)

@@ -22,13 +22,12 @@ from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.dask_executor import DaskExecutor
 from dtrees.cluster.growing.evaluation import ClusterEvaluation, ClusterSets
 from dtrees.cluster.growing.kernel_shipping import share_kernels
-from dtrees.cluster.growing.timings import Timings
+from dtrees.cluster.growing.reporting import Reporting, WholeTables
 from dtrees.cluster.reliability.fit_context import Fit, current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.reliability.tree_log import log_of
-from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import own_client
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Progress
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback
 from dtrees.engine.run import boosting_rounds as boosting
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.ensemble.evaluation.evaluation_sets import LocalEvaluation, LocalSets
@@ -75,7 +74,7 @@ def boost(
         executor = stack.enter_context(DaskExecutor(columns, target, weight))
         evaluation = None if sets is None else stack.enter_context(ClusterEvaluation(sets))
         log = stack.enter_context(log_of(fit, columns.client, plan))
-        callback = _ReportingCallback(fit, callback, executor.timings)
+        callback = Reporting(fit, "round", callback, executor.timings)
         return boosting.boost(executor, plan, previous, initial, callback, log, evaluation)
 
 
@@ -98,20 +97,4 @@ def _boost_here(
     n_threads = threads_of(get_worker())
     evaluation = None if about is None else LocalEvaluation(replace(about, blocks=tuple(evaluated)), n_threads)
     with LocalExecutor(columns, target, weight, n_threads) as executor, log_of(fit, own_client(), plan) as log, exits_as_errors():
-        reporting = _ReportingCallback(fit, callback, None)
-        return boosting.boost(executor, plan, previous, initial, reporting, log, evaluation)
-
-
-class _ReportingCallback:
-    """The callback that a fit is given: tells of rounds, and ends a fit that nobody wants."""
-
-    def __init__(self, fit: Fit, callback: Callback | None, timings: Timings | None) -> None:
-        self._fit = fit
-        self._callback = callback
-        self._timings = timings
-
-    def __call__(self, progress: Progress) -> bool:
-        self._fit.check()
-        facts = {} if self._timings is None else vars(self._timings)
-        tell(self._fit.name, "round", round=progress.done, total=progress.total, seconds=progress.seconds, **facts)
-        return self._callback is not None and bool(self._callback(progress))
+        return boosting.boost(executor, plan, previous, initial, WholeTables(fit, "round", callback), log, evaluation)

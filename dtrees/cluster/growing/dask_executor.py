@@ -132,6 +132,7 @@ class DaskExecutor(Executor):
         self._n_left = 0
         self._rows = target, weight
         self._actors = Actors(columns.client, "shard", ShardActor)
+        self.timings.sent, self.timings.received = self._actors.sent_to, self._actors.received_from
         there = nthreads(columns.client)
         for shard, worker in enumerate(columns.workers):
             if worker not in there:  # lost since its columns were loaded
@@ -142,6 +143,7 @@ class DaskExecutor(Executor):
         except BaseException:
             self.close()
             raise
+        self._tell_holding()
         logger.info("%d columns in %d shards on %s", self.n_columns, self.n_shards, ", ".join(self._actors.workers))
 
     def __enter__(self) -> DaskExecutor:
@@ -237,6 +239,7 @@ class DaskExecutor(Executor):
             self._actors.replace(shard, worker, self._arguments(shard))
             logger.info("shard %d is made anew on %s", shard, worker)
             tell(self._fit.name, "shard moved", shard=shard, to=worker)
+        self._tell_holding()
         try:
             self._actors.wait_until_made()
         except ActorsLost as error:
@@ -274,6 +277,14 @@ class DaskExecutor(Executor):
         for shard, ids in enumerate(self._ids):
             self._owner[ids] = shard
         self._bytes = [int(self._sizes[ids].sum()) + STATE_BYTES * self.n_rows for ids in self._ids]
+
+    def _tell_holding(self) -> None:
+        """Tell which worker has how many columns, and what they take."""
+        held: dict[str, tuple[int, int]] = {}
+        for worker, ids, n_bytes in zip(self._actors.workers, self._ids, self._bytes, strict=True):
+            columns, before = held.get(worker, (0, 0))
+            held[worker] = columns + len(ids), before + n_bytes
+        tell(self._fit.name, "holding", rows=self.n_rows, columns=self.n_columns, workers=held)
 
     def _arguments(self, shard: int) -> tuple[Any, ...]:
         return self._columns.blocks[shard], self._ids[shard], self.n_columns, *self._rows

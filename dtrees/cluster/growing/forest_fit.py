@@ -19,17 +19,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from distributed import Future
+from distributed import Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, running, worker_capacities
 from dtrees.cluster.growing.dask_executor import DaskExecutor
 from dtrees.cluster.growing.kernel_shipping import share_kernels
+from dtrees.cluster.growing.reporting import Reporting
 from dtrees.cluster.growing.tree_batches import Batch, Batches, ForestWorkers
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.reliability.tree_log import log_of
+from dtrees.cluster.transport.events import tell
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.run.saving import without_checkpoint
@@ -54,17 +56,19 @@ def forest_grower(columns: ClusterColumns, target: Future, weight: Future | None
     plan : ForestPlan
         What it says of checkpoints is the caller's business.
     """
-    bare = without_checkpoint(plan)
+    bare, fit = without_checkpoint(plan), current_fit()
     if columns.placement.kind != "sharded":
-        yield lambda first, last, callback: grow_forest(columns, target, weight, bare, first, last, callback)
+        yield lambda first, last, callback: grow_forest(columns, target, weight, bare, first, last, Reporting(fit, "tree", callback))
         return
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(DaskExecutor(columns, target, weight))
         # Trees that are brought back would have to be grown again for their out-of-bag sums.
-        log = None if plan.out_of_bag else stack.enter_context(log_of(current_fit(), columns.client, plan))
+        log = None if plan.out_of_bag else stack.enter_context(log_of(fit, columns.client, plan))
         side_by_side = trees_side_by_side(plan, columns.n_rows, weight is not None, min(columns.spare.values()))
         logger.info("growing up to %d trees side by side over %d shards", side_by_side, executor.n_shards)
-        yield lambda first, last, callback: grow_forest_on_shards(executor, bare, first, last, side_by_side, callback, log)
+        yield lambda first, last, callback: grow_forest_on_shards(
+            executor, bare, first, last, side_by_side, Reporting(fit, "tree", callback, executor.timings), log
+        )
 
 
 def grow_forest(
@@ -143,7 +147,7 @@ class _Grow:
 
     def _submit(self, batch: Batch) -> Future:
         return self._tasks.submit(
-            "trees", _grow_batch, *self._data, self._plan, batch.first, batch.last, batch.n_threads,
+            "trees", _grow_batch, *self._data, self._plan, batch.first, batch.last, batch.n_threads, current_fit().name,
             workers=[batch.worker], allow_other_workers=True, priority=-batch.first,
         )  # fmt: skip
 
@@ -177,12 +181,16 @@ def _grow_batch(
     first: int,
     last: int,
     n_threads: int,
+    name: str,
 ) -> ForestResult:
     from dtrees.engine.run.forest_growth import grow_forest as grow
 
     share_kernels()
     # Its threads might else grow trees for hours that nobody wants any more.
-    return grow(columns, target, weight, plan, first, last, n_threads, current_fit().check_after_tree)
+    began = time.perf_counter()
+    result = grow(columns, target, weight, plan, first, last, n_threads, current_fit().check_after_tree)
+    tell(name, "batch", worker=get_worker().address, seconds=time.perf_counter() - began, trees=last - first)
+    return result
 
 
 def _without_sums(result: ForestResult) -> ForestResult:

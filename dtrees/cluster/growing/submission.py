@@ -42,15 +42,18 @@ from dtrees.cluster.data.memory import check_processes
 from dtrees.cluster.data.partitions import is_lazy
 from dtrees.cluster.data.placement import check_placement
 from dtrees.cluster.errors import FitCancelled, SchedulerLost, exits_as_errors
+from dtrees.cluster.growing.reporting import WholeTables
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
-from dtrees.cluster.reliability.fit_record import adopted, register, take_turn
+from dtrees.cluster.reliability.fit_record import StopAsked, adopted, register, stop, take_turn
 from dtrees.cluster.reliability.fit_registry import described
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.local_callback import local_callback
+from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.evaluation.callbacks import keeps_on_interrupt, warn_of_interrupt
+from dtrees.ensemble.evaluation.progress import ProgressBar
 from dtrees.ensemble.input import parameters
 from dtrees.ensemble.input.warning import collected_warnings, warn
 from dtrees.ensemble.persistence.checkpoint import absolute_path
@@ -133,9 +136,10 @@ def submit(
     """
     if not isinstance(model, TreeEstimator):
         raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
-    client = _client(client)
+    client = client_given(client)
     check_parameters(model)
     _check_options(model, options)
+    _check_bars(options.get("callbacks"))
     settings = Settings.read(max_restarts=max_restarts, placement=placement)
     if is_lazy(X):
         check_placement(settings.placement, boosting=model._GROUP_PER_OUTPUT)
@@ -153,7 +157,8 @@ def submit(
     registering = register(client)
     if not client.asynchronous:
         check_processes(client)
-    with dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed)):
+    what = {"estimator": type(model).__name__, "unit": "round" if model._GROUP_PER_OUTPUT else "tree"}
+    with dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
         future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
     if registering is not None:  # until then nobody else keeps a detached fit
         registering.add_done_callback(functools.partial(_keep, future))
@@ -206,7 +211,7 @@ def attach(key: str, *, client: Client | None = None, detached: bool = False) ->
     """
     if not isinstance(key, str):
         raise TypeError(f"key is {key!r}; wants the text that a future of dtrees.submit has as its .key")
-    client = _client(client)
+    client = client_given(client)
     return client.sync(_attach, client, key, detached)
 
 
@@ -226,18 +231,19 @@ async def _attach(client: Client, key: str, detached: bool) -> Future:
     return future
 
 
-def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Client) -> Any:
+def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any], client: Client, placement: str | None = None) -> Any:
     """Submit a fit, and wait for the fitted model; see :func:`submit`. If the wait ends otherwise, so does the fit."""
     with contextlib.ExitStack() as stack:
+        callbacks = options.get("callbacks", ())
+        if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
+            here = {bar: stack.enter_context(local_callback(bar, client)) for bar in callbacks if isinstance(bar, ProgressBar)}
+            options = options | {"callbacks": [here.get(callback, callback) for callback in callbacks]}
         if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere, and need not say the same
-            log = progress_callback((), model.verbose, "round" if model._GROUP_PER_OUTPUT else "tree")
-            assert log is not None
-            options = options | {"callbacks": [*options.get("callbacks", ()), stack.enter_context(local_callback(log, client))]}
             model = copy.copy(model)
             model.verbose = 0
-        future = submit(model, X, y, sample_weight, client=client, **options)
+        future = submit(model, X, y, sample_weight, client=client, placement=placement, **options)
         try:
-            (fitted,) = FutureWaiter(client).gather([future])
+            fitted = _wait(future, client, keeps_on_interrupt(callbacks))
         except BaseException:
             if client.status == "running":
                 with contextlib.suppress(SchedulerLost):
@@ -247,6 +253,19 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
             future.release()
     for warning in fitted.__dict__.pop(_WARNINGS, ()):
         warn(str(warning), type(warning))
+    return fitted
+
+
+def _wait(future: Future, client: Client, keep: bool) -> Any:
+    """Wait for a fitted model; with ``keep``, a first Ctrl-C has the fit end after the tree under way."""
+    waiter = FutureWaiter(client)
+    try:
+        return waiter.gather([future])[0]
+    except KeyboardInterrupt:
+        if not keep or not stop(client, future.key):
+            raise
+    (fitted,) = waiter.gather([future])
+    warn_of_interrupt(len(fitted.estimators_))
     return fitted
 
 
@@ -261,9 +280,12 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     running = Fit(name, settings, turn[0])
     running.heartbeats.take_over(turn[1])
     parts = {part: cloudpickle.loads(value) for part, value in pickled.items()}
+    if keeps_on_interrupt(parts.get("callbacks", ())):
+        parts["callbacks"] = [*parts["callbacks"], StopAsked(name)]
     model, X, y = (parts.pop(part) for part in ("model", "X", "y"))
-    if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask?
-        parts["callbacks"] = [*parts["callbacks"], running.check_after_tree]
+    tell(name, "began", turn=turn[0], worker=get_worker().address)
+    if not lazy and isinstance(parts.setdefault("callbacks", ()), Sequence):  # trees are grown here: who else would ask, and tell?
+        parts["callbacks"] = [*parts["callbacks"], WholeTables(running, "round" if model._GROUP_PER_OUTPUT else "tree")]
     with lost_data_named(client, {"X": X, "y": y, **parts}), coordinating(running), collected_warnings() as messages, exits_as_errors():
         fitted = model.fit(X, y, **parts)
     for message in messages:
@@ -279,7 +301,12 @@ def _check_options(model: TreeEstimator, options: Mapping[str, Any]) -> None:
             raise TypeError(f"fit has no option {name!r} for a {type(model).__name__}; wants some of {', '.join(known)}")
 
 
-def _client(given: Any) -> Client:
+def _check_bars(callbacks: Any) -> None:
+    if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
+        raise TypeError("callbacks has a ProgressBar, but submit does not wait; leave it out, and watch the fit by dtrees.progress(future)")
+
+
+def client_given(given: Any) -> Client:
     """Return the client that was given, or the current one."""
     if isinstance(given, Client):
         return given

@@ -16,6 +16,8 @@ class Timings:
         Its own work.
     wait : dict from str to float
         For slower workers to be done with the same message.
+    sent, received : dict from str to int
+        Bytes of the messages to it, and of its replies.
     communicate : float
         What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them. Where
         one exchange is under way while workers do the work of another, nothing.
@@ -24,12 +26,14 @@ class Timings:
     --------
     >>> timings = Timings()
     >>> timings.add(0.75, [("a", 0.25), ("b", 0.5)])
-    >>> timings
-    Timings(scan={'a': 0.25, 'b': 0.5}, wait={'a': 0.25, 'b': 0.0}, communicate=0.25)
+    >>> timings.scan, timings.wait, timings.communicate
+    ({'a': 0.25, 'b': 0.5}, {'a': 0.25, 'b': 0.0}, 0.25)
     """
 
     scan: dict[str, float] = field(default_factory=dict)
     wait: dict[str, float] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
     communicate: float = 0.0
 
     def add(self, seconds: float, spent: Sequence[tuple[str, float]]) -> None:

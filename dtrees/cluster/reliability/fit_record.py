@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
@@ -13,8 +14,10 @@ from distributed import Client, Future
 
 from dtrees.cluster.compat import future_of
 from dtrees.cluster.reliability.fit_registry import FitRegistry, adopting
-from dtrees.cluster.transport.scheduler_rpc import SCHEDULER_PATIENCE, answer, ask
+from dtrees.cluster.transport.scheduler_rpc import SCHEDULER_PATIENCE, answer, ask, own_client
 
+#: A fit that may be stopped asks so often.
+_SECONDS_BETWEEN_QUESTIONS = 0.5
 #: Strong references: an event loop has weak ones of what runs in it.
 _registering: set[asyncio.Future[Any]] = set()
 
@@ -44,6 +47,35 @@ def take_turn(client: Client, fit: str, role: str, worker: str | None, task: str
         If there is no answer.
     """
     return ask(client, lambda: client.scheduler.dtrees_take_turn(fit=fit, role=role, worker=worker, task=task))
+
+
+def stop(client: Client, fit: str) -> bool:
+    """Have a fit that asks (:class:`StopAsked`) end after the tree under way; tell whether there is such a fit."""
+    return ask(client, lambda: client.scheduler.dtrees_stop(fit=fit))
+
+
+class StopAsked:
+    """The callback that ends a fit when its user has asked for that; it asks the scheduler now and then.
+
+    Parameters
+    ----------
+    fit : str
+    """
+
+    def __init__(self, fit: str) -> None:
+        self._fit = fit
+        self._next = 0.0
+
+    def __call__(self, progress: object) -> bool:
+        """Tell whether the fit is to end."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + _SECONDS_BETWEEN_QUESTIONS
+        client = own_client()
+        return ask(client, lambda: client.scheduler.dtrees_is_stopped(fit=self._fit))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_fit": self._fit, "_next": 0.0}  # clocks of other machines differ
 
 
 async def keep_trees(client: Client, fit: str, turn: int, first: int, trees: list[bytes]) -> bool:

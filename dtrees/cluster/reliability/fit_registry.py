@@ -30,6 +30,7 @@ from typing import Any
 from distributed import SchedulerPlugin, Status
 
 from dtrees.cluster.compat import tell_released
+from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.cluster.reliability.heartbeats import Heartbeats
 from dtrees.cluster.transport.events import TOPIC
 
@@ -38,6 +39,8 @@ logger = logging.getLogger("dtrees.cluster")
 #: The annotation of tasks that belong to a fit.
 ANNOTATION = "dtrees"
 _EVENTS_KEPT = 50
+#: Of fits whose records are gone, for the page in Dask's dashboard.
+_HISTORIES_KEPT = 20
 #: Bytes of finished trees in an answer, at least one tree.
 _BYTES_AT_ONCE = 32_000_000
 
@@ -47,7 +50,9 @@ def belonging(fit: str, turn: int = 0) -> dict[str, Any]:
     return {ANNOTATION: {"fit": fit, "turn": turn}}
 
 
-def described(fit: str, *, patience: float, detached: bool, needs: Collection[Any]) -> dict[str, Any]:
+def described(
+    fit: str, *, patience: float, detached: bool, needs: Collection[Any], estimator: str = "", unit: str = "tree"
+) -> dict[str, Any]:
     """Return the annotation of the task that is a fit.
 
     Parameters
@@ -60,8 +65,11 @@ def described(fit: str, *, patience: float, detached: bool, needs: Collection[An
         Whether it is kept without a client that wants it.
     needs : collection of keys
         Tasks whose results are kept until the fit ends.
+    estimator, unit : str
+        What is fitted, and what is counted: "tree" or "round".
     """
-    return {ANNOTATION: {"fit": fit, "patience": patience, "detached": detached, "needs": list(needs)}}
+    facts = {"fit": fit, "patience": patience, "detached": detached, "needs": list(needs), "estimator": estimator, "unit": unit}
+    return {ANNOTATION: facts}
 
 
 def adopting(keys: Collection[Any], detached: bool = True) -> dict[str, Any]:
@@ -84,6 +92,8 @@ class FitRecord:
     fit : str
         The key of its task.
     heartbeats : Heartbeats
+    history : FitHistory
+        What it has told of itself.
     state : str
         Of its task, as the scheduler calls it: "waiting", "processing", "memory", "erred" and so on.
     turns : dict from str to int
@@ -92,14 +102,18 @@ class FitRecord:
         The finished trees, pickled, in order.
     events : deque of dict
         The last ones.
+    stopped : bool
+        Whether its user wants it to end with the trees that there are.
     """
 
     fit: str
     heartbeats: Heartbeats
+    history: FitHistory
     state: str = "waiting"
     turns: dict[str, int] = field(default_factory=dict)
     trees: list[bytes] = field(default_factory=list)
     events: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
+    stopped: bool = False
 
     @property
     def needs_holder(self) -> str:
@@ -121,6 +135,7 @@ class FitRegistry(SchedulerPlugin):
     def __init__(self) -> None:
         self._scheduler: Any = None
         self._records: dict[str, FitRecord] = {}
+        self._past: deque[FitHistory] = deque(maxlen=_HISTORIES_KEPT)
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self, scheduler: Any) -> None:
@@ -131,6 +146,9 @@ class FitRegistry(SchedulerPlugin):
             "dtrees_keep_trees": self.keep_trees,
             "dtrees_trees": self.trees,
             "dtrees_summary": self.summary,
+            "dtrees_progress": self.progress,
+            "dtrees_stop": self.stop,
+            "dtrees_is_stopped": self.is_stopped,
         }
         self._add([(key, task.annotations[ANNOTATION]) for key, task in scheduler.tasks.items() if ANNOTATION in (task.annotations or {})])
 
@@ -158,8 +176,10 @@ class FitRegistry(SchedulerPlugin):
         if record is None:
             return
         record.state = finish
+        record.history.note_state(finish)
         if finish == "forgotten":
             del self._records[key]
+            self._past.append(record.history)
             # Not now: the scheduler is in the middle of its transitions.
             asyncio.get_running_loop().call_soon(self._clear, record)
         elif record.is_over:
@@ -169,11 +189,19 @@ class FitRegistry(SchedulerPlugin):
     def log_event(self, topic: str, msg: Any) -> None:
         """Keep the last events of fits."""
         if topic == TOPIC and isinstance(msg, Mapping) and msg.get("fit") in self._records:
-            self._records[msg["fit"]].events.append(msg)
+            record = self._records[msg["fit"]]
+            record.events.append(msg)
+            record.history.take(msg)
+
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """Tell the fits that a worker is gone."""
+        for record in self._records.values():
+            record.history.lose([worker])
 
     def restart(self, scheduler: Any) -> None:
         """Forget all: the scheduler has."""
         records, self._records = self._records, {}
+        self._past.extend(record.history for record in records.values())
         for record in records.values():
             self._clear(record)
 
@@ -213,6 +241,27 @@ class FitRegistry(SchedulerPlugin):
             found.append(tree)
         return found
 
+    def histories(self) -> list[FitHistory]:
+        """Return what fits have told, those under way and the last that were, the latest first."""
+        return [record.history for record in reversed(self._records.values())] + list(reversed(self._past))
+
+    def progress(self, fit: str) -> dict[str, Any] | None:
+        """Return how far a fit has come (:meth:`~dtrees.cluster.dashboard.fit_history.FitHistory.snapshot`); None if it is not known."""
+        return next((history.snapshot() for history in self.histories() if history.fit == fit), None)
+
+    def stop(self, fit: str) -> bool:
+        """Note that a fit is to end with the trees it has; tell whether it is there, and not over."""
+        record = self._records.get(fit)
+        if record is None or record.is_over:
+            return False
+        record.stopped = True
+        return True
+
+    def is_stopped(self, fit: str) -> bool:
+        """Tell whether a fit is to end."""
+        record = self._records.get(fit)
+        return record is not None and record.stopped
+
     def summary(self) -> dict[str, dict[str, Any]]:
         """Return of each fit its state, its turns, how many trees are kept, and its last events."""
         return {
@@ -226,7 +275,8 @@ class FitRegistry(SchedulerPlugin):
         for key, facts in annotated:
             if "needs" not in facts or key in self._records:
                 continue
-            record = self._records[key] = FitRecord(key, Heartbeats(facts["patience"]))
+            history = FitHistory(key, facts["estimator"], facts["unit"])
+            record = self._records[key] = FitRecord(key, Heartbeats(facts["patience"]), history)
             if facts["detached"]:
                 self._scheduler.client_desires_keys(keys=[key], client=key)
             known = [needed for needed in facts["needs"] if needed in self._scheduler.tasks]
@@ -274,6 +324,7 @@ class FitRegistry(SchedulerPlugin):
             for record in list(self._records.values()):
                 heard, before = record.heartbeats, record.heartbeats.silent
                 heard.note(last_seen)
+                record.history.lose(heard.silent.keys() - before.keys())
                 for worker in heard.silent.keys() - before.keys():
                     logger.warning("%s does without worker %s, silent for %.0f s", record.fit, worker, heard.silent[worker])
                 with contextlib.suppress(KeyError):  # gone by what was done for another

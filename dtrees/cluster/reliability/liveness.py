@@ -85,6 +85,21 @@ def default_client() -> Client | None:
         client = Client.current()
     except ValueError:
         return None
+    return checked_client(client)
+
+
+def checked_client(client: Any) -> Client:
+    """Return a client that fit can wait with.
+
+    Raises
+    ------
+    ClusterError
+        If it is asynchronous.
+    TypeError
+        If it is none.
+    """
+    if not isinstance(client, Client):
+        raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
     if client.asynchronous:
         raise ClusterError(
             "The current Dask client is asynchronous, and fit waits for its result; "

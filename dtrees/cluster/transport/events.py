@@ -9,9 +9,17 @@ On ``dtrees``:
 ``placed``
     where the trees are to grow: ``placement`` (one-worker, replicated or sharded), the ``reason`` for it, ``workers`` that will have
     columns, and the ``bytes`` that each of these will need at most.
-``round``
-    a round of boosting is finished: ``round``, ``total``, ``seconds`` since the fit began; over shards also ``scan`` and ``wait`` (seconds
-    by worker, see :class:`~dtrees.cluster.growing.timings.Timings`) and ``communicate``, all since the fit began.
+``began``
+    a coordinator has begun: its ``turn``, from 1; it is higher where it takes over from one that was lost.
+``holding``
+    what workers hold: the ``rows`` and ``columns`` of the table, and for each of the ``workers`` how many columns and the bytes they take.
+``round``, ``tree``
+    a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
+    since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
+    on one worker, and over shards also ``wait``, ``sent``, ``received`` and ``communicate`` (see
+    :class:`~dtrees.cluster.growing.timings.Timings`), all since the fit began.
+``batch``
+    a worker has grown ``trees`` whole trees of a forest, in so many ``seconds``.
 ``shards lost``, ``shard moved``
     recovery: ``shards`` and ``workers``; ``shard`` and where ``to``.
 ``columns spread``

@@ -330,6 +330,20 @@ class Progress:
     by_scorer: bool = False
 
 
+class FitInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a fit.
+
+    Attributes
+    ----------
+    result : ForestResult or BoostingResult
+        The trees that were finished, up to the first that was not; of a forest without what rows out of bag were told.
+    """
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
 #: Called after each tree or round; returning True ends the fit there.
 Callback = Callable[[Progress], bool | None]
 

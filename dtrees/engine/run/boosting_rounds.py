@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.early_stopping import has_stalled
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Progress
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
 from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.run.recovery import LastingFit, TreeLog
@@ -72,6 +72,11 @@ def boost(
     -------
     BoostingResult
         All rounds, those of ``previous`` included; training and validation scores of the new ones only.
+
+    Raises
+    ------
+    FitInterrupted
+        On Ctrl-C.
     """
     saver = Saver(plan.checkpoint)
     found: BoostingResult | None = saver.found
@@ -94,49 +99,57 @@ def boost(
     if found is None:
         saver.offer(result)
     began = time.perf_counter()
-    for number in range(len(rounds), plan.n_rounds):
-        round_began = time.perf_counter()
-        if found is not None and number < n_known:
-            rounds.append(found.rounds[number])
-            _replay(fit, rounds[-1])
-            held_out = found.validation_score[len(train)] if plan.n_iter_no_change is not None else np.nan
-            outside = found.out_of_bag[len(train)].tolist() if plan.subsample < 1.0 else []
-            scores = Scores(float(found.train_score[len(train)]), float(held_out), *outside)
-        else:
-            scores = _grow(fit, plan, number, rounds)
-            if not math.isfinite(scores.train):
-                raise ValueError(
-                    f"boosting has diverged: after round {number + 1} the mean loss of the training rows is {scores.train}, and gradients "
-                    f"are no finite numbers any more; wants a smaller learning_rate than {plan.learning_rate}, or y and sample_weight "
-                    "divided by a constant if they are huge"
+    n_complete = len(rounds)
+    try:
+        for number in range(len(rounds), plan.n_rounds):
+            round_began = time.perf_counter()
+            if found is not None and number < n_known:
+                rounds.append(found.rounds[number])
+                _replay(fit, rounds[-1])
+                held_out = found.validation_score[len(train)] if plan.n_iter_no_change is not None else np.nan
+                outside = found.out_of_bag[len(train)].tolist() if plan.subsample < 1.0 else []
+                scores = Scores(float(found.train_score[len(train)]), float(held_out), *outside)
+            else:
+                scores = _grow(fit, plan, number, rounds)
+                if not math.isfinite(scores.train):
+                    raise ValueError(
+                        f"boosting has diverged: after round {number + 1} the mean loss of the training rows is {scores.train}, and "
+                        f"gradients are no finite numbers any more; wants a smaller learning_rate than {plan.learning_rate}, or y and "
+                        "sample_weight divided by a constant if they are huge"
+                    )
+            train.append(scores.train)
+            if plan.n_iter_no_change is not None:
+                validation.append(scores.validation)
+            if plan.subsample < 1.0:
+                out_of_bag.append((scores.out_of_bag, scores.before))
+            if evaluation is not None:
+                evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
+            n_complete = len(rounds)
+            if number >= n_known:
+                saver.offer(result)
+            if callback is not None:
+                now = time.perf_counter()
+                progress = Progress(
+                    done=len(rounds),
+                    total=plan.n_rounds,
+                    seconds=now - began,
+                    train_score=None if plan.loss.takes_all_rows else scores.train,
+                    validation_score=validation[-1] if validation else None,
+                    evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
+                    tree_seconds=now - round_began,
+                    by_scorer=plan.scoring is not None,
                 )
-        train.append(scores.train)
-        if plan.n_iter_no_change is not None:
-            validation.append(scores.validation)
-        if plan.subsample < 1.0:
-            out_of_bag.append((scores.out_of_bag, scores.before))
-        if evaluation is not None:
-            evaluated = np.concatenate([evaluated, evaluation.score(rounds, initial, number)])
-        if number >= n_known:
-            saver.offer(result)
-        if callback is not None:
-            now = time.perf_counter()
-            progress = Progress(
-                done=len(rounds),
-                total=plan.n_rounds,
-                seconds=now - began,
-                train_score=None if plan.loss.takes_all_rows else scores.train,
-                validation_score=validation[-1] if validation else None,
-                evaluation={} if evaluation is None else _by_name(evaluation, evaluated[-1]),
-                tree_seconds=now - round_began,
-                by_scorer=plan.scoring is not None,
-            )
-            if callback(progress):
+                if callback(progress):
+                    break
+            if plan.n_iter_no_change is not None and _has_stalled(validation, plan):
                 break
-        if plan.n_iter_no_change is not None and _has_stalled(validation, plan):
-            break
-        if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):
-            break
+            if plan.stopping is not None and plan.stopping.ends(evaluated[:, plan.stopping.set, plan.stopping.metric].tolist()):
+                break
+    except KeyboardInterrupt as error:
+        del rounds[n_complete:], train[n_complete - len(previous) :], validation[n_complete - len(previous) :]
+        del out_of_bag[n_complete - len(previous) :]
+        evaluated = evaluated[:n_complete]
+        raise FitInterrupted(result()) from error
     saver.offer(result, last=True)
     return result()
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.session import Session
 from dtrees.engine.coordinator.tree import grow_tree
-from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.plan.plans import Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.shard.shard_columns import SharedZoneMap
 from dtrees.engine.shard.targets import ForestTarget
@@ -50,6 +50,11 @@ def grow_forest(
         Trees grow side by side; where there are fewer trees than threads, each uses several. Very small tables get a single thread.
     callback : callable, optional
         Called after each tree, by one thread at a time; returning True leaves out the trees not yet begun.
+
+    Raises
+    ------
+    FitInterrupted
+        On Ctrl-C.
     """
     n_trees = last - first
     last_tree = callable(columns) and n_trees == 1
@@ -64,11 +69,10 @@ def grow_forest(
     sessions = [Session(executor, plan, fit=uuid.uuid4().hex, last_tree=last_tree) for executor in executors]
     began = time.perf_counter()
     stopped = threading.Event()
-    finished = 0
+    finished: dict[int, Tree] = {}
     lock = threading.Lock()
 
     def grow(number: int) -> Tree | None:
-        nonlocal finished
         if stopped.is_set():
             return None
         session = sessions.pop()
@@ -80,17 +84,25 @@ def grow_forest(
         finally:
             sessions.append(session)
         with lock:
-            finished += 1
-            if callback is not None and callback(Progress(finished, n_trees, time.perf_counter() - began)):
+            finished[number] = tree
+            if callback is not None and callback(Progress(len(finished), n_trees, time.perf_counter() - began)):
                 stopped.set()
         return tree
+
+    def give_up() -> None:
+        for executor in executors:
+            executor.shard.give_up()
 
     try:
         for session in sessions:
             session.begin()
         with Threads(side_by_side) as threads:
-            grown = threads.map(grow, range(first, last))
+            grown = threads.map(grow, range(first, last), give_up=give_up)
         bags = [executor.shard.target.out_of_bag for executor in executors if isinstance(executor.shard.target, ForestTarget)]
+    except KeyboardInterrupt as error:
+        with lock:
+            done = list(takewhile(lambda tree: tree is not None, map(finished.get, range(first, last))))
+        raise FitInterrupted(ForestResult(cast(list[Tree], done))) from error
     finally:
         for executor in executors:
             executor.close()

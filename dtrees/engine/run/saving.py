@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dtrees.engine.plan.plans import BoostingPlan, Callback, Checkpoint, ForestPlan, ForestResult, Progress
+from dtrees.engine.plan.plans import BoostingPlan, Callback, Checkpoint, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.split.policy import BATCH_GROWTH, FIRST_BATCH_TREES
 
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
@@ -86,7 +86,10 @@ def grow_in_batches(
         begin = first + len(result.trees)
         began = time.perf_counter()
         progress.before = len(result.trees)
-        result = _together(result, grow(begin, min(begin + size, last), progress))
+        try:
+            result = _together(result, grow(begin, min(begin + size, last), progress))
+        except FitInterrupted as interrupted:
+            raise FitInterrupted(_together(result, interrupted.result)) from interrupted
         saver.offer(lambda grown=result: grown)  # type: ignore[misc]
         seconds = max(time.perf_counter() - began, 1e-3)
         size = max(1, min(int(size * plan.checkpoint.interval / seconds), BATCH_GROWTH * size))

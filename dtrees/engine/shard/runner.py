@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.threads import Threads
-from dtrees.split.grow.best_first import LeafBudget
+from dtrees.engine.threads import INTERRUPTIBLE_CELLS, GivenUp, Threads, in_main_thread
+from dtrees.split.grow.best_first import LeafBudget, give_up_tree, was_given_up
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.limits import NodeLimits, SplitLimits
 from dtrees.split.node.partition import RowPartition
@@ -32,6 +32,12 @@ class TreeContext(NamedTuple):
     pool: NDArray[np.int32]  # never written to: another one is another array
 
 
+def is_interruptible(context: TreeContext, roots: Roots) -> bool:
+    """Tell whether nodes are to be grown by other threads than this one, as it takes long, and Ctrl-C is to end it."""
+    n_rows = sum([stop - start for start, _, stop, _ in roots.places])
+    return n_rows * context.pool.shape[0] >= INTERRUPTIBLE_CELLS and in_main_thread()
+
+
 class Runner(ABC):
     """Threads that grow subtrees, and room for what they need. To be used by one message at a time, with the same threads each time.
 
@@ -43,7 +49,22 @@ class Runner(ABC):
 
     def __init__(self, columns: AnyColumns) -> None:
         self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
+        self._controls: list[NDArray[np.int64]] = []
         self.forget()
+
+    def give_up(self) -> None:
+        """Have the threads that grow nodes end soon, from any thread; growing then raises :class:`~dtrees.engine.threads.GivenUp`."""
+        for control in self._controls:
+            give_up_tree(control)
+
+    def _begin(self, context: TreeContext) -> None:
+        """Note what is to be told to give up."""
+        self._controls = [context.budget.control]
+
+    def _end(self) -> None:
+        """Raise if it was given up meanwhile."""
+        if any(map(was_given_up, self._controls)):
+            raise GivenUp("these nodes were given up")
 
     def forget(self) -> None:
         """Give up all room."""

@@ -110,6 +110,10 @@ class Shard:
         """Threads that work within a message is spread over."""
         return self._threads.n_threads
 
+    def give_up(self) -> None:
+        """Have threads that grow a tree end soon; called by another thread, which wants nothing more of this shard."""
+        self._workspace.runner.give_up()
+
     def close(self) -> None:
         """End the shard's threads."""
         self._slots.close()

@@ -6,6 +6,7 @@ the columns, and then each takes small nodes for itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.runner import Runner, TreeContext
+from dtrees.engine.shard.runner import Runner, TreeContext, is_interruptible
 from dtrees.engine.shard.subtree_runner import SubtreeRunner
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
@@ -96,10 +97,18 @@ class SparseRunner(Runner):
         self.scratch_for(wanted - 1, *self._scratch_size)
         rooms = self._rooms_for(wanted, context)
         tasks = [self._task(context, roots, thread, room) for thread, room in enumerate(rooms)]
-        grown = []
+        apart = is_interruptible(context, roots)
+        self._begin(context)
+        grown: list[Nodes] = []
         for place, path, sums, priority in zip(roots.places, roots.paths, roots.sums, roots.priorities, strict=True):
             root = _Node(*place, path, sums, float(priority))
-            grown.append(_Growth(self._table, threads, tasks).grow(root) if wanted > 1 else grow_alone(self._table, tasks[0], root))
+            if wanted > 1:
+                grown.append(_Growth(self._table, threads, tasks, self.give_up).grow(root))
+            elif apart:
+                threads.apart(1, lambda _, root=root: grown.append(grow_alone(self._table, tasks[0], root)), self.give_up)  # type: ignore[misc]
+            else:
+                grown.append(grow_alone(self._table, tasks[0], root))
+        self._end()
         return grown
 
     def _rooms_for(self, n: int, context: TreeContext) -> list[CellRoom]:
@@ -161,9 +170,12 @@ class _Growth:
     threads : Threads
     tasks : list of SparseTask
         One for each thread.
+    give_up : callable
+        Has all threads end soon.
     """
 
-    def __init__(self, columns: SparseColumns, threads: Threads, tasks: list[SparseTask]) -> None:
+    def __init__(self, columns: SparseColumns, threads: Threads, tasks: list[SparseTask], give_up: Callable[[], None]) -> None:
+        self._give_up = give_up
         self._columns, self._threads, self._tasks = columns, threads, tasks
         self._free = list(tasks)  # list.pop and append are atomic
         cells = np.cumsum(1 + np.diff(columns.starts)[tasks[0].pool])
@@ -188,7 +200,7 @@ class _Growth:
                 waiting += self._divide(node, split, len(large))
             large.append((node, split))
         small.sort(key=attrgetter("n_rows"), reverse=True)
-        return _joined(large, small, self._threads.map(self._grow_small, small, len(self._tasks)))
+        return _joined(large, small, self._threads.map(self._grow_small, small, len(self._tasks), self._give_up))
 
     def _search(self, node: _Node) -> Any:
         """Return the split of a node, threads searching some columns each; None if there is none."""

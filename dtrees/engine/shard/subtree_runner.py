@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import NotCompiled
-from dtrees.engine.shard.runner import Runner, TreeContext
+from dtrees.engine.shard.runner import Runner, TreeContext, is_interruptible
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind, bound
@@ -62,6 +62,7 @@ class SubtreeRunner(Runner):
         self._tasks: list[Task] = []
         self._task_size: tuple[int, ...] = ()
         self._run: Callable[[Columns, WorkPool, Task], None] | None = None
+        self._control: NDArray[np.int64] | None = None
 
     def _forget_scratch(self) -> None:
         super()._forget_scratch()
@@ -97,7 +98,11 @@ class SubtreeRunner(Runner):
                 raise NotCompiled("the kernels that grow subtrees are being compiled by another process")
             run = bind(grow_together, self._columns, work_pool, tasks[0])
         self._run = run
-        if n_threads == 1:
+        self._begin(context)
+        self._control = work_pool.control
+        if is_interruptible(context, roots):
+            threads.apart(n_threads, lambda thread: run(self._columns, work_pool, tasks[thread]), self.give_up)
+        elif n_threads == 1:
             run(self._columns, work_pool, tasks[0])
         else:
             threads.together(
@@ -106,10 +111,17 @@ class SubtreeRunner(Runner):
                 lambda: wait_for_work_pool(work_pool.control),
                 give_up=lambda: give_up(work_pool.control),
             )
+        self._end()
         room_is_kept = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
         if not room_is_kept:
             self._work_pool, self._made_for = None, ()
         return [grown(work_pool, i, copy=keep and room_is_kept) for i in range(len(roots.places))]
+
+    def give_up(self) -> None:
+        """Have the threads that grow nodes end soon; see :meth:`Runner.give_up`."""
+        super().give_up()
+        if self._control is not None:
+            give_up(self._control)
 
     def _make_room(self, context: TreeContext, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
         """See to it that there is room for all that is to be grown."""

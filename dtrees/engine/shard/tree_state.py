@@ -413,7 +413,8 @@ class TreeState:
     def _context(self, workspace: Workspace) -> TreeContext:
         """Return what all nodes of the tree have in common."""
         spare = workspace.spare_for(self._rows)
-        return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, _NO_BUDGET, self._pool)
+        budget = _NO_BUDGET._replace(control=np.zeros_like(_NO_BUDGET.control))  # a tree that is given up is no other's business
+        return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
 
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of nodes' rows, one node after the other."""

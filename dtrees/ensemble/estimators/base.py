@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.compat import DocumentationLink, stand_in_for_sklearns
+from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
@@ -438,22 +439,36 @@ def _parameter_names(kind: type[TreeEstimator]) -> frozenset[str]:
     return frozenset(kind._get_param_names())
 
 
+def _backend_to_fit(X: Any, client: Any) -> Backend:
+    """Return the backend of a client, if there is one, else that of ``X``."""
+    backend = backend_for(X if client is None else client)
+    if client is not None and backend is LOCAL:
+        raise TypeError(f"client is {client!r}; wants a distributed.Client, or None for the current one")
+    return backend
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: F) -> F:
     """Decorate ``fit``: it works on a copy of the estimator, and what the copy has learnt is taken over in one step.
 
-    The copy is fitted here, or by the backend of X where the data is. A fit that fails or is interrupted leaves the estimator as it was.
+    The copy is fitted here, by the backend of X where the data is, or on the cluster of the ``client`` among the options. A fit that fails
+    or is interrupted leaves the estimator as it was. Its progress is shown meanwhile, if that is wanted.
     """
 
     @functools.wraps(fit)
     def wrapper(self: TreeEstimator, X: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
-        fitted = backend_for(X).fit(self, X, y, sample_weight, options)
-        if fitted is None:
-            fitted = type(self).__new__(type(self))
-            fitted.__dict__.update(vars(self))
-            fit(fitted, X, y, sample_weight, **options)
+        client, placement = options.pop("client", None), options.pop("placement", None)
+        callbacks, bars = with_bars(options.get("callbacks", ()), getattr(self, "verbose", 0))
+        if bars:
+            options["callbacks"] = callbacks
+        with shown(bars, "round" if self._GROUP_PER_OUTPUT else "tree"):
+            fitted = _backend_to_fit(X, client).fit(self, X, y, sample_weight, options, client, placement)
+            if fitted is None:
+                fitted = type(self).__new__(type(self))
+                fitted.__dict__.update(vars(self))
+                fit(fitted, X, y, sample_weight, **options)
         own = _parameter_names(type(self))
         stand_in_for_sklearns(type(self))
         learnt = {name: value for name, value in vars(fitted).items() if name not in own}

@@ -26,10 +26,10 @@ from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.single_tree import DecisionTreeRegressor
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_LOSS, BY_MARGIN, SAID, ZERO, StartingPoints
-from dtrees.ensemble.evaluation.callbacks import EarlyStopping, Monitor, split_callbacks, with_monitor
+from dtrees.ensemble.evaluation.callbacks import EarlyStopping, Monitor, grown_or_kept, split_callbacks, with_monitor
 from dtrees.ensemble.evaluation.evaluation_sets import EvalSet, named_sets
 from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric_name
-from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import parameters
@@ -120,6 +120,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         monitor: Monitor | None = None,
         checkpoint: Any = None,
         checkpoint_interval: float = 60.0,
+        client: Any = None,
+        placement: str | None = None,
     ) -> Self:
         """Boost.
 
@@ -142,11 +144,12 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             memory or Dask collections. The trees do not depend on it; see ``evals_result_``, and ``early_stopping_rounds`` for when they
             end. With ``base_margin``, each set wants its own.
         callbacks : sequence of callable or EarlyStopping, default=()
-            Called with a :class:`~dtrees.engine.plan.plans.Progress` after each round; one that returns True ends the fit there. At most
-            one may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``.
+            Called with a :class:`dtrees.callbacks.Progress` after each round; one that returns True ends the fit there. At most
+            one may be a :class:`dtrees.EarlyStopping`, in place of ``early_stopping_rounds``. :class:`dtrees.ProgressBar` and
+            :class:`dtrees.KeepOnInterrupt` are among those that there are.
         monitor : callable or None, default=None
             A callback in scikit-learn's form, called with the number of the round from 0, a copy of this estimator that has
-            ``train_score_`` so far but not the trees, and a dict with the :class:`~dtrees.engine.plan.plans.Progress` as "progress";
+            ``train_score_`` so far but not the trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress";
             True ends the fit.
         checkpoint : str, path-like or None, default=None
             Where to keep the finished rounds: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
@@ -156,6 +159,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         checkpoint_interval : float, default=60.0
             Seconds from one checkpoint to the next; with 0 there is one after each round. There is one at the beginning and one at the
             end too.
+        client : distributed.Client or None, default=None
+            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
+            here is sent to one worker.
+        placement : {"auto", "one-worker", "sharded"} or None, default=None
+            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -189,7 +197,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         self._check_combinations(asked, scorer, base_margin, keep=keep)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
-        callback = progress_callback(with_monitor(callbacks, monitor, self, keep=keep), self.verbose, "round")
+        callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets)
         self._take_targets(table, keep=keep)
         loss = self._loss(table)
@@ -201,7 +209,9 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         previous = list(zip(*self._trees.groups, strict=True)) if keep else []
         if checkpoint is not None:
             plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
-        result = backend.boost(table, plan, previous, initial, callback)
+        result = grown_or_kept(
+            lambda: backend.boost(table, plan, previous, initial, callback), callbacks, len(previous), lambda result: len(result.rounds)
+        )
         self._take_over(result, plan, keep=keep)
         self._loss_name, self._loss_parameters = name, loss_parameters
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):

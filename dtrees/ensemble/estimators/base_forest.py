@@ -27,8 +27,8 @@ from dtrees.ensemble.compat import StrOptions, fit_context
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
 from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.estimators.row_samples import SampleSource, permutation_importances
-from dtrees.ensemble.evaluation.callbacks import Monitor, with_monitor
-from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.evaluation.callbacks import Monitor, grown_or_kept, with_monitor
+from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import parameters
 from dtrees.ensemble.input.target import check_target, encode_classes
@@ -72,6 +72,8 @@ class Forest(Members, TreeEstimator):
         monitor: Monitor | None = None,
         checkpoint: Any = None,
         checkpoint_interval: float = 60.0,
+        client: Any = None,
+        placement: str | None = None,
     ) -> Self:
         """Grow the forest.
 
@@ -84,10 +86,11 @@ class Forest(Members, TreeEstimator):
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
         callbacks : sequence of callable, default=()
-            Called with a :class:`~dtrees.engine.plan.plans.Progress` after each tree; one that returns True ends the fit there.
+            Called with a :class:`dtrees.callbacks.Progress` after each tree; one that returns True ends the fit there.
+            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt` are among those that there are.
         monitor : callable or None, default=None
             A callback in scikit-learn's form, called with the number of finished trees less one, a copy of this estimator without the
-            trees, and a dict with the :class:`~dtrees.engine.plan.plans.Progress` as "progress"; True ends the fit.
+            trees, and a dict with the :class:`dtrees.callbacks.Progress` as "progress"; True ends the fit.
         checkpoint : str, path-like or None, default=None
             Where to keep the finished trees: a file, or an address that fsspec knows (``s3://...``). If it is there already, left by a fit
             of the same data and parameters that was cut short, this one goes on from it, and gives the very model that an unbroken one
@@ -95,6 +98,11 @@ class Forest(Members, TreeEstimator):
             the one before is kept beside it as ``PATH.previous``.
         checkpoint_interval : float, default=60.0
             Seconds, about, from one checkpoint to the next. Trees grow in batches of so long; with 0, one by one.
+        client : distributed.Client or None, default=None
+            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
+            here is sent to one worker.
+        placement : {"auto", "one-worker", "replicated", "sharded"} or None, default=None
+            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -112,7 +120,7 @@ class Forest(Members, TreeEstimator):
             raise ValueError(
                 f"n_estimators={self.n_estimators} must be larger or equal to len(estimators_)={len(trees)} when warm_start==True"
             )
-        callback = progress_callback(with_monitor(callbacks, monitor, self, keep=keep), self.verbose, "tree")
+        callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score)
         if not keep:
@@ -123,7 +131,9 @@ class Forest(Members, TreeEstimator):
             plan = self._plan(table, keep)
             if checkpoint is not None:
                 plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
-            result = backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)
+            result = grown_or_kept(
+                lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback), callbacks, 0, lambda it: len(it.trees)
+            )
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             # A model from a file does not know what its trees were grown on.
             self._drawn_from = [*getattr(self, "_drawn_from", [None] * len(self._batches)), SampleSource.of(table, plan)]
@@ -195,7 +205,7 @@ class Forest(Members, TreeEstimator):
         for name in ("oob_score_", "oob_prediction_", "oob_decision_function_"):
             if hasattr(self, name) and (grown is not None or not self.oob_score):
                 delattr(self, name)
-        if not self.oob_score:
+        if not self.oob_score or (grown is not None and grown.oob_sum is None):  # not wanted, or cut short with the fit
             self._votes = None
             return
         earlier = self._batches if grown is None else self._batches[:-1]

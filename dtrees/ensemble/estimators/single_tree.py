@@ -16,7 +16,7 @@ from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, mean_predictions, normalised
-from dtrees.ensemble.evaluation.progress import progress_callback
+from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.input import parameters
 from dtrees.ensemble.prediction import AdditiveTrees, Step, first_column
 from dtrees.tree.tree import Tree
@@ -31,7 +31,16 @@ class SingleTree(TreeEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        client: Any = None,
+        placement: str | None = None,
+    ) -> Self:
         """Grow the tree.
 
         Parameters
@@ -43,7 +52,12 @@ class SingleTree(TreeEstimator):
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative; rows of weight 0 are as good as absent.
         callbacks : sequence of callable, default=()
-            Called with a :class:`~dtrees.engine.plan.plans.Progress` when the tree is grown.
+            Called with a :class:`dtrees.callbacks.Progress` when the tree is grown.
+        client : distributed.Client or None, default=None
+            The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
+            here is sent to one worker.
+        placement : {"auto", "one-worker", "replicated", "sharded"} or None, default=None
+            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -54,7 +68,7 @@ class SingleTree(TreeEstimator):
         ValueError
             If a parameter or the data cannot be used; the message says what is wanted.
         """
-        callback = progress_callback(callbacks, 0, "tree")
+        callback = called_together(callbacks)
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True)
         rules = parameters.rules_for(
             self,

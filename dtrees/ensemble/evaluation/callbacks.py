@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import Callback, Progress
+from dtrees.engine.plan.plans import Callback, FitInterrupted, Progress
 from dtrees.ensemble.evaluation.metrics import greater_is_better, metric_name
+from dtrees.ensemble.input.warning import warn
 
 #: Called with the number of a round or tree from 0, an estimator, and a dict; returning True ends the fit there.
 Monitor = Callable[[int, Any, dict[str, Any]], bool | None]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,66 @@ class EarlyStopping:
             tol=self.tol,
             greater_is_better=greater_is_better(metrics[metric]),
         )
+
+
+@dataclass(frozen=True)
+class KeepOnInterrupt:
+    """Have Ctrl-C end a fit with the trees so far, rather than leave the model as it was before.
+
+    Pass it among the ``callbacks`` of ``fit``, which then returns as usual, with a warning that says how many trees or rounds there are. If
+    none is finished, Ctrl-C raises KeyboardInterrupt as ever. In this process, the trees under way are given up; on a cluster, the one
+    under way is finished first, and a second Ctrl-C ends the fit without a model. A forest that was cut short has no out-of-bag scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import GradientBoostingRegressor, KeepOnInterrupt
+    >>> X = np.arange(20.0)[:, np.newaxis]
+    >>> model = GradientBoostingRegressor(n_estimators=10).fit(X, X[:, 0], callbacks=[KeepOnInterrupt()])
+    >>> model.n_estimators_
+    10
+    """
+
+    def __call__(self, progress: Progress) -> None:
+        """Do nothing: it is by being there that it counts."""
+
+
+def keeps_on_interrupt(callbacks: Sequence[Any]) -> bool:
+    """Tell whether Ctrl-C is to keep the trees so far."""
+    return isinstance(callbacks, Sequence) and any(isinstance(callback, KeepOnInterrupt) for callback in callbacks)
+
+
+def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before: int, count: Callable[[Result], int]) -> Result:
+    """Return what ``grow()`` does or, if Ctrl-C ends it and is to keep them, the trees so far.
+
+    Parameters
+    ----------
+    grow : callable
+    callbacks : sequence
+        Those of the user.
+    n_before : int
+        Trees or rounds of the fit that this one goes on from.
+    count : callable
+        Returns how many trees or rounds a result has, those from before included.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If there is nothing to keep, or nothing is to be kept.
+    """
+    try:
+        return grow()
+    except FitInterrupted as interrupted:
+        result: Result = interrupted.result
+    if not keeps_on_interrupt(callbacks) or count(result) <= n_before:
+        raise KeyboardInterrupt
+    warn_of_interrupt(count(result))
+    return result
+
+
+def warn_of_interrupt(n: int) -> None:
+    """Warn of a model that has fewer trees than it should."""
+    warn(f"the fit was interrupted, and KeepOnInterrupt keeps what was finished: n_estimators is {n}, in place of what was asked for")
 
 
 def split_callbacks(

@@ -1,68 +1,105 @@
-"""Lines about the progress of a fit, for ``verbose``.
-
-They are log records of the logger "dtrees" at level INFO. Where nobody listens to these, as in a session without any logging set up, they
-are written to standard error instead, so that ``verbose=1`` always shows something, and never twice.
-"""
+"""The progress of a fit, for the user to watch: ``verbose``, and the callback :class:`ProgressBar`."""
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from dtrees.engine.plan.plans import Callback, Progress
-
-logger = logging.getLogger("dtrees")
-
-
-class _StandardError(logging.Handler):
-    """Writes records to what standard error is at the time: notebooks and tests replace it."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, if there is anything to write to."""
-        if sys.stderr is not None:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
+from dtrees.ensemble.evaluation.displays import Display, Lines, live_display, somebody_listens
 
 
-_STANDARD_ERROR = _StandardError()
+class ProgressBar:
+    """Show how far a fit has come: a live bar in a terminal or a notebook, about ten lines on standard error elsewhere.
+
+    Pass it among the ``callbacks`` of ``fit``. It shows trees or rounds finished, the time that has passed and is left, and losses.
+    On a cluster it is shown where ``fit`` was called. ``verbose=1`` shows the same, but as log records where somebody listens to the logger
+    "dtrees" at level INFO. Fits that were submitted are watched by :func:`dtrees.progress`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dtrees import ProgressBar, RandomForestRegressor
+    >>> X = np.arange(20.0)[:, np.newaxis]
+    >>> forest = RandomForestRegressor(10).fit(X, X[:, 0], callbacks=[ProgressBar()])
+    """
+
+    def __init__(self) -> None:
+        self._display: Display | None = None
+
+    def begin(self, unit: str) -> None:
+        """Be told that a fit begins, and what is counted, "tree" or "round"."""
+        self.end()
+        display = live_display(unit)
+        display.begin()
+        self._display = display
+
+    def __call__(self, progress: Progress) -> None:
+        """Take in a finished tree or round."""
+        if self._display is not None:
+            self._display.update(progress)
+
+    def end(self) -> None:
+        """Be told that the fit has ended."""
+        display, self._display = self._display, None
+        if display is not None:
+            display.end()
+
+    def __getstate__(self) -> dict[str, None]:
+        return {"_display": None}  # it is shown where it was made
 
 
-def progress_callback(callbacks: Sequence[Callback], verbose: int, what: str) -> Callback | None:
-    """Return one callback for all, which also tells of the progress; None if there is nothing to call.
+class _Verbose(ProgressBar):
+    """What ``verbose`` asks for."""
+
+    def __init__(self, always: bool) -> None:
+        super().__init__()
+        self._always = always
+
+    def begin(self, unit: str) -> None:
+        """Choose by whether somebody listens to log records, and how much is wanted."""
+        if self._always or somebody_listens():
+            self._display = Lines(unit, self._always)
+        else:
+            super().begin(unit)
+
+
+def with_bars(callbacks: Sequence[Any], verbose: int) -> tuple[Sequence[Any], list[ProgressBar]]:
+    """Return the callbacks of a fit and, in front of them, what ``verbose`` asks for; and those of both that show the progress."""
+    if not isinstance(callbacks, Sequence):
+        return callbacks, []  # which fit does not take
+    if verbose:
+        callbacks = [_Verbose(verbose > 1), *callbacks]
+    return callbacks, [callback for callback in callbacks if isinstance(callback, ProgressBar)]
+
+
+@contextlib.contextmanager
+def shown(bars: Sequence[ProgressBar], unit: str) -> Iterator[None]:
+    """Have bars show a fit for as long as the block lasts."""
+    with contextlib.ExitStack() as stack:
+        for bar in bars:
+            stack.callback(bar.end)
+            bar.begin(unit)
+        yield
+
+
+def called_together(callbacks: Sequence[Callback]) -> Callback | None:
+    """Return one callback for all; None if there is nothing to call.
 
     Parameters
     ----------
     callbacks : sequence of callable
         Each is given a :class:`~dtrees.engine.plan.plans.Progress` after each tree or round. One that returns True ends the fit, after the
         others have been called too.
-    verbose : int
-        0 tells nothing, 1 about ten times a fit, 2 every time.
-    what : str
-        "tree" or "round".
     """
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
-    if not callbacks and not verbose:
+    if not callbacks:
         return None
 
     def call(progress: Progress) -> bool:
-        if verbose > 1 or (verbose and (progress.done % max(1, progress.total // 10) == 0 or progress.done == progress.total)):
-            _tell(f"{what} {progress.done} of {progress.total} after {progress.seconds:.1f} s{_scores(progress)}")
         stops = [callback(progress) for callback in callbacks]
         return any(stops)
 
     return call
-
-
-def _tell(line: str) -> None:
-    if logger.hasHandlers() and logger.isEnabledFor(logging.INFO):
-        logger.info("%s", line)
-    else:
-        _STANDARD_ERROR.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, line, (), None))
-
-
-def _scores(progress: Progress) -> str:
-    figures = [("train loss", progress.train_score), (f"validation {'score' if progress.by_scorer else 'loss'}", progress.validation_score)]
-    figures += [(f"{name} {metric}", value) for name, metrics in progress.evaluation.items() for metric, value in metrics.items()]
-    return "".join(f", {name} {value:.6g}" for name, value in figures if value is not None)

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
-from dtrees.split.compile.work_queue import acquire, release
+from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.node.records import Nodes
 
-#: What is in ``control``: the lock, and how many priorities there are.
-_LOCK, _COUNT = np.int64(0), np.int64(8)
+#: What is in ``control``: the lock, how many priorities there are, and 1 if nobody wants the tree any more.
+_LOCK, _COUNT, _GIVEN_UP = np.int64(0), np.int64(8), np.int64(12)
 
 
 @by_reference
@@ -36,7 +36,7 @@ class LeafBudget(NamedTuple):
     largest : ndarray of float64, shape (most_splits,)
         A heap, the least in front; empty if the number of leaves is not limited.
     control : ndarray of int64
-        A lock, and how many priorities there are.
+        A lock, how many priorities there are, and whether the tree is given up.
     waiting : ndarray of float64
         The priority of the parent of each node on the stack; infinite for the root of a tree.
     """
@@ -53,6 +53,22 @@ def make_budget(most_splits: int, largest: NDArray[np.float64] | None = None) ->
     budget.largest[: known.shape[0]] = known
     budget.control[_COUNT] = known.shape[0]
     return budget
+
+
+def give_up_tree(control: NDArray[np.int64]) -> None:
+    """Have threads that grow the nodes of a tree, which nobody wants any more, end soon; what they return is of no use."""
+    control[_GIVEN_UP] = 1  # nobody else writes this number: it needs no lock
+
+
+def was_given_up(control: NDArray[np.int64]) -> bool:
+    """Tell whether :func:`give_up_tree` was called."""
+    return bool(control[_GIVEN_UP])
+
+
+@lean_kernel
+def is_given_up(budget):
+    """Tell whether nobody wants the tree any more."""
+    return load(budget.control, _GIVEN_UP) != 0
 
 
 @lean_kernel

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel
-from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
+from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.column_by_column import conclude
 from dtrees.split.grow.stack import Stack, put, put_children
 from dtrees.split.node.candidate import Candidates, bar_for
@@ -158,7 +158,7 @@ def grow_sparse(columns, task, root, path, sums, priority, nodes):
         stack.sums[0, k] = sums[k]
     n_todo = ZERO() + 1
     n_nodes = ZERO()
-    while n_todo > 0:
+    while n_todo > 0 and not is_given_up(budget):
         bring_up_best(None, budget, stack, ZERO(), n_todo)
         n_todo -= 1
         start, in_stop, stop, depth, parent, side, _ = stack.todo[n_todo]

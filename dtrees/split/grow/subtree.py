@@ -22,7 +22,7 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import Clipped, InOrder, hand_down
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_to_be_split, put_in_order, waits_in_vain
+from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.column_by_column import InBlock, InTable, Unsorted, conclude, search_node
 from dtrees.split.grow.stack import Stack, put, put_children
@@ -246,7 +246,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
         stack.sums[0, k] = sums[k]
     n_todo = 1
     n_nodes = ZERO()
-    while n_todo > 0:
+    while n_todo > 0 and not is_given_up(task.budget):
         bring_up_best(task.sum_slots, task.budget, stack, ZERO(), n_todo)
         n_todo -= 1
         start, in_stop, stop, depth, _, _, _ = stack.todo[n_todo]

@@ -28,7 +28,7 @@ def test_training_ends_with_a_summary(terminal: bool) -> None:
         for done in range(1, 4):
             assert progress(Progress(done, 3, 0.1 * done, train_score=1.0 / done, validation_score=2.0)) is None
     assert "Training: 3 rounds in 0." in err.getvalue().splitlines()[-1]
-    assert "training loss 0.3333, validation loss 2" in err.getvalue()
+    assert "train loss 0.3333, validation loss 2" in err.getvalue()
 
 
 def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from dtrees import DecisionTreeRegressor, GradientBoostingRegressor
+from dtrees import DecisionTreeRegressor, GradientBoostingRegressor, RandomForestRegressor
+from dtrees.engine.shard import runner as runner_module
 from dtrees.engine.shard import subtree_runner as runner
 from dtrees.split.compile.kernels import bind, kernel
 from dtrees.split.grow import work_pool as work_pool_module
+from dtrees.split.grow.best_first import was_given_up
 from dtrees.split.grow.work_pool import DONE, OPEN, add_pieces, claim_work, give_up, make_work_pool, opening, wait_for_work_pool
 
 
@@ -77,3 +83,42 @@ def test_a_thread_that_fails(monkeypatch: pytest.MonkeyPatch, in_helper: bool) -
     with pytest.raises(ZeroDivisionError, match="mine"):
         GradientBoostingRegressor(n_estimators=2, n_jobs=2).fit(X, X[:, 0] + rng.normal(size=30_000))
     assert sorted(came) == [False, True]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_trees_that_other_threads_grow_are_the_same(monkeypatch: pytest.MonkeyPatch, sparse: bool, n_jobs: int) -> None:
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    y = X[:, 0] * X[:, 1]
+    table = csr_array(X) if sparse else X
+    expected = [kind(n_estimators=4, random_state=0).fit(X, y).predict(X) for kind in (GradientBoostingRegressor, RandomForestRegressor)]
+    monkeypatch.setattr(runner_module, "INTERRUPTIBLE_CELLS", 0)
+    kinds = GradientBoostingRegressor, RandomForestRegressor
+    grown = [kind(n_estimators=4, random_state=0, n_jobs=n_jobs).fit(table, y).predict(X) for kind in kinds]
+    assert np.array_equal(grown, expected)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_jobs: int) -> None:
+    """Kernels begin when it has been pressed, and would not end before somebody told them to."""
+    monkeypatch.setattr(runner_module, "INTERRUPTIBLE_CELLS", 0)
+    ended = []
+
+    def bind_what_waits(*arguments: Any) -> Any:
+        def run(columns: Any, work_pool: Any, task: Any) -> None:
+            os.kill(os.getpid(), signal.SIGINT) if not ended else None
+            while not was_given_up(task.budget.control):
+                time.sleep(0.001)
+            kernel_of(columns, work_pool, task)
+            ended.append(work_pool.parts.records["column"][0])
+
+        kernel_of = bind(*arguments)
+        return run
+
+    monkeypatch.setattr(runner, "bound", bind_what_waits)
+    model = RandomForestRegressor(n_estimators=4, random_state=0, n_jobs=n_jobs)
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, X[:, 0])
+    assert ended
+    assert not model.__sklearn_is_fitted__()

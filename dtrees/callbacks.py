@@ -1,0 +1,51 @@
+"""What may be passed as ``callbacks`` and ``monitor`` of ``fit``, and what such functions are given.
+
+A callback is a function of a :class:`Progress`, called after each tree or round; one that returns True ends the fit there:
+
+>>> import numpy as np
+>>> from dtrees import GradientBoostingRegressor
+>>> def good_enough(progress):
+...     return progress.train_score < 1.0
+>>> X = np.arange(20.0)[:, np.newaxis]
+>>> GradientBoostingRegressor(n_estimators=100).fit(X, X[:, 0], callbacks=[good_enough]).n_estimators_ < 100
+True
+
+Ready-made ones are :class:`EarlyStopping`, :class:`ProgressBar` and :class:`KeepOnInterrupt`. :data:`Callback` and :data:`Monitor` are the
+types of functions, for annotations. On a cluster, callbacks run beside the coordinator of the fit, on a worker; :func:`local_callback` has
+one run in the user's own process.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dtrees.cluster.reliability.local_callback import local_callback
+    from dtrees.engine.plan.plans import Callback, Progress
+    from dtrees.ensemble.evaluation.callbacks import EarlyStopping, KeepOnInterrupt, Monitor
+    from dtrees.ensemble.evaluation.progress import ProgressBar
+
+__all__ = ["Callback", "EarlyStopping", "KeepOnInterrupt", "Monitor", "Progress", "ProgressBar", "local_callback"]
+
+_MODULES = {
+    "Callback": "dtrees.engine.plan.plans",
+    "EarlyStopping": "dtrees.ensemble.evaluation.callbacks",
+    "KeepOnInterrupt": "dtrees.ensemble.evaluation.callbacks",
+    "Monitor": "dtrees.ensemble.evaluation.callbacks",
+    "Progress": "dtrees.engine.plan.plans",
+    "ProgressBar": "dtrees.ensemble.evaluation.progress",
+    "local_callback": "dtrees.cluster.reliability.local_callback",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""What fits have told of themselves, and the page that shows it in Dask's dashboard."""

@@ -1,0 +1,129 @@
+"""Fits on a cluster, as their users watch and interrupt them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import dtrees
+from dtrees import KeepOnInterrupt, ProgressBar
+from dtrees.callbacks import Progress, local_callback
+from dtrees.errors import ClusterError
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets
+
+FRAME = table()
+Y = targets(FRAME)["regression"]
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def training_set() -> tuple[Any, Any]:
+    return in_partitions(FRAME, LENGTHS[3]), in_partitions(Y, LENGTHS[3])
+
+
+def boosting(n_estimators: int = 5, **parameters: Any) -> Any:
+    return dtrees.GradientBoostingRegressor(n_estimators=n_estimators, random_state=3, **parameters)
+
+
+def interrupt_after_3(progress: Progress) -> None:
+    """Press Ctrl-C."""
+    if progress.done == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.partition(" after")[0] for line in capfd.readouterr().err.splitlines() if line.startswith(("round ", "tree "))]
+
+
+def test_a_bar_is_shown_where_the_user_is(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    dtrees.RandomForestRegressor(4).fit(*training_set(), callbacks=[ProgressBar()])
+    assert lines(capfd) == [f"tree {i} of 4" for i in range(1, 5)]
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_submitted_fits_are_watched(client: Client, capfd: pytest.CaptureFixture[str], in_memory: bool) -> None:
+    future = dtrees.submit(boosting(), *((FRAME, Y) if in_memory else training_set()))
+    assert dtrees.progress(future) is None
+    assert future.status == "finished"
+    assert lines(capfd)[-1] == "round 5 of 5"
+    dtrees.progress(future.key)  # one that is over
+    assert lines(capfd) == ["round 5 of 5"]
+    key = future.key
+    del future
+    assert_clean(client)
+    dtrees.progress(key)  # one that is gone
+    assert lines(capfd) == ["round 5 of 5"]
+
+
+def test_watching_ends_with_a_fit_that_fails(client: Client) -> None:
+    X, _ = training_set()
+    future = dtrees.submit(boosting(), X, da.full(len(FRAME), np.nan, chunks=100))
+    dtrees.progress(future)
+    assert future.status == "error"
+
+
+def test_what_cannot_be_watched(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.cluster.growing.watching._SECONDS_TO_BE_KNOWN", 0.0)
+    with pytest.raises(KeyError, match="has no fit 'dtrees-fit-0'"):
+        dtrees.progress("dtrees-fit-0")
+    with pytest.raises(TypeError, match=r"fit is 3; wants a future of dtrees\.submit"):
+        dtrees.progress(3)
+    with pytest.raises(TypeError, match=r"callbacks has a ProgressBar.*dtrees\.progress\(future\)"):
+        dtrees.submit(boosting(), *training_set(), callbacks=[ProgressBar()])
+
+
+async def test_watching_by_an_asynchronous_client(cluster_of_3: LocalCluster, capfd: pytest.CaptureFixture[str]) -> None:
+    async with Client(cluster_of_3.scheduler_address, asynchronous=True, set_as_default=False) as client:
+        future = dtrees.submit(boosting(), FRAME, Y, client=client)
+        await dtrees.progress(future)
+        assert (await future).n_estimators_ == 5
+        with pytest.raises(ClusterError, match="asynchronous"):
+            boosting().fit(FRAME, Y, client=client)
+    assert lines(capfd)[-1] == "round 5 of 5"
+
+
+@pytest.mark.parametrize("placement", ["one-worker", "sharded"])
+def test_ctrl_c_keeps_what_was_finished(client: Client, placement: str) -> None:
+    model = boosting(100_000)
+    kept = pytest.warns(UserWarning, match="the fit was interrupted, and KeepOnInterrupt keeps what was finished")
+    with local_callback(interrupt_after_3) as press, kept:
+        model.fit(*training_set(), callbacks=[KeepOnInterrupt(), press], placement=placement)
+    assert 3 <= model.n_estimators_ < 100_000
+    assert model.placement_.kind == placement
+    expected = boosting(model.n_estimators_).fit(FRAME, Y)
+    assert np.array_equal(model.predict(FRAME), expected.predict(FRAME))
+    assert_clean(client)
+
+
+def test_ctrl_c_ends_a_fit(client: Client) -> None:
+    model = boosting(100_000)
+    with local_callback(interrupt_after_3) as press, pytest.raises(KeyboardInterrupt):
+        model.fit(*training_set(), callbacks=[press])
+    assert not model.__sklearn_is_fitted__()
+    assert_clean(client)
+
+
+def test_fits_are_placed(cluster_of_3: LocalCluster) -> None:
+    """There is no current client: it is given."""
+    with Client(cluster_of_3, set_as_default=False) as client:
+        model = boosting().fit(*training_set(), client=client, placement="sharded")
+        assert model.placement_.kind == "sharded"
+        assert_same_model(boosting().fit(FRAME, Y, client=client), boosting().fit(FRAME, Y))
+        with pytest.raises(ValueError, match="placement is 'sharded', but X is a DataFrame in memory, which one worker fits"):
+            boosting().fit(FRAME, Y, client=client, placement="sharded")
+    with pytest.raises(ValueError, match="placement is 'sharded', but X is a ndarray in memory, which is fitted in this process"):
+        boosting().fit(numbers(FRAME), Y, placement="sharded")
+    with pytest.raises(ValueError, match="placement is 'sharded', but there is no Dask client"):
+        boosting().fit(*training_set(), placement="sharded")
+
+
+def test_clients_that_fit_cannot_use(client: Client) -> None:
+    for X in (FRAME, training_set()[0]):
+        with pytest.raises(TypeError, match=r"client is 'tcp://somewhere'; wants a distributed\.Client"):
+            dtrees.DecisionTreeRegressor().fit(X, Y, client="tcp://somewhere")
