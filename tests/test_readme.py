@@ -29,6 +29,8 @@ EXAMPLES = {
     for page in PAGES
     for number, content in enumerate(content for language, content in blocks(page) if language == "python")
 }
+#: Examples that start clusters, some of them two.
+CLUSTERS = "cluster", "watching-1"
 README_COMMANDS = [
     command.strip()
     for language, content in blocks(ROOT / "README.md")
@@ -40,8 +42,7 @@ README_COMMANDS = [
 
 @pytest.mark.parametrize(
     "example",
-    # The guide's start clusters, some of them two.
-    [pytest.param(text, id=name, marks=pytest.mark.slow if name.startswith("cluster") else ()) for name, text in EXAMPLES.items()],
+    [pytest.param(text, id=name, marks=pytest.mark.slow if name.startswith(CLUSTERS) else ()) for name, text in EXAMPLES.items()],
 )
 def test_python_example(example: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"

@@ -14,11 +14,29 @@ class ClusterError(RuntimeError):
 
 
 class WorkerLost(ClusterError):
-    """A worker died, or stopped answering, with something that only it held."""
+    """A worker died, or stopped answering, with something that only it held.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier, WorkerLost
+    >>> try:
+    ...     tree = DecisionTreeClassifier().fit([[0.0], [1.0]], ["a", "b"])
+    ... except WorkerLost as lost:
+    ...     print("more memory, or more workers:", lost)
+    """
 
 
 class SchedulerLost(ClusterError):
-    """The connection to the scheduler broke: nothing that is on the cluster can be reached."""
+    """The connection to the scheduler broke: nothing that is on the cluster can be reached.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier, SchedulerLost
+    >>> try:
+    ...     tree = DecisionTreeClassifier().fit([[0.0], [1.0]], ["a", "b"])
+    ... except SchedulerLost:
+    ...     print("run it again with the same checkpoint")
+    """
 
 
 class FitCancelled(ClusterError):
@@ -26,7 +44,16 @@ class FitCancelled(ClusterError):
 
 
 class NotEnoughMemory(ClusterError, MemoryError):
-    """The workers do not have the memory that a fit would need; it has not begun."""
+    """The workers do not have the memory that a fit would need; it has not begun.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier, NotEnoughMemory
+    >>> try:
+    ...     tree = DecisionTreeClassifier().fit([[0.0], [1.0]], ["a", "b"])
+    ... except NotEnoughMemory as lacking:
+    ...     print(lacking)
+    """
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress, local_callback
 from dtrees.errors import ClusterError
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets
+from tests.slow import one_quick
 
 FRAME = table()
 Y = targets(FRAME)["regression"]
@@ -46,7 +47,7 @@ def test_a_bar_is_shown_where_the_user_is(client: Client, capfd: pytest.CaptureF
     assert lines(capfd) == [f"tree {i} of 4" for i in range(1, 5)]
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("in_memory", one_quick([False, True]))
 def test_submitted_fits_are_watched(client: Client, capfd: pytest.CaptureFixture[str], in_memory: bool) -> None:
     future = dtrees.submit(boosting(), *((FRAME, Y) if in_memory else training_set()))
     assert dtrees.progress(future) is None
@@ -61,6 +62,7 @@ def test_submitted_fits_are_watched(client: Client, capfd: pytest.CaptureFixture
     assert lines(capfd) == ["round 5 of 5"]
 
 
+@pytest.mark.slow
 def test_watching_ends_with_a_fit_that_fails(client: Client) -> None:
     X, _ = training_set()
     future = dtrees.submit(boosting(), X, da.full(len(FRAME), np.nan, chunks=100))
@@ -78,6 +80,7 @@ def test_what_cannot_be_watched(client: Client, monkeypatch: pytest.MonkeyPatch)
         dtrees.submit(boosting(), *training_set(), callbacks=[ProgressBar()])
 
 
+@pytest.mark.slow
 async def test_watching_by_an_asynchronous_client(cluster_of_3: LocalCluster, capfd: pytest.CaptureFixture[str]) -> None:
     async with Client(cluster_of_3.scheduler_address, asynchronous=True, set_as_default=False) as client:
         future = dtrees.submit(boosting(), FRAME, Y, client=client)
@@ -88,7 +91,7 @@ async def test_watching_by_an_asynchronous_client(cluster_of_3: LocalCluster, ca
     assert lines(capfd)[-1] == "round 5 of 5"
 
 
-@pytest.mark.parametrize("placement", ["one-worker", "sharded"])
+@pytest.mark.parametrize("placement", one_quick(["one-worker", "sharded"]))
 def test_ctrl_c_keeps_what_was_finished(client: Client, placement: str) -> None:
     model = boosting(100_000)
     kept = pytest.warns(UserWarning, match="the fit was interrupted, and KeepOnInterrupt keeps what was finished")
