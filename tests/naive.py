@@ -33,9 +33,11 @@ from tests.naive_constraints import Constraints
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
 SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "poisson", "newton", "gini", "entropy"
-NEWTON_L1 = "newton_l1"
+NEWTON_L1, QUANTILE = "newton_l1", "quantile"
+#: The criteria that follow from the order of targets.
+BY_ORDER = (ABSOLUTE_ERROR, QUANTILE)
 #: The criteria with formulas of their own here. Others are scored by their own parts: the oracle then shows that the search finds the best.
-BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY)
+BUILT_IN = (SQUARED_ERROR, ABSOLUTE_ERROR, QUANTILE, POISSON, NEWTON, GINI, ENTROPY)
 
 
 #: Numbers of rows.
@@ -45,8 +47,9 @@ Rows = Sequence[int]
 class SplitLimits(NamedTuple):
     """What a split must respect, in units of the sums; ``n_classes`` is 0 for sums (G, H), ``min_weight`` may be fractional.
 
-    ``levels`` are what the numbers ``a`` of absolute error stand for; ``l1`` is the penalty on sizes of values; ``categorical`` the columns
-    of categories, ``smooth``, ``least`` and ``most`` how these are ordered and how many go one way.
+    ``levels`` are what the numbers ``a`` of absolute error and quantiles stand for, ``alpha`` is the quantile; ``l1`` is the penalty on
+    sizes of values; ``categorical`` the columns of categories, ``smooth``, ``least`` and ``most`` how these are ordered and how many go one
+    way.
     """
 
     criterion: str
@@ -57,6 +60,7 @@ class SplitLimits(NamedTuple):
     min_weight: float = 0
     min_gain: float = -math.inf
     levels: Sequence[int] = ()
+    alpha: Fraction = Fraction(1, 2)
     categorical: Sequence[int] = ()
     smooth: float = 0.0
     least: Sequence[int] = ()
@@ -103,23 +107,24 @@ def subtract(total: Sequence[int], left: Sequence[int]) -> tuple[int, ...]:
 
 
 def kernel_value(limits: SplitLimits) -> Any:
-    value = criterion_named(limits.criterion).for_kernels(limits.n_classes, limits.penalty)
+    value = criterion_named(limits.criterion).at(float(limits.alpha)).for_kernels(limits.n_classes, limits.penalty)
     return value._replace(l1=limits.l1) if limits.criterion == NEWTON_L1 else value
 
 
-def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> int:
-    """The sum of weighted absolute deviations from the weighted median."""
+def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, limits: SplitLimits) -> int:
+    """The sum of weighted deviations from the weighted quantile, which count the numerator of ``alpha`` above, and the rest of it below."""
+    levels, (above, both) = limits.levels, limits.alpha.as_integer_ratio()
     pairs = sorted((levels[a[i]], 1 if b is None else b[i]) for i in rows)
     upto = itertools.accumulate(w for _, w in pairs)
-    half = Fraction(sum(w for _, w in pairs), 2)
-    median = next((level for (level, _), below in zip(pairs, upto, strict=True) if below >= half), 0)
-    return sum(w * abs(level - median) for level, w in pairs)
+    share = limits.alpha * sum(w for _, w in pairs)
+    quantile = next((level for (level, _), below in zip(pairs, upto, strict=True) if below >= share), 0)
+    return sum(w * max(above * (level - quantile), (both - above) * (quantile - level)) for level, w in pairs)
 
 
-def deviation_gain(left: Sequence[int], rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> int:
-    """The decrease of the sum of absolute deviations by a split."""
+def deviation_gain(left: Sequence[int], rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, limits: SplitLimits) -> int:
+    """The decrease of the sum of deviations by a split."""
     right = sorted(set(rows) - set(left))
-    return deviation(rows, a, b, levels) - deviation(left, a, b, levels) - deviation(right, a, b, levels)
+    return deviation(rows, a, b, limits) - deviation(left, a, b, limits) - deviation(right, a, b, limits)
 
 
 def _xlog2(x: float, total: float) -> float:
@@ -347,29 +352,30 @@ def _is_in_order(
     around = limits.constraints
     if around is None or limits.n_classes:
         return True
-    if limits.criterion == ABSOLUTE_ERROR:
+    if limits.criterion in BY_ORDER:
         right_rows = sorted(set(rows) - set(left_rows))
-        return around.are_in_order(column, *(median_level(side, a, b, limits.levels) for side in (left_rows, right_rows)))
+        return around.are_in_order(column, *(quantile_level(side, a, b, limits) for side in (left_rows, right_rows)))
     return around.allows(column, left, subtract(total, left), limits.penalty)
 
 
-def median_level(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, levels: Sequence[int]) -> float:
-    """The weighted median of levels, halfway where two may be it."""
-    pairs = sorted((levels[a[i]], 1 if b is None else b[i]) for i in rows)
-    total = sum(w for _, w in pairs)
+def quantile_level(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, limits: SplitLimits) -> float:
+    """The weighted quantile of levels, halfway where two may be it."""
+    pairs = sorted((limits.levels[a[i]], 1 if b is None else b[i]) for i in rows)
+    share = limits.alpha * sum(w for _, w in pairs)
     upto = list(itertools.accumulate(w for _, w in pairs))
-    one = next(level for (level, _), below in zip(pairs, upto, strict=True) if 2 * below >= total)
-    other = next((level for (level, _), below in zip(pairs, upto, strict=True) if 2 * below > total), one)
+    one = next(level for (level, _), below in zip(pairs, upto, strict=True) if below >= share)
+    other = next((level for (level, _), below in zip(pairs, upto, strict=True) if below > share), one)
     return float(one) if one == other else one / 2 + other / 2
 
 
 def _scored(
     split: Split, left_rows: Sequence[int], rows: Sequence[int], a: Any, b: Any, total: Sequence[int], limits: SplitLimits
 ) -> Split:
-    if limits.criterion == ABSOLUTE_ERROR:
-        gain = deviation_gain(left_rows, rows, a, b, limits.levels)
+    if limits.criterion in BY_ORDER:
+        gain = deviation_gain(left_rows, rows, a, b, limits)
         rounded = float(gain >> 22) * 2.0**22 + float(gain & (2**22 - 1))
-        return split._replace(score=rounded, gain=rounded)
+        unit = limits.alpha.denominator if limits.criterion == QUANTILE else 1
+        return split._replace(score=rounded, gain=rounded / unit)
     score, around = float_score(split.left, total, limits), limits.constraints
     if around is None or limits.n_classes:
         return split._replace(score=score, gain=float_gain(score, total, limits))
@@ -503,6 +509,7 @@ def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tupl
         min_weight=max(rules.min_child_weight * 2.0**b, rules.min_weight_fraction_leaf * root),
         min_gain=max((rules.min_impurity_decrease - np.finfo(float).eps) * (root * 2.0**-b), rules.min_split_gain or -math.inf) * unit,
         l1=rules.reg_alpha * 2.0 ** exponents[0],
+        alpha=Fraction(rules.alpha).limit_denominator(10_000) if rules.alpha else Fraction(1, 2),
         categorical=rules.categorical,
         smooth=rules.cat_smooth * 2.0**b,
         least=rules.min_samples_category,
@@ -515,9 +522,9 @@ def _values(node: Node, goes_left: dict[int, bool], split: Split, sample: Sample
     assert node.constraints is not None
     if limits.n_classes:
         return [0.0, 0.0]
-    if limits.criterion == ABSOLUTE_ERROR:
+    if limits.criterion in BY_ORDER:
         sides = [[i for i in node.rows if goes_left[i] == side] for side in (True, False)]
-        return [median_level(side, sample.g, sample.h, limits.levels) for side in sides]
+        return [quantile_level(side, sample.g, sample.h, limits) for side in sides]
     return [node.constraints.value(sums, limits.penalty) for sums in (split.left, subtract(node.sums, split.left))]
 
 

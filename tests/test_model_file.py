@@ -74,7 +74,11 @@ def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
 
 @pytest.mark.parametrize(
     ("name", "parameters"),
-    [*((name, {}) for name in ESTIMATORS), ("DecisionTreeRegressor", {"criterion": "absolute_error"})],
+    [
+        *((name, {}) for name in ESTIMATORS),
+        ("DecisionTreeRegressor", {"criterion": "absolute_error"}),
+        ("RandomForestRegressor", {"criterion": "quantile", "alpha": 0.2}),
+    ],
 )
 def test_a_loaded_model_is_the_saved_one(name: str, parameters: dict[str, Any], tmp_path: Path) -> None:
     model = fitted(name, **parameters)

@@ -115,6 +115,7 @@ CASES: dict[str, Case] = {
     "tree of absolute error": Case(
         "regression", lambda: dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=1), array=True
     ),
+    "tree by quantile": Case("regression", lambda: dtrees.DecisionTreeRegressor(criterion="quantile", max_leaf_nodes=20, random_state=31)),
     "tree of classes": Case("multiclass", lambda: dtrees.DecisionTreeClassifier(max_features=1, random_state=2), weighted=False),
     "tree by entropy": Case(
         "multiclass", lambda: dtrees.DecisionTreeClassifier(criterion="entropy", max_features=1, random_state=2), weighted=False
@@ -137,6 +138,12 @@ CASES: dict[str, Case] = {
     "forest of absolute error": Case(
         "regression",
         lambda: dtrees.RandomForestRegressor(3, criterion="absolute_error", max_depth=5, oob_score=True, max_features=0.5, random_state=12),
+    ),
+    "forest by quantile, in order": Case(
+        "regression",
+        lambda: dtrees.RandomForestRegressor(
+            3, criterion="quantile", alpha=0.25, monotonic_cst={"wide": 1}, max_depth=5, oob_score=True, max_features=0.5, random_state=32
+        ),
     ),
     "forest, best first": Case(
         "regression", lambda: dtrees.RandomForestRegressor(4, oob_score=True, max_leaf_nodes=12, max_samples=0.8, random_state=15)

@@ -122,7 +122,8 @@ class SpreadingExecutor(ShardedExecutor):
 
 
 def rules(criterion: str, n_columns: int, **changes: Any) -> Rules:
-    return Rules(**{"criterion": criterion, "max_features": n_columns, "columns_per_tree": n_columns} | changes)
+    alpha = 0.9 if criterion == "quantile" else 0.0
+    return Rules(**{"criterion": criterion, "max_features": n_columns, "columns_per_tree": n_columns, "alpha": alpha} | changes)
 
 
 def grow_sharded(

@@ -98,10 +98,10 @@ def assert_respects(tree: Tree, some: Rules) -> None:
         waiting += [(int(tree.children_left[node]), path), (int(tree.children_right[node]), path)]
 
 
-CASES = [("squared_error", 0), ("poisson", 0), ("gini", 2), ("entropy", 2), ("gini", 3), ("absolute_error", 0)]
+CASES = [("squared_error", 0), ("poisson", 0), ("gini", 2), ("entropy", 2), ("gini", 3), ("absolute_error", 0), ("quantile", 0)]
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), slow_for({"poisson", "entropy", "absolute_error"}, CASES))
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for({"poisson", "entropy", "absolute_error", "quantile"}, CASES))
 @given(data=st.data())
 @examples(300)
 def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -84,20 +86,24 @@ def assert_same(tree: Tree, root: naive.Node, plan: Any, sample: naive.Sample, t
             if criterion == "poisson":
                 spread, unit_of_spread = xlogy(target[rows], target[rows] / mean if mean else 1.0), size
             assert tree.impurity[i] == pytest.approx(np.average(spread, weights=w), abs=1e-11 * unit_of_spread)
-        elif criterion == "absolute_error":
-            median = median_of(target[rows].tolist(), [1 if sample.h is None else sample.h[row] for row in rows])
-            assert tree.value[i, 0] == median
-            mean = np.average(np.abs(target[rows] - median), weights=w)
+        elif criterion in naive.BY_ORDER:
+            alpha = Fraction(plan.rules.alpha).limit_denominator(10_000) if plan.rules.alpha else Fraction(1, 2)
+            quantile = quantile_of(target[rows].tolist(), [1 if sample.h is None else sample.h[row] for row in rows], alpha)
+            assert tree.value[i, 0] == quantile
+            above = 1.0 if criterion == "absolute_error" else float(alpha)
+            below = 1.0 if criterion == "absolute_error" else float(1 - alpha)
+            y = target[rows]
+            mean = np.average(np.where(y > quantile, above * (y - quantile), below * (quantile - y)), weights=w)
             assert tree.impurity[i] == pytest.approx(mean, rel=1e-12, abs=1e-300)
 
 
-def median_of(targets: list[float], weights: list[int]) -> float:
-    """The weighted median: where it lies between two targets, halfway."""
+def quantile_of(targets: list[float], weights: list[int], alpha: Fraction) -> float:
+    """The weighted quantile: where it lies between two targets, halfway."""
     ordered = sorted(zip(targets, weights, strict=True))
-    below = np.cumsum([0, *(w for _, w in ordered)])
-    # All rows that a median may be: at most half of the weight before, at most half behind.
-    total = below[-1]
-    middle = [y for (y, _), before, upto in zip(ordered, below[:-1], below[1:], strict=True) if 2 * before <= total <= 2 * upto]
+    below = [0, *itertools.accumulate(w for _, w in ordered)]
+    # All rows that it may be: at most its share of the weight before, at most the rest behind.
+    share = alpha * below[-1]
+    middle = [y for (y, _), before, upto in zip(ordered, below[:-1], below[1:], strict=True) if before <= share <= upto]
     return middle[0] if middle[0] == middle[-1] else middle[0] / 2 + middle[-1] / 2
 
 
@@ -143,6 +149,7 @@ def plans(draw: st.DrawFn, criterion: str, n_classes: int, n_rows: int, n_column
             min_weight_fraction_leaf=rarely(0.0, 0.1, 0.3),
             max_leaf_nodes=rarely(None, 2, 3, 7),
             min_impurity_decrease=rarely(0.0, 0.01, 0.3),
+            alpha=rarely(0.9, 0.5, 0.25, 1 / 3, 0.0001) if criterion == "quantile" else 0.0,
         ),
         seed=draw(st.integers(0, 2**70)),
         n_classes=n_classes,
@@ -156,6 +163,7 @@ def plans(draw: st.DrawFn, criterion: str, n_classes: int, n_rows: int, n_column
 CASES = [
     ("squared_error", 0),
     ("absolute_error", 0),
+    ("quantile", 0),
     ("poisson", 0),
     ("gini", 2),
     ("gini", 4),

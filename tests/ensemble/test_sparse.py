@@ -93,7 +93,7 @@ def parameters(draw: st.DrawFn, kind: type) -> dict[str, Any]:
     given = {name: draw(values) for name, values in (ANY | MORE).items() if name in known}
     given.pop("criterion", None)
     if "criterion" in known:
-        names = ("gini", "entropy") if is_classifier(kind) else ("squared_error", "absolute_error", "poisson")
+        names = ("gini", "entropy") if is_classifier(kind) else ("squared_error", "absolute_error", "quantile", "poisson")
         given["criterion"] = draw(st.sampled_from(names))
     if "max_samples" in given and not given["bootstrap"]:
         given["max_samples"] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.criteria.criterion import criteria_for, criterion_named
 from tests import naive
-from tests.naive import ABSOLUTE_ERROR
+from tests.naive import ABSOLUTE_ERROR, QUANTILE
 
 
 def _neighbours(x: np.floating[Any], n: int) -> NDArray[Any]:
@@ -131,24 +132,32 @@ def tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: boo
     return Task(table, a, b, inside, limits)
 
 
+#: Quantiles: those that rows meet just, others, and the most extreme ones.
+ALPHAS = [Fraction(alpha) for alpha in ("1/2", "1/4", "9/10", "1/3", "1/10000", "9999/10000", "1234/9999")]
+
+
 @st.composite
-def absolute_tasks(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False) -> Task:
-    """A node to be split by absolute error: weights and levels may have as many bits as there is room for."""
+def tasks_by_order(draw: st.DrawFn, max_rows: int = 25, max_columns: int = 3, random: bool = False) -> Task:
+    """A node to be split by absolute error or a quantile: weights and levels may have as many bits as there is room for."""
+    alpha = draw(st.sampled_from([Fraction(0), *ALPHAS]))
+    criterion, alpha = (QUANTILE, alpha) if alpha else (ABSOLUTE_ERROR, Fraction(1, 2))
+    factor = max(alpha.numerator, alpha.denominator - alpha.numerator)
     table = draw(tables(max_rows, max_columns))
     n = table[0].shape[0]
     weighted = draw(st.booleans())
-    largest = draw(st.sampled_from([1, 3, 2**20, 2**40 // n]))
+    largest = min(draw(st.sampled_from([1, 3, 2**20, 2**40])), 2**40 // (n * factor))
     b = draw(integers_of(n, 1, largest)) if weighted else np.empty(0, np.int64)
     if weighted and draw(st.booleans()):
         b = np.where(draw(arrays(np.bool_, n)), b, 1)  # uneven
-    bits = min(61, 84 - int(b.sum() if weighted else n).bit_length())
+    bits = min(61, 84 - (factor * int(b.sum() if weighted else n)).bit_length())
     largest = draw(st.sampled_from([1, 5, 2**20, 2 ** (bits - 1) - 1]))
     levels, a = np.unique(draw(integers_of(n, -largest, largest)), return_inverse=True)
     inside = draw(arrays(np.bool_, n, elements=st.booleans(), fill=st.just(True)))
     inside[draw(st.integers(0, n - 1))] = True
     weight = int(b[inside].sum()) if weighted else int(inside.sum())
     limits = naive.SplitLimits(
-        criterion=ABSOLUTE_ERROR,
+        criterion=criterion,
+        alpha=alpha,
         random=random,
         min_samples=draw(st.sampled_from([1, 1, 2, n // 3 + 1])),
         min_weight=draw(st.sampled_from([0, 0, 1, weight // 4])),

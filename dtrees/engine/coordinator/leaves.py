@@ -70,9 +70,9 @@ def complete(
     elif criterion.measured == "nodes":
         places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
         replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
-        median, spread = cast(m.Measured, replies[one])
+        quantile, spread = cast(m.Measured, replies[one])
         weight = _weights(nodes, n_samples)
-        value, impurity = median[:, None], spread / weight
+        value, impurity = quantile[:, None], spread / weight
         weight = scaled(weight, -h_exponent)
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
     elif criterion.task == "boosting":

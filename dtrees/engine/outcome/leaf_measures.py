@@ -1,4 +1,4 @@
-"""Values of nodes that their sums do not give: means, medians and spreads, measured on the targets of their rows."""
+"""Values of nodes that their sums do not give: means, quantiles and spreads, measured on the targets of their rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import leaf_means
-from dtrees.split.search.deviations import node_medians
+from dtrees.split.search.deviations import node_quantiles
 
 
 def measure_leaves(
@@ -31,9 +31,9 @@ def measure_leaves(
     return m.Measured(mean, spread)
 
 
-def measure_nodes(rows: RowPartition, labels: NDArray[Any], message: m.MeasureNodes) -> m.Measured:
-    """Return the median targets of nodes, and the weighted sums of absolute deviations from these."""
-    n = message.start.shape[0]
-    median, spread = np.empty(n), np.empty(n)
-    node_medians(rows, labels, message.left, message.right, message.start, message.in_stop, median, spread)
-    return m.Measured(median, spread)
+def measure_nodes(rows: RowPartition, labels: NDArray[Any], criterion: Criterion, message: m.MeasureNodes) -> m.Measured:
+    """Return the quantiles of the targets of nodes, and the weighted sums of deviations from these."""
+    n, value = message.start.shape[0], criterion.for_kernels(0, 0.0)
+    quantile, spread = np.empty(n), np.empty(n)
+    node_quantiles(value, rows, labels, message.left, message.right, message.start, message.in_stop, quantile, spread)
+    return m.Measured(quantile, spread)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import Rules
 from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints
-from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
 from dtrees.split.numbers.hashing import LEFT, RIGHT
 
@@ -57,6 +57,11 @@ def constraints_of(rules: Rules) -> Constraints | None:
     return _make_constraints(rules.monotonic, rules.interactions, rules.most_columns)
 
 
+def criterion_of(rules: Rules) -> Criterion:
+    """Return the criterion of trees."""
+    return criterion_named(rules.criterion).at(rules.alpha)
+
+
 _make_constraints = lru_cache(maxsize=8)(make_constraints)
 
 
@@ -93,7 +98,7 @@ def make_limits(
     min_gain = (rules.min_impurity_decrease - _EPSILON) * math.ldexp(root_weight, -weight_exponent)
     if rules.min_split_gain:
         min_gain = max(min_gain, rules.min_split_gain)
-    criterion = criterion_named(rules.criterion)
+    criterion = criterion_of(rules)
     value = criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent))
     limits = SplitLimits(
         _constrained(rules, value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0])) if rules.reg_alpha else value),

@@ -39,6 +39,8 @@ class Rules:
     ----------
     criterion : str
         What a split is to improve: the name of a registered criterion (:mod:`dtrees.split.criteria`).
+    alpha : float
+        Which quantile (the criterion ``quantile`` only; zero elsewhere).
     max_features : int
         Columns drawn for each node.
     columns_per_tree : int
@@ -104,10 +106,11 @@ class Rules:
     monotonic: tuple[int, ...] = ()
     interactions: tuple[tuple[int, ...], ...] = ()
     most_columns: int = 0
+    alpha: float = 0.0
 
     def described(self) -> dict[str, Any]:
-        """Return the rules by name, constraints only if there are any: files of rules without them are as they were before there were."""
-        return {name: value for name, value in vars(self).items() if value or name not in CONSTRAINTS}
+        """Return the rules by name, but constraints and a quantile only where there are any: files without them stay as they were."""
+        return {name: value for name, value in vars(self).items() if value or name not in (*CONSTRAINTS, "alpha")}
 
 
 class Checkpoint(Protocol):

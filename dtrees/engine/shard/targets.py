@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
 from dtrees.engine.protocol.messages import Finish
 from dtrees.engine.shard.places import places_of
-from dtrees.split.criteria.criterion import criterion_named
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import exponent_for, scale_into, to_fixed
-from dtrees.split.search.deviations import levels_of, weights_in_bits
+from dtrees.split.search.deviations import MOST_WEIGHT, levels_of, weights_in_bits
 from dtrees.split.table.columns import presort_column
 
 _NONE = np.empty(0, np.int64)
@@ -45,7 +47,8 @@ class Prepared(NamedTuple):
     pure_by : ndarray of float64, shape (n_rows,) or (0,)
         Nodes in which this is constant are leaves.
     levels : ndarray of int64, shape (n_targets,) or (0,)
-        For absolute error, where ``g`` are the numbers of targets: the targets in fixed point (:mod:`dtrees.split.search.deviations`).
+        For absolute error and quantiles, where ``g`` are the numbers of targets: the targets in fixed point
+        (:mod:`dtrees.split.search.deviations`).
     spent : bool
         Whether ``g`` and ``h`` were made for this tree, which may overwrite them, until the next tree.
     totals : tuple or None
@@ -88,13 +91,14 @@ class ForestTarget:
         self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
         self.keeps_out_of_sample = plan.out_of_bag
         self._levels = _NONE
-        criterion = criterion_named(plan.rules.criterion)
+        self._factor = 1
+        criterion = criterion_of(plan.rules)
         self.target = np.ascontiguousarray(target, np.float64)
         if plan.n_classes:
             self.codes = np.ascontiguousarray(target, np.int64)
             self.exponent = 0
         elif criterion.row_statistic == "rank":
-            self._prepare_levels()
+            self._prepare_levels(criterion)
         else:
             criterion.check(self.target if self.weight is None else self.target[self.weight > 0])
             centred = criterion.row_statistic == "target" and np.isfinite(self.target.sum())
@@ -110,14 +114,20 @@ class ForestTarget:
         if plan.n_draws is None and (self.weight is not None or self._keeps_codes):
             self._fixed = self._weighted(self.weight)
 
-    def _prepare_levels(self) -> None:
+    def _prepare_levels(self, criterion: Criterion) -> None:
         """Number the distinct targets, and put them in fixed point."""
+        self._factor = cast(Deviations, criterion.for_kernels(0, 0.0)).largest
         codes, distinct = presort_column(self.target)
         self.codes = codes.astype(np.int64)
         total_weight = self.plan.n_draws or self.n_rows
         if self.plan.n_draws is None and self.weight is not None:
-            total_weight = int(weights_in_bits(self.weight)[0].sum())
-        self._levels, self.exponent = levels_of(distinct, total_weight)
+            total_weight = int(weights_in_bits(self.weight, self._factor)[0].sum())
+        if total_weight * self._factor > MOST_WEIGHT:
+            raise ValueError(
+                f"{total_weight:,} rows are too many for criterion={self.plan.rules.criterion!r} with alpha={self.plan.rules.alpha}, whose "
+                f"deviations count up to {self._factor} times; wants a fraction of a smaller denominator, such as alpha=0.9"
+            )
+        self._levels, self.exponent = levels_of(distinct, total_weight * self._factor)
 
     @property
     def _keeps_codes(self) -> bool:
@@ -159,7 +169,7 @@ class ForestTarget:
             return Prepared(None, self.codes, _NONE, (self.exponent, 0), self.target, self._levels)
         in_sample = None if weight.all() else weight > 0
         if self._levels.shape[0]:
-            b, exponent = weights_in_bits(weight)
+            b, exponent = weights_in_bits(weight, self._factor)
             return Prepared(in_sample, self.codes, b, (self.exponent, exponent), self.target, self._levels)
         b, exponent = to_fixed(weight, integral=bool((weight == np.rint(weight)).all()))
         if self.plan.n_classes > 2:

@@ -15,7 +15,7 @@ from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned, splits_of_categories
-from dtrees.engine.plan.node_limits import constraints_of, limited_splits, make_limits
+from dtrees.engine.plan.node_limits import constraints_of, criterion_of, limited_splits, make_limits
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
@@ -32,7 +32,6 @@ from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.constraints import divide_sums, root_words
-from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.grow.best_first import make_budget, merge_rows
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
@@ -122,9 +121,9 @@ class TreeState:
             case m.GrowDelegated():
                 return self._grow_delegated(message, workspace)
             case m.MeasureLeaves():
-                return measure_leaves(self._rows, self._labels, criterion_named(self._plan.rules.criterion), message, workspace.threads)
+                return measure_leaves(self._rows, self._labels, criterion_of(self._plan.rules), message, workspace.threads)
             case m.MeasureNodes():
-                return measure_nodes(self._rows, self._labels, message)
+                return measure_nodes(self._rows, self._labels, criterion_of(self._plan.rules), message)
             case m.MeasureSteps():
                 return self._measure_steps(message.output, message.start, message.in_stop)
             case m.Finish():

@@ -78,11 +78,16 @@ _DESCRIPTIONS = {
             Not part of a saved model.
         """,
     "regression_criterion": """
-        criterion : {"squared_error", "absolute_error", "poisson", "friedman_mse"}, default="squared_error"
+        criterion : {"squared_error", "absolute_error", "quantile", "poisson", "friedman_mse"}, default="squared_error"
             What a split is to lower: the mean squared distance of the target from its mean in the children, which leaves then predict
             ("friedman_mse" is another name); the mean absolute distance from the weighted median, which is less swayed by outliers and
-            takes some times longer; or half the Poisson deviance from the mean, for targets that are not negative, such as counts. Missing
-            values are allowed with all. For absolute error, weights that are not whole numbers are rounded to a 2**40th of their sum.
+            takes some times longer; the mean pinball loss about the weighted quantile of ``alpha``, likewise; or half the Poisson deviance
+            from the mean, for targets that are not negative, such as counts. Missing values are allowed with all. For absolute error,
+            weights that are not whole numbers are rounded to a 2**40th of their sum; for quantiles, to as much times the denominator of
+            ``alpha``.
+        alpha : float, default=0.9
+            Which quantile the criterion "quantile" is for, from 0.0001 to 0.9999; of more than four decimals, the nearest fraction with a
+            denominator of at most 10,000 is taken. Without effect with other criteria.
         """,
     "classification_criterion": """
         criterion : {"gini", "entropy", "log_loss"}, default="gini"

@@ -81,6 +81,7 @@ class RandomForestRegressor(ForestRegressor):
         importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -235,6 +236,7 @@ class ExtraTreesRegressor(ForestRegressor):
         importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
+        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 

@@ -256,6 +256,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
         importance_type: str = "gain",
+        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -381,6 +382,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
         importance_type: str = "gain",
+        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 

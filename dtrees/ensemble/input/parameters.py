@@ -123,7 +123,12 @@ def _criteria(task: str) -> set[str]:
     return names | {alias for alias, name in CRITERION_ALIASES.items() if name in names}
 
 
-REGRESSION_CRITERION = {"criterion": [NamesAtTheTime(partial(_criteria, "regression"))]}
+REGRESSION_CRITERION = {
+    "criterion": [NamesAtTheTime(partial(_criteria, "regression"))],
+    "alpha": [Interval(Real, 0.0, 1.0, closed="neither")],
+}
+#: The default of ``alpha``, that of boosting.
+_ALPHA = 0.9
 CLASSIFICATION_CRITERION = {"criterion": [NamesAtTheTime(partial(_criteria, "classification"))]}
 
 
@@ -176,7 +181,23 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         monotonic=monotonic,
         interactions=interactions,
         most_columns=most_columns,
+        alpha=_quantile(estimator, criterion),
     )
+
+
+def _quantile(estimator: Any, criterion: str) -> float:
+    """Return which quantile a tree or forest is for, 0 if for none; warn of one that has no effect, as boosting does."""
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
+    if criterion == "quantile":
+        criterion_named(criterion).at(float(estimator.alpha))  # refuses what it cannot use
+        return float(estimator.alpha)
+    if criterion_named(criterion).task == "regression" and estimator.alpha != _ALPHA:
+        warn(
+            f"alpha={estimator.alpha} has no effect: it is for criterion='quantile', but criterion is {estimator.criterion!r}; pass that "
+            "criterion, or no alpha"
+        )
+    return 0.0
 
 
 def _each(given: int | None, otherwise: list[int]) -> tuple[int, ...]:

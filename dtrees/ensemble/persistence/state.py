@@ -275,6 +275,7 @@ _ADDED = {
     "max_cat_threshold",
     "ccp_alpha",
     "by_level",
+    "alpha",
     "balanced_draws",
 }
 
@@ -291,6 +292,13 @@ def _restore_constraints(data: Any, n_features: int) -> dict[str, Any]:
     if not fits or (sets and {column for one in sets for column in one} != set(range(n_features))):
         raise ValueError(f"the model's plan has constraints that are not for {n_features} columns")
     return {"monotonic": tuple(signs), "interactions": tuple(map(tuple, sets)), "most_columns": most}
+
+
+def _check_quantile(rules: Rules) -> None:
+    """Raise ValueError if a criterion is for a quantile that there is not."""
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
+    criterion_named(rules.criterion).at(rules.alpha)
 
 
 def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
@@ -316,6 +324,7 @@ def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
         not isinstance(column, int) or column >= n_features for column in rules.categorical
     ):
         raise ValueError(f"{owner} has categories that are not those of {n_features} columns")
+    _check_quantile(rules)
     if found["class_weight"] is not None:
         found["class_weight"] = tuple(map(float, found["class_weight"]))
     plan = ForestPlan(rules, **found)

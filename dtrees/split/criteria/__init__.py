@@ -20,7 +20,8 @@ from dtrees.split.criteria.gini import Gini
 from dtrees.split.criteria.newton import Newton
 from dtrees.split.criteria.newton_l1 import NewtonL1
 from dtrees.split.criteria.poisson import PoissonDeviance
+from dtrees.split.criteria.quantile import Quantile
 from dtrees.split.criteria.squared_error import SquaredError
 
-for _criterion in (SquaredError(), AbsoluteError(), PoissonDeviance(), Newton(), NewtonL1(), Gini(), Entropy()):
+for _criterion in (SquaredError(), AbsoluteError(), Quantile(), PoissonDeviance(), Newton(), NewtonL1(), Gini(), Entropy()):
     register(_criterion)

@@ -9,7 +9,7 @@ searches ask the criterion what a split is worth.
 Terms
 -----
 value
-    what a side of a split would predict: its mean g / h or median (:class:`InOrder`), or its Newton step (:class:`Clipped`).
+    what a side of a split would predict: its mean g / h or quantile (:class:`InOrder`), or its Newton step (:class:`Clipped`).
 bounds
     the lowest and highest value that a node may have. The children of a split on a monotonic column are kept apart by the middle of their
     values, one bounded from above, the other from below; those of other splits have the bounds of their parent. So no leaf on one side of a
@@ -37,7 +37,7 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 
 #: What ``state`` holds: the sign of the column that is searched, the bounds of the node, what is added to the score of clipped values so
-#: that it is never negative, what their gain is more than their score says, and, of medians, the middle of those of the best split.
+#: that it is never negative, what their gain is more than their score says, and, of quantiles, the middle of those of the best split.
 SIGN, LOW, HIGH, LIFT, MORE, MIDDLE = 0, 1, 2, 3, 4, 5
 _STATE = 6
 #: The words of a node: its bounds, the middle of the values of its best split, and what is known of its path.
@@ -333,46 +333,46 @@ def _(criterion, n_before, scores):
 
 
 @specialised
-def compares_medians(criterion: Any) -> Any:
-    """Tell whether the splits of the column that is searched must have medians in order."""
+def compares_quantiles(criterion: Any) -> Any:
+    """Tell whether the splits of the column that is searched must have quantiles in order."""
 
 
-@compares_medians.otherwise
+@compares_quantiles.otherwise
 def _(criterion):
     return False
 
 
-@compares_medians.of(InOrder)
+@compares_quantiles.of(InOrder)
 def _(criterion):
     return criterion.constraints.state[SIGN] != 0.0
 
 
 @specialised
-def allows_medians(criterion: Any, one: Any, other: Any) -> Any:
-    """Tell whether both sides of a split may have these medians."""
+def allows_quantiles(criterion: Any, one: Any, other: Any) -> Any:
+    """Tell whether both sides of a split may have these quantiles."""
 
 
-@allows_medians.otherwise
+@allows_quantiles.otherwise
 def _(criterion, one, other):
     return True
 
 
-@allows_medians.of(InOrder)
+@allows_quantiles.of(InOrder)
 def _(criterion, one, other):
     return are_in_order(criterion.constraints.state, one, other)
 
 
 @specialised
-def note_medians(criterion: Any, one: Any, other: Any) -> None:
-    """Note the medians of both sides of the best split so far."""
+def note_quantiles(criterion: Any, one: Any, other: Any) -> None:
+    """Note the quantiles of both sides of the best split so far."""
 
 
-@note_medians.otherwise
+@note_quantiles.otherwise
 def _(criterion, one, other):
     pass
 
 
-@note_medians.of(InOrder)
+@note_quantiles.of(InOrder)
 def _(criterion, one, other):
     criterion.constraints.state[MIDDLE] = one / 2.0 + other / 2.0
 

@@ -8,7 +8,7 @@ it in the registry (:mod:`dtrees.split.criteria`), or call :func:`register`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ class Criterion(ABC):
         What ``a`` of a row is: its centred target times its weight (or its gradient), its target as it is times its weight, its class, or
         the number of its target among all in ascending order. Of two classes, the weight of the second is summed as a target is.
     measured : {"", "leaves", "nodes"}
-        What is measured on the targets of rows, rather than computed from sums: nothing, the mean of each leaf, or the median of each node.
+        What is measured on the targets of rows, rather than computed from sums: nothing, the mean of each leaf, or the median, or another
+        quantile, of each node.
     gain_is_decrease : bool
         Whether the gain is the decrease of the impurity of what is measured on leaves, for all rows together. If not, impurities of inner
         nodes are pooled from their children's.
@@ -49,6 +50,10 @@ class Criterion(ABC):
     @abstractmethod
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return the power of two that gains are multiplied by, given those of ``a`` and of the weights."""
+
+    def at(self, alpha: float) -> Self:
+        """Return the criterion of a quantile: this one, if it has none to choose."""
+        return self
 
     def check(self, target: NDArray[np.float64]) -> None:
         """Raise a ValueError if the criterion is not defined for these targets (for regression). It is for all, if not overridden."""

@@ -78,7 +78,7 @@ def _(criterion, codes, values, partition, start, in_stop, sums, limits, thresho
 
 @search_column.of(Deviations)
 def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return search_deviations(codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+    return search_deviations(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
 
 
 @specialised

@@ -1,16 +1,21 @@
-"""Sums of absolute deviations as exact integers.
+"""Sums of deviations from quantiles as exact integers.
 
 Terms
 -----
 level
     a target in fixed point, of up to 61 bits.
+factor
+    what a unit of deviation counts: one whole number above the quantile, one below; 1 and 1 for the median, 9 and 1 for the 0.9-quantile
+    (:class:`~dtrees.split.criteria.absolute_error.Deviations`).
 deviation
-    the sum of weight * abs(level - median) over some rows, about their weighted median: ``high * 2**LOW_BITS + low`` with ``low`` below
-    ``2**LOW_BITS``. Splits are compared by these, so they are exact: the two parts of the levels are summed apart, each in 64 bits.
+    the sum of factor * weight * abs(level - quantile) over some rows, about their weighted quantile: ``high * 2**LOW_BITS + low`` with
+    ``low`` below ``2**LOW_BITS``. Splits are compared by these, so they are exact: the two parts of the levels are summed apart, each in
+    64 bits.
 
-For that the weights of a tree may sum up to 2**40, and levels and weights together have 84 bits: 61 and up to 23, or 44 and 40. Counts
-(bootstrap) and whole numbers are kept as they are up to that sum; other weights are rounded to 2**-40 of their sum, which still is a
-twenty-millionth of the mean weight of 50,000 rows. A weight is never rounded to zero.
+For that the weights of a tree, times the larger factor, may sum up to 2**40, and levels and these together have 84 bits: 61 and up to 23,
+or 44 and 40. Counts (bootstrap) and whole numbers are kept as they are up to that sum; other weights are rounded to 2**-40 of their sum
+(times the larger factor), which for medians still is a twenty-millionth of the mean weight of 50,000 rows. A weight is never rounded to
+zero.
 """
 
 from __future__ import annotations
@@ -32,19 +37,22 @@ LOW_MASK = 2**LOW_BITS - 1
 _WEIGHT_BITS = 40
 _LEVEL_BITS = 61
 _ALL_BITS = 84
+#: What weights times the larger factor may sum up to: small weights are rounded up.
+MOST_WEIGHT = 2 ** (_WEIGHT_BITS + 1)
 
 #: A deviation, and the weight of its rows.
 DEVIATION = np.dtype([("high", np.int64), ("low", np.int64), ("weight", np.int64)])
 
 
-def weights_in_bits(weight: NDArray[np.float64]) -> tuple[NDArray[np.int64], int]:
-    """Return weights in fixed point with a sum of at most about ``2**40``, and the power of two they were multiplied by."""
+def weights_in_bits(weight: NDArray[np.float64], factor: int = 1) -> tuple[NDArray[np.int64], int]:
+    """Return weights in fixed point with a sum of at most about ``2**40 / factor``, and the power of two they were multiplied by."""
+    bits = _WEIGHT_BITS - (factor - 1).bit_length()
     total = float(absolute_sum(weight))
     out = np.empty(weight.shape[0], np.int64)
     if math.isfinite(total):
-        exponent = _WEIGHT_BITS - math.frexp(total)[1] if total else 0
+        exponent = bits - math.frexp(total)[1] if total else 0
     else:
-        exponent = _WEIGHT_BITS - math.frexp(float(weight.max()))[1] - weight.shape[0].bit_length()
+        exponent = bits - math.frexp(float(weight.max()))[1] - weight.shape[0].bit_length()
     if exponent > 0 and (weight == np.rint(weight)).all():
         exponent = 0
     scale_into(weight, exponent, out)
@@ -60,7 +68,7 @@ def levels_of(targets: NDArray[np.float64], total_weight: int) -> tuple[NDArray[
     targets : ndarray of float64, shape (n,)
         Ascending and finite.
     total_weight : int
-        What the weights of a tree sum up to at most.
+        What the weights of a tree sum up to at most, times the larger factor.
     """
     centered = targets
     with np.errstate(over="ignore"):
@@ -109,8 +117,9 @@ def _add(weights, highs, lows, i, weight, level):
 
 
 @inner_kernel
-def _note_from_tree(line, weights, highs, lows, total, high, low, out):
-    """Find the median by descending the tree, and note the deviation."""
+def _note_from_tree(criterion, line, weights, highs, lows, total, high, low, out):
+    """Find the quantile by descending the tree, and note the deviation."""
+    above, both = criterion.above, criterion.above + criterion.below
     n = weights.shape[0] - 1
     step = 1
     while 2 * step <= n:
@@ -119,19 +128,21 @@ def _note_from_tree(line, weights, highs, lows, total, high, low, out):
     before = high_before = low_before = 0
     while step > 0:
         following = i + step
-        if following <= n and 2 * (before + weights[following]) < total:
+        if following <= n and both * (before + weights[following]) < above * total:
             i = following
             before += weights[i]
             high_before += highs[i]
             low_before += lows[i]
         step //= 2
     level = line[min(i + 1, n)].level
-    factor = total - 2 * before
-    note(out, high - 2 * high_before - (level >> LOW_BITS) * factor, low - 2 * low_before - (level & LOW_MASK) * factor, total)
+    rest = above * total - both * before
+    high = above * high - both * high_before - (level >> LOW_BITS) * rest
+    low = above * low - both * low_before - (level & LOW_MASK) * rest
+    note(out, high, low, total)
 
 
 @inner_kernel
-def deviations_by_tree(line, items, n, end, last, forward, out):
+def deviations_by_tree(criterion, line, items, n, end, last, forward, out):
     """Write the deviations of :func:`~dtrees.split.search.order_statistics.deviations` in log(n) a row, whatever the weights.
 
     Rows are added to a Fenwick tree in the order of the target, of weights and of weighted levels.
@@ -144,7 +155,7 @@ def deviations_by_tree(line, items, n, end, last, forward, out):
         total += weight
         high += weight * (level >> LOW_BITS)
         low += weight * (level & LOW_MASK)
-    _note_from_tree(line, weights, highs, lows, total, high, low, out[end if forward else 0])
+    _note_from_tree(criterion, line, weights, highs, lows, total, high, low, out[end if forward else 0])
     for k in range(end):
         i = end - 1 - k if forward else k
         weight, level = items[i].weight, items[i].level
@@ -152,12 +163,13 @@ def deviations_by_tree(line, items, n, end, last, forward, out):
         total += weight
         high += weight * (level >> LOW_BITS)
         low += weight * (level & LOW_MASK)
-        _note_from_tree(line, weights, highs, lows, total, high, low, out[i if forward else i + 1])
+        _note_from_tree(criterion, line, weights, highs, lows, total, high, low, out[i if forward else i + 1])
 
 
 @inner_kernel
-def _element_at(weights, total, beyond):
-    """Return the first element up to which, and with it, there is half of the weight, or more than half (``beyond``)."""
+def _element_at(criterion, weights, total, beyond):
+    """Return the first element up to which, and with it, there is the quantile's share of the weight, or more than that (``beyond``)."""
+    wanted, both = criterion.above * total, criterion.above + criterion.below
     n = weights.shape[0] - 1
     step = 1
     while 2 * step <= n:
@@ -166,8 +178,8 @@ def _element_at(weights, total, beyond):
     while step > 0:
         following = i + step
         if following <= n:
-            twice = 2 * (before + weights[following])
-            if twice < total or (beyond and twice == total):
+            found = both * (before + weights[following])
+            if found < wanted or (beyond and found == wanted):
                 i = following
                 before += weights[i]
         step //= 2
@@ -175,10 +187,10 @@ def _element_at(weights, total, beyond):
 
 
 @inner_kernel
-def note_all_medians(line, items, n, end, last, forward, out):
-    """Write the medians of all sets of ``items[:end]`` from one end on, halfway where two targets may be it.
+def note_all_quantiles(criterion, line, items, n, end, last, forward, out):
+    """Write the quantiles of all sets of ``items[:end]`` from one end on, halfway where two targets may be it.
 
-    Parameters are those of :func:`~dtrees.split.search.order_statistics.deviations`; the median of a set without rows is not written. For
+    Parameters are those of :func:`~dtrees.split.search.order_statistics.deviations`; the quantile of a set without rows is not written. For
     constraints: rows are added to a Fenwick tree of weights, in log(n) a row.
     """
     weights = np.zeros(n + 1, np.int64)
@@ -187,17 +199,17 @@ def note_all_medians(line, items, n, end, last, forward, out):
         total += items[k].weight
         _add_weight(weights, items[k].element, items[k].weight)
     if total > 0:
-        out[end if forward else 0] = _median_in(line, weights, total)
+        out[end if forward else 0] = _quantile_in(criterion, line, weights, total)
     for k in range(end):
         i = end - 1 - k if forward else k
         total += items[i].weight
         _add_weight(weights, items[i].element, items[i].weight)
-        out[i if forward else i + 1] = _median_in(line, weights, total)
+        out[i if forward else i + 1] = _quantile_in(criterion, line, weights, total)
 
 
 @inner_kernel
-def _median_in(line, weights, total):
-    return halfway(line[_element_at(weights, total, False)].level, line[_element_at(weights, total, True)].level)
+def _quantile_in(criterion, line, weights, total):
+    return halfway(line[_element_at(criterion, weights, total, False)].level, line[_element_at(criterion, weights, total, True)].level)
 
 
 @inner_kernel
@@ -229,11 +241,12 @@ def _merge(keys, first, middle, last, spare):
 
 
 @inner_kernel
-def _median(keys, first, last, partition, target):
-    """Return the weighted median of a node's targets, and the sum of weighted deviations from it.
+def _quantile(criterion, keys, first, last, partition, target):
+    """Return the weighted quantile of a node's targets, and the sum of weighted deviations from it.
 
-    As in scikit-learn, the median is halfway between two targets where the weights below and above are the same.
+    It is halfway between two targets where the weight up to the first is just the quantile's share, as scikit-learn's median is.
     """
+    above, both = criterion.above, criterion.above + criterion.below
     rows, b = partition.rows, partition.h
     total = last - first
     if b.shape[0] > 0:
@@ -242,28 +255,31 @@ def _median(keys, first, last, partition, target):
             total += b[place_in(keys[i])]
     k = first
     below = b[place_in(keys[k])] if b.shape[0] > 0 else 1
-    while 2 * below < total:
+    while both * below < above * total:
         k += 1
         below += b[place_in(keys[k])] if b.shape[0] > 0 else 1
-    median = target[rows[place_in(keys[k])]]
-    if 2 * below == total and k + 1 < last:
+    quantile = target[rows[place_in(keys[k])]]
+    if both * below == above * total and k + 1 < last:
         other = target[rows[place_in(keys[k + 1])]]
-        if other != median:
-            median = median / 2.0 + other / 2.0
+        if other != quantile:
+            quantile = quantile / 2.0 + other / 2.0
+    factor_above, factor_below = float(above) / float(criterion.unit), float(criterion.below) / float(criterion.unit)
     spread = 0.0
     for i in range(first, last):
         place = place_in(keys[i])
         w = float(b[place]) if b.shape[0] > 0 else 1.0
-        spread += w * abs(target[rows[place]] - median)
-    return median, spread
+        y = target[rows[place]]
+        spread += w * (factor_above if y > quantile else factor_below) * abs(y - quantile)
+    return quantile, spread
 
 
 @kernel
-def node_medians(partition, target, left, right, start, in_stop, medians, spreads):
-    """Compute the median target of every node of a tree and the weighted sum of absolute deviations from it.
+def node_quantiles(criterion, partition, target, left, right, start, in_stop, quantiles, spreads):
+    """Compute the quantile of the targets of every node of a tree, and the weighted sum of deviations from it.
 
     Parameters
     ----------
+    criterion : Deviations
     partition : RowPartition
         Its ``a`` are numbers of targets.
     target : ndarray of float64, shape (n_rows,)
@@ -293,4 +309,4 @@ def node_medians(partition, target, left, right, start, in_stop, medians, spread
             last = lasts[right[node]]
             lasts[node] = last
             _merge(keys, first, firsts[right[node]], last, spare)
-        medians[node], spreads[node] = _median(keys, first, last, partition, target)
+        quantiles[node], spreads[node] = _quantile(criterion, keys, first, last, partition, target)

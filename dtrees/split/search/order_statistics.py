@@ -1,9 +1,9 @@
-"""Order statistics: the best split of one node in one column by absolute error, in linear time once the rows are sorted.
+"""Order statistics: the best split of one node in one column by absolute error or a quantile, in linear time once the rows are sorted.
 
-The gain of a split is the node's sum of weighted absolute deviations from its (weighted) median less those of the two children, so a
-search needs the deviation of every prefix and of every suffix of the node's rows in the order of the column. A median is hard to follow
-while rows come, and easy while they go: put the rows in a doubly linked list in the order of the target and *remove* them in reverse column
-order. Each removal moves the pointer to the median by about a step, and the sum of deviations with it. One pass gives the prefixes, another
+The gain of a split is the node's sum of weighted deviations from its (weighted) quantile less those of the two children, so a search needs
+the deviation of every prefix and of every suffix of the node's rows in the order of the column. A quantile is hard to follow while rows
+come, and easy while they go: put the rows in a doubly linked list in the order of the target and *remove* them in reverse column order.
+Each removal moves the pointer to the quantile by about a step, and the sum of deviations with it. One pass gives the prefixes, another
 the suffixes; missing values are left in the list or taken out before.
 
 Terms
@@ -12,9 +12,11 @@ line
     the node's in-sample rows in the order of the target, as a linked list: elements 1 to n, 0 is both ends.
 level
     a target in fixed point. A tree's ``a`` are *numbers* of targets (0 for the lowest of the table), ``levels`` gives their values.
+quantile
+    of a set of rows, the target up to which they weigh ``above / (above + below)`` of all; the median where both are 1.
 deviation
-    sum of weight * abs(level - median), an exact integer in two parts (:mod:`dtrees.split.search.deviations`). Gains are exact too, and
-    splits that gain the same tie.
+    sum of weight * abs(level - quantile), times ``above`` or ``below``, an exact integer in two parts
+    (:mod:`dtrees.split.search.deviations`). Gains are exact too, and splits that gain the same tie.
 
 Weights may be so uneven that the pointer walks far at every removal. Such a pass is given up after a while and done with a Fenwick tree, in
 log(n) a row.
@@ -30,13 +32,22 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import allows_medians, compares_medians, note_medians
+from dtrees.split.criteria.constraints import allows_quantiles, compares_quantiles, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import NONE_HIGHER, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import POINTER_STEPS
-from dtrees.split.search.deviations import DEVIATION, LOW_BITS, LOW_MASK, deviations_by_tree, gain_of, may_be_taken, note, note_all_medians
+from dtrees.split.search.deviations import (
+    DEVIATION,
+    LOW_BITS,
+    LOW_MASK,
+    deviations_by_tree,
+    gain_of,
+    may_be_taken,
+    note,
+    note_all_quantiles,
+)
 from dtrees.split.search.order_statistics_random import search_deviations_at_random
 from dtrees.split.table.keys import code_in, code_of, key_of, place_in
 from dtrees.split.table.sorting import sort_keys
@@ -60,7 +71,7 @@ class LineUp(NamedTuple):
     line, links, items : ndarray of LINE, LINK, ITEM
     left, right : ndarray of DEVIATION
         Of the first i rows and of all but the first i rows, in the order of the column.
-    medians : ndarray of float64, shape (2, n_rows + 1)
+    quantiles : ndarray of float64, shape (2, n_rows + 1)
         Of the same, where constraints compare them.
     node : ndarray of int64, shape (7,)
         The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
@@ -73,7 +84,7 @@ class LineUp(NamedTuple):
     items: NDArray[Any]
     left: NDArray[Any]
     right: NDArray[Any]
-    medians: NDArray[np.float64]
+    quantiles: NDArray[np.float64]
     node: NDArray[np.int64]
 
 
@@ -84,7 +95,7 @@ def make_line_up(n_rows: int, levels: NDArray[np.int64]) -> LineUp:
 
 
 @kernel
-def put_in_line(partition, start, in_stop, scratch):
+def put_in_line(criterion, partition, start, in_stop, scratch):
     """Put a node's in-sample rows in the order of their targets, unless they are already."""
     line_up = scratch.line_up
     node = line_up.node
@@ -107,7 +118,7 @@ def put_in_line(partition, start, in_stop, scratch):
         element.number = a[place]
     _link(line_up.links, n, line_up.items, n, n)
     node[0], node[1] = start, in_stop
-    node[2], node[3], node[4], node[5], node[6] = _begin(line, line_up.links)
+    node[2], node[3], node[4], node[5], node[6] = _begin(criterion, line, line_up.links)
 
 
 @inner_kernel
@@ -125,69 +136,79 @@ def _link(links, n, items, first, last):
 
 
 @inner_kernel
-def _begin(line, links):
-    """Return the weight of the linked elements, their lower median, the weight before that, and their deviation in two parts."""
+def _begin(criterion, line, links):
+    """Return the weight of the linked elements, their lower quantile, the weight before that, and their deviation in two parts."""
+    above, both = criterion.above, criterion.above + criterion.below
     total = 0
     i = links[0].next
     while i != 0:
         total += line[i].weight
         i = links[i].next
     before = 0
-    median = np.int64(links[0].next)
-    while 2 * (before + line[median].weight) < total:
-        before += line[median].weight
-        median = np.int64(links[median].next)
-    level = line[median].level
+    quantile = np.int64(links[0].next)
+    while both * (before + line[quantile].weight) < above * total:
+        before += line[quantile].weight
+        quantile = np.int64(links[quantile].next)
+    level = line[quantile].level
     high = low = 0
     i = links[0].next
     while i != 0:
-        signed = line[i].weight if i > median else -line[i].weight
+        signed = line[i].weight * (above if i > quantile else -criterion.below)
         high += signed * ((line[i].level >> LOW_BITS) - (level >> LOW_BITS))
         low += signed * ((line[i].level & LOW_MASK) - (level & LOW_MASK))
         i = links[i].next
-    return total, median, before, high, low
+    return total, quantile, before, high, low
 
 
 @inner_kernel
-def _remove_equal(line, links, items, end, forward, begin, out):
+def _remove_equal(criterion, line, links, items, end, forward, begin, out):
     """Remove ``items[:end]``, where every weight is 1, as :func:`_remove` does, without a branch.
 
-    Taking one of an even number of rows leaves one of the two middle rows as the median, and the deviation shrinks by the row's distance
-    from it; of an odd number, by the row's distance from the median that was.
+    The quantile is the least element k with both * k >= above * total. When a row goes, it stays where it is among what is left, or falls
+    to the one before: a step in the linked line at most.
     """
-    total, median, _, high, low = begin
+    above, both = criterion.above, criterion.above + criterion.below
+    total, quantile, before, high, low = begin
+    level = line[quantile].level
+    excess = both * (before + 1) - above * total  # at least 0, and below ``both``
     for k in range(end):
         i = k if forward else end - 1 - k
-        x = items[i].element
+        x, other = items[i].element, items[i].level
         link = links[x]
         links[link.previous].next = link.next
         links[link.next].previous = link.previous
-        even = total & 1 == 0
-        following = np.int64(links[median].next)
-        preceding = np.int64(links[median].previous)
-        middle = (following if x <= median else median) if even else median
-        level, other = line[middle].level, items[i].level
-        sign = 1 if x > middle else -1
-        high -= sign * ((other >> LOW_BITS) - (level >> LOW_BITS))
-        low -= sign * ((other & LOW_MASK) - (level & LOW_MASK))
-        median = middle if even else (preceding if x >= median else median)
+        factor = above if x > quantile else -criterion.below
+        high -= factor * ((other >> LOW_BITS) - (level >> LOW_BITS))
+        low -= factor * ((other & LOW_MASK) - (level & LOW_MASK))
         total -= 1
+        falls = excess + above >= both
+        excess += above - both if falls else above
+        following = np.int64(links[quantile].next)
+        preceding = np.int64(links[quantile].previous)
+        # How much the deviation grows with the level between the quantile that was and the one that is.
+        slope = excess if falls else excess - both
+        quantile = (preceding if x >= quantile else quantile) if falls else (following if x <= quantile else quantile)
+        new = line[quantile].level
+        high += slope * ((new >> LOW_BITS) - (level >> LOW_BITS))
+        low += slope * ((new & LOW_MASK) - (level & LOW_MASK))
+        level = new
         note(out[i + 1 if forward else i], high, low, total)
 
 
 @inner_kernel
-def _remove(line, links, items, end, forward, max_steps, begin, out):
+def _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
     """Remove ``items[:end]`` from the linked line, one after the other, and note the deviation of what is left each time.
 
-    The deviation is linear in the levels while the median stays where it is, and in the median while it moves to a neighbour. The two parts
-    of the levels are summed apart.
+    The deviation is linear in the levels while the quantile stays where it is, and in the quantile while it moves to a neighbour. The two
+    parts of the levels are summed apart.
 
     Parameters
     ----------
+    criterion : Deviations
     forward : bool
         Remove the first item first, and note what is left without it at ``out[1]``; else the last, and so on.
     max_steps : int
-        How far the median may walk in all.
+        How far the quantile may walk in all.
     begin : tuple of int
         See :func:`_begin`.
 
@@ -196,8 +217,9 @@ def _remove(line, links, items, end, forward, max_steps, begin, out):
     bool
         False if it would have walked too far; then ``out`` is not complete.
     """
-    total, median, before, high, low = begin
-    level, own = line[median].level, line[median].weight
+    above, both = criterion.above, criterion.above + criterion.below
+    total, quantile, before, high, low = begin
+    level, own = line[quantile].level, line[quantile].weight
     steps = 0
     for k in range(end):
         i = k if forward else end - 1 - k
@@ -205,28 +227,29 @@ def _remove(line, links, items, end, forward, max_steps, begin, out):
         link = links[x]
         links[link.previous].next = link.next
         links[link.next].previous = link.previous
-        signed = weight if x > median else -weight
+        signed = weight * (above if x > quantile else -criterion.below)
         high -= signed * ((other >> LOW_BITS) - (level >> LOW_BITS))
         low -= signed * ((other & LOW_MASK) - (level & LOW_MASK))
         total -= weight
-        before -= weight if x < median else 0
-        own = 0 if x == median else own  # the walk starts from where the median was
-        while 2 * (before + own) < total:
+        before -= weight if x < quantile else 0
+        own = 0 if x == quantile else own  # the walk starts from where the quantile was
+        wanted = above * total
+        while both * (before + own) < wanted:
             before += own
-            factor = 2 * before - total
-            median = np.int64(links[median].next)
-            new = line[median].level
+            factor = both * before - wanted
+            quantile = np.int64(links[quantile].next)
+            new = line[quantile].level
             high += ((new >> LOW_BITS) - (level >> LOW_BITS)) * factor
             low += ((new & LOW_MASK) - (level & LOW_MASK)) * factor
-            level, own = new, line[median].weight
+            level, own = new, line[quantile].weight
             steps += 1
-        while 2 * before >= total and before > 0:
-            factor = 2 * before - total
-            median = np.int64(links[median].previous)
-            new = line[median].level
+        while both * before >= wanted and before > 0:
+            factor = both * before - wanted
+            quantile = np.int64(links[quantile].previous)
+            new = line[quantile].level
             high += ((new >> LOW_BITS) - (level >> LOW_BITS)) * factor
             low += ((new & LOW_MASK) - (level & LOW_MASK)) * factor
-            level, own = new, line[median].weight
+            level, own = new, line[quantile].weight
             before -= own
             steps += 1
         if steps > max_steps:
@@ -236,11 +259,12 @@ def _remove(line, links, items, end, forward, max_steps, begin, out):
 
 
 @inner_kernel
-def deviations(line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
+def deviations(criterion, line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
     """Write the deviations of all sets of ``items[:end]`` from one end on.
 
     Parameters
     ----------
+    criterion : Deviations
     line : ndarray of LINE
         Elements 1 to ``n`` are the node's rows in the order of the target.
     items : ndarray of ITEM
@@ -255,12 +279,12 @@ def deviations(line, links, items, whole, n, end, last, forward, weighted, max_s
     max_steps : int
     """
     _link(links, n, items, last, n)
-    begin = whole if last == n else _begin(line, links)
+    begin = whole if last == n else _begin(criterion, line, links)
     note(out[0 if forward else end], begin[3], begin[4], begin[0])
     if not weighted:
-        _remove_equal(line, links, items, end, forward, begin, out)
-    elif not _remove(line, links, items, end, forward, max_steps, begin, out):
-        deviations_by_tree(line, items, n, end, last, forward, out)
+        _remove_equal(criterion, line, links, items, end, forward, begin, out)
+    elif not _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
+        deviations_by_tree(criterion, line, items, n, end, last, forward, out)
 
 
 @inner_kernel
@@ -275,35 +299,35 @@ def _sum_left(line, items, end, last, cut, missing_left):
 
 
 @kernel
-def search_deviations(codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
+def search_deviations(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
     """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`."""
-    put_in_line(partition, start, in_stop, scratch)
+    put_in_line(criterion, partition, start, in_stop, scratch)
     n = in_stop - start
-    return _search_in_line(limits.thresholds, codes, values, n, partition.h.shape[0] > 0, limits, threshold_bits, bar, scratch)
+    return _search_in_line(limits.thresholds, criterion, codes, values, n, partition.h.shape[0] > 0, limits, threshold_bits, bar, scratch)
 
 
 @specialised
-def _search_in_line(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
+def _search_in_line(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
     """Find the best split of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
 
 
 @_search_in_line.of(RandomThreshold)
-def _(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
-    return search_deviations_at_random(codes, values, n, limits, threshold_bits, bar, scratch)
+def _(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
+    return search_deviations_at_random(criterion, codes, values, n, limits, threshold_bits, bar, scratch)
 
 
 @_search_in_line.of(SortedThreshold)
 @_search_in_line.of(BestThreshold)
-def _(thresholds, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
-    return _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch)
+def _(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
+    return _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch)
 
 
 @kernel
-def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
+def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch):
     """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
     n_distinct = values.shape[0]
     line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
-    left, right, medians = scratch.line_up.left, scratch.line_up.right, scratch.line_up.medians
+    left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
     keys = scratch.keys
     for i in range(n):
         keys[i] = key_of(codes[line[i + 1].row], i + 1)
@@ -327,11 +351,11 @@ def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
     for side in range(2):  # missing values go left, then right
         if side == 0 and end == n:
             continue
-        deviations(line, links, items, begin, n, end, n if side == 0 else end, False, weighted, POINTER_STEPS * n, left)
-        deviations(line, links, items, begin, n, end, end if side == 0 else n, True, weighted, POINTER_STEPS * n, right)
-        if compares_medians(limits.criterion):
-            note_all_medians(line, items, n, end, n if side == 0 else end, False, medians[0])
-            note_all_medians(line, items, n, end, end if side == 0 else n, True, medians[1])
+        deviations(criterion, line, links, items, begin, n, end, n if side == 0 else end, False, weighted, POINTER_STEPS * n, left)
+        deviations(criterion, line, links, items, begin, n, end, end if side == 0 else n, True, weighted, POINTER_STEPS * n, right)
+        if compares_quantiles(limits.criterion):
+            note_all_quantiles(criterion, line, items, n, end, n if side == 0 else end, False, quantiles[0])
+            note_all_quantiles(criterion, line, items, n, end, end if side == 0 else n, True, quantiles[1])
         whole = left[end] if side == 0 else right[0]
         n_left_missing = n - end if side == 0 else 0
         for k in range(1, end + (side == 1 and end < n)):
@@ -339,7 +363,7 @@ def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
                 continue
             if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
                 continue
-            if compares_medians(limits.criterion) and not allows_medians(limits.criterion, medians[0, k], medians[1, k]):
+            if compares_quantiles(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
                 continue
             gain = gain_of(whole, left[k], right[k])
             # Lower thresholds first, then missing left.
@@ -347,8 +371,8 @@ def _search_all_thresholds(codes, values, n, weighted, limits, bar, scratch):
                 top = gain
                 cut = k
                 missing_left = side == 0
-                if compares_medians(limits.criterion):
-                    note_medians(limits.criterion, medians[0, k], medians[1, k])
+                if compares_quantiles(limits.criterion):
+                    note_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k])
     if cut < 0:
         return NO_SPLIT, -1.0, end < n
     next_code = code_of(keys[cut]) if cut < end else NONE_HIGHER

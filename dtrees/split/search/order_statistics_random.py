@@ -1,11 +1,11 @@
-"""Absolute error at the random threshold of Extra-Trees: a few passes over the node's rows in the order of the target."""
+"""Absolute error, or a quantile, at the random threshold of Extra-Trees: a few passes over the node's rows in the order of the target."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.criteria.constraints import allows_medians, compares_medians, note_medians
+from dtrees.split.criteria.constraints import allows_quantiles, compares_quantiles, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER, note_found
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
@@ -14,11 +14,12 @@ from dtrees.split.search.random_threshold import draw_threshold
 
 
 @inner_kernel
-def _deviation_of(line, keys, n, cut, missing, which, out):
+def _deviation_of(criterion, line, keys, n, cut, missing, which, out):
     """Write the deviation of some of a node's rows.
 
     ``which`` tells whether to take the rows with codes up to the cut, above it, and missing; ``keys[i]`` is the code of element i + 1.
     """
+    above, both = criterion.above, criterion.above + criterion.below
     total = 0
     for i in range(n):
         if which[2 if keys[i] == missing else int(keys[i] > cut)]:
@@ -30,25 +31,26 @@ def _deviation_of(line, keys, n, cut, missing, which, out):
         if not which[2 if keys[i] == missing else int(keys[i] > cut)]:
             continue
         element = line[i + 1]
-        if not found and 2 * (below + element.weight) >= total:
-            # All before are below the median: the sums are so far those of the levels, taken with a minus sign.
+        if not found and both * (below + element.weight) >= above * total:
+            # All before are below the quantile: the sums are so far those of the levels, taken with a minus sign.
             level = element.level
-            high += below * (level >> LOW_BITS)
-            low += below * (level & LOW_MASK)
+            high += criterion.below * below * (level >> LOW_BITS)
+            low += criterion.below * below * (level & LOW_MASK)
             found = True
         if found:
-            high += element.weight * ((element.level >> LOW_BITS) - (level >> LOW_BITS))
-            low += element.weight * ((element.level & LOW_MASK) - (level & LOW_MASK))
+            high += above * element.weight * ((element.level >> LOW_BITS) - (level >> LOW_BITS))
+            low += above * element.weight * ((element.level & LOW_MASK) - (level & LOW_MASK))
         else:
             below += element.weight
-            high -= element.weight * (element.level >> LOW_BITS)
-            low -= element.weight * (element.level & LOW_MASK)
+            high -= criterion.below * element.weight * (element.level >> LOW_BITS)
+            low -= criterion.below * element.weight * (element.level & LOW_MASK)
     note(out, high, low, total)
 
 
 @inner_kernel
-def _median_of(line, keys, n, cut, missing, which, total):
-    """Return the median of some of a node's rows, of so much weight; parameters are those of :func:`_deviation_of`."""
+def _quantile_of(criterion, line, keys, n, cut, missing, which, total):
+    """Return the quantile of some of a node's rows, of so much weight; parameters are those of :func:`_deviation_of`."""
+    wanted, both = criterion.above * total, criterion.above + criterion.below
     below, found, level = 0, False, line[0].level
     for i in range(n):
         if not which[2 if keys[i] == missing else int(keys[i] > cut)]:
@@ -56,16 +58,16 @@ def _median_of(line, keys, n, cut, missing, which, total):
         if found:
             return halfway(level, line[i + 1].level)
         below += line[i + 1].weight
-        if 2 * below >= total:
+        if both * below >= wanted:
             level = line[i + 1].level
-            if 2 * below > total:
+            if both * below > wanted:
                 return halfway(level, level)
             found = True
     return halfway(level, level)
 
 
 @kernel
-def search_deviations_at_random(codes, values, n, limits, bits, bar, scratch):
+def search_deviations_at_random(criterion, codes, values, n, limits, bits, bar, scratch):
     """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
 
     The node's ``n`` rows are lined up already.
@@ -93,27 +95,27 @@ def search_deviations_at_random(codes, values, n, limits, bits, bar, scratch):
     for i in range(n):
         n_below += keys[i] <= np.uint64(cut)
     whole = left[1]
-    _deviation_of(line, keys, n, np.uint64(cut), missing, (True, True, True), whole)
+    _deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, True, True), whole)
     top, missing_left = bar, False
     for side in range(2):
         if side == 0 and (n_missing == 0 or low == high):
             continue
         count = n_below + n_missing if side == 0 else n_below
-        _deviation_of(line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
-        _deviation_of(line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
+        _deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
+        _deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
         if not may_be_taken(limits, count, n, left[0], right[0]):
             continue
         one = other = 0.0
-        if compares_medians(limits.criterion):
-            one = _median_of(line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0].weight)
-            other = _median_of(line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0].weight)
-            if not allows_medians(limits.criterion, one, other):
+        if compares_quantiles(limits.criterion):
+            one = _quantile_of(criterion, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0].weight)
+            other = _quantile_of(criterion, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0].weight)
+            if not allows_quantiles(limits.criterion, one, other):
                 continue
         gain = gain_of(whole, left[0], right[0])
         if gain > top:
             top = gain
             missing_left = side == 0
-            note_medians(limits.criterion, one, other)
+            note_quantiles(limits.criterion, one, other)
     if top == bar:
         return NO_SPLIT, -1.0, n_missing > 0
     moments = no_moments()

@@ -55,7 +55,7 @@ def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits,
         return CONSTANT, 0.0, False
     _write_out(columns.zero_code[column], keys, partition.rows[start:in_stop], dense)
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return search_deviations(dense, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+    return search_deviations(criterion, dense, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
 
 
 @lean_kernel

@@ -35,6 +35,7 @@ SPREADS = {1: [range(P)], 2: [(0, 2, 4), (1, 3, 5, 6)], 3: [(6,), (1, 4), (0, 2,
 CRITERIA = [
     ("squared_error", 0),
     ("absolute_error", 0),
+    ("quantile", 0),
     ("gini", 2),
     ("gini", 3),
     ("entropy", 3),

@@ -71,7 +71,7 @@ def settings(seed):
         losses = ["log_loss", "exponential"] if is_classifier(kind) else ["squared_error", "absolute_error", "quantile", "huber", "poisson"]
         some["loss"] = str(rng.choice(losses))
     elif not is_classifier(kind):
-        some["criterion"] = str(rng.choice(["squared_error", "absolute_error"]))
+        some["criterion"] = str(rng.choice(["squared_error", "absolute_error", "quantile"]))
     return kind(**some), n_columns, float(rng.choice([0.0, 0.2])), bool(rng.integers(2))
 
 

@@ -1,7 +1,8 @@
-"""Absolute error: the best split of a node against sorting every side of every split again."""
+"""Absolute error and quantiles: the best split of a node against sorting every side of every split again."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,35 +12,36 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.status import SPLIT
-from dtrees.split.search.deviations import DEVIATION, deviations_by_tree, note_all_medians
+from dtrees.split.search.deviations import DEVIATION, deviations_by_tree, note_all_quantiles
 from dtrees.split.search.order_statistics import ITEM, LINE, LINK, deviations
 from dtrees.split.table.columns import presort
 from tests import naive
 from tests.examples import examples
 from tests.split.nodes import best_of, candidate, expected, same, search, search_of, widen
-from tests.split.strategies import Task, absolute_tasks, integers_of
+from tests.split.strategies import ALPHAS, Task, integers_of, tasks_by_order
 
 
-@given(absolute_tasks())
+@given(tasks_by_order())
 @examples(400)
 def test_the_best_of_every_split(task: Task) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
-@given(absolute_tasks(random=True))
+@given(tasks_by_order(random=True))
 @examples(300)
 def test_random_thresholds(task: Task) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
-@given(absolute_tasks(), st.booleans())
+@given(tasks_by_order(), st.booleans())
 def test_rows_outside_the_node_do_not_matter(task: Task, random: bool) -> None:
     task = task._replace(limits=task.limits._replace(random=random))
     assert same(best_of(search_of(widen(task, 100), seed=3)), expected(task))
 
 
-@given(absolute_tasks(max_rows=60), st.booleans())
+@given(tasks_by_order(max_rows=60), st.booleans())
 def test_rows_divide_as_the_split_says(task: Task, random: bool) -> None:
     task = task._replace(limits=task.limits._replace(random=random))
     found = search(task, presort(task.table))
@@ -56,63 +58,68 @@ def test_rows_divide_as_the_split_says(task: Task, random: bool) -> None:
 
 
 @kernel
-def _by_line(line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
-    deviations(line, links, items, whole, n, end, last, forward, weighted, max_steps, out)
+def _by_line(criterion, line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
+    deviations(criterion, line, links, items, whole, n, end, last, forward, weighted, max_steps, out)
 
 
 @kernel
-def _by_tree(line, items, n, end, last, forward, out):
-    deviations_by_tree(line, items, n, end, last, forward, out)
+def _by_tree(criterion, line, items, n, end, last, forward, out):
+    deviations_by_tree(criterion, line, items, n, end, last, forward, out)
 
 
 @kernel
-def _medians(line, items, n, end, last, forward, out):
-    note_all_medians(line, items, n, end, last, forward, out)
+def _quantiles(criterion, line, items, n, end, last, forward, out):
+    note_all_quantiles(criterion, line, items, n, end, last, forward, out)
 
 
 def by_the_book(
-    level: NDArray[Any], weight: NDArray[Any], order: NDArray[Any], end: int, last: int, forward: bool
+    alpha: Fraction, level: NDArray[Any], weight: NDArray[Any], order: NDArray[Any], end: int, last: int, forward: bool
 ) -> tuple[list[tuple[int, int]], list[float]]:
-    """(deviation, weight) and median of every set, each sorted anew; where there are many sets, of a hundred of them."""
+    """(deviation, weight) and quantile of every set, each sorted anew; where there are many sets, of a hundred of them."""
     n = end + 1
-    out, medians = [], []
+    above, both = alpha.as_integer_ratio()
+    out, quantiles = [], []
     for i in range(0, n, max(1, n // 100)):
         rows = np.concatenate([order[i:end] if forward else order[:i], order[end:last]])
         ordered = rows[np.argsort(level[rows], kind="stable")]
         w, y = weight[ordered].astype(object), level[ordered].astype(object)
         total = int(w.sum())
         below = np.cumsum(w)
-        median = y[np.flatnonzero(2 * below >= total)[0]] if len(y) else 0
-        out.append((int((w * abs(y - median)).sum()) if len(y) else 0, total))
-        beyond = y[np.flatnonzero(2 * below > total)[0]] if len(y) else 0
-        medians.append((float(median) + float(beyond)) / 2 if len(y) else np.nan)
-    return out, medians
+        quantile = y[np.flatnonzero(both * below >= above * total)[0]] if len(y) else 0
+        out.append((int((w * np.maximum(above * (y - quantile), (both - above) * (quantile - y))).sum()) if len(y) else 0, total))
+        beyond = y[np.flatnonzero(both * below > above * total)[0]] if len(y) else 0
+        quantiles.append((float(quantile) + float(beyond)) / 2 if len(y) else np.nan)
+    return out, quantiles
 
 
-def check_deviations(level: NDArray[np.int64], weight: NDArray[np.int64] | None, order: NDArray[np.int64], end: int, steps: int) -> None:
+def check_deviations(
+    alpha: Fraction, level: NDArray[np.int64], weight: NDArray[np.int64] | None, order: NDArray[np.int64], end: int, steps: int
+) -> None:
     """Compare prefixes and suffixes of the first ``end`` rows in ``order``, with and without the others, found in either way."""
     n = level.shape[0]
+    criterion, (above, both) = criterion_named("quantile").at(float(alpha)).for_kernels(0, 0.0), alpha.as_integer_ratio()
     w = np.ones(n, np.int64) if weight is None else weight
     line, links, items = np.zeros(n + 1, LINE), np.zeros(n + 1, LINK), np.zeros(n, ITEM)
     line["level"][1:], line["weight"][1:] = level, w
     items["element"], items["level"], items["weight"] = order + 1, level[order], w[order]
     total, before = int(w.sum()), np.concatenate([[0], np.cumsum(w)])
-    median = int(np.flatnonzero(2 * before[1:] >= total)[0])
-    parts = [sum(abs_sign * int(v) for abs_sign, v in zip(((w * np.sign(np.arange(n) - median))).tolist(), p.tolist(), strict=True))
-             for p in ((level >> 22) - (level[median] >> 22), (level & (2**22 - 1)) - (level[median] & (2**22 - 1)))]  # fmt: skip
-    whole = (total, median + 1, int(before[median]), *parts)
+    first = int(np.flatnonzero(both * before[1:] >= above * total)[0])
+    factors = (w * np.where(np.arange(n) > first, above, above - both)).tolist()
+    parts = [sum(factor * int(v) for factor, v in zip(factors, p.tolist(), strict=True))
+             for p in ((level >> 22) - (level[first] >> 22), (level & (2**22 - 1)) - (level[first] & (2**22 - 1)))]  # fmt: skip
+    whole = (total, first + 1, int(before[first]), *parts)
     for forward in (False, True):
         for last in {end, n}:
-            right, right_medians = by_the_book(level, w, order, end, last, forward)
-            medians = np.full(end + 1, np.nan)
-            _medians(line, items, n, end, last, forward, medians)
-            np.testing.assert_array_equal(medians[:: max(1, (end + 1) // 100)], right_medians)
+            right, right_quantiles = by_the_book(alpha, level, w, order, end, last, forward)
+            quantiles = np.full(end + 1, np.nan)
+            _quantiles(criterion, line, items, n, end, last, forward, quantiles)
+            np.testing.assert_array_equal(quantiles[:: max(1, (end + 1) // 100)], right_quantiles)
             for tree in (False, True):
                 out = np.zeros(end + 1, DEVIATION)
                 if tree:
-                    _by_tree(line, items, n, end, last, forward, out)
+                    _by_tree(criterion, line, items, n, end, last, forward, out)
                 else:
-                    _by_line(line, links, items, whole, n, end, last, forward, weight is not None, steps, out)
+                    _by_line(criterion, line, links, items, whole, n, end, last, forward, weight is not None, steps, out)
                 some = out[:: max(1, (end + 1) // 100)].tolist()
                 assert [(high * 2**22 + low, total) for high, low, total in some] == right
                 assert all(0 <= low < 2**22 for _, low, _ in some)
@@ -122,16 +129,19 @@ def check_deviations(level: NDArray[np.int64], weight: NDArray[np.int64] | None,
 @examples(200)
 def test_deviations(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 30))
-    weight = data.draw(integers_of(n, 1, data.draw(st.sampled_from([1, 4, 2**40 // n])))) if data.draw(st.booleans()) else None
-    bits = min(61, 84 - int(n if weight is None else weight.sum()).bit_length())
+    alpha = data.draw(st.sampled_from(ALPHAS))
+    factor = max(alpha.numerator, alpha.denominator - alpha.numerator)
+    largest = data.draw(st.sampled_from([1, 4, 2**40 // (n * factor)]))
+    weight = data.draw(integers_of(n, 1, largest)) if data.draw(st.booleans()) else None
+    bits = min(61, 84 - (factor * int(n if weight is None else weight.sum())).bit_length())
     level = np.sort(data.draw(integers_of(n, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)))
     order = np.array(data.draw(st.permutations(range(n))))
-    check_deviations(level, weight, order, data.draw(st.integers(0, n)), data.draw(st.sampled_from([0, 3, 10**9])))
+    check_deviations(alpha, level, weight, order, data.draw(st.integers(0, n)), data.draw(st.sampled_from([0, 3, 10**9])))
 
 
 @pytest.mark.parametrize("weights", ["none", "counts", "even", "wild", "light in the middle"])
 def test_deviations_of_many(weights: str) -> None:
-    """Also with weights that make the median walk far each time, so that the tree takes over."""
+    """Also with weights that make the quantile walk far each time, so that the tree takes over."""
     rng = np.random.default_rng(0)
     n = 3000
     level = np.sort(np.rint(rng.standard_cauchy(n) * 2**30).astype(np.int64))
@@ -142,8 +152,8 @@ def test_deviations_of_many(weights: str) -> None:
         "wild": np.rint(10.0 ** rng.uniform(0, 8, n)).astype(np.int64),
         "light in the middle": np.where(np.abs(np.arange(n) - n / 2) < n / 3, 1, 10**6),
     }[weights]
-    for end in (n, n - 200):
-        check_deviations(level, weight, rng.permutation(n), end, 6 * n)
+    for end, alpha in ((n, Fraction(1, 2)), (n - 200, Fraction(9, 10))):
+        check_deviations(alpha, level, weight, rng.permutation(n), end, 6 * n)
 
 
 def test_a_large_node() -> None:
@@ -165,7 +175,7 @@ def test_a_large_node() -> None:
         for threshold in [split.threshold, *rng.choice(x[~np.isnan(x)], 50)]:
             for missing_left in (False, True):
                 left = np.flatnonzero(np.where(np.isnan(x), missing_left, x <= threshold)).tolist()
-                gain = naive.deviation_gain(left, rows, *lists, levels.tolist())
+                gain = naive.deviation_gain(left, rows, *lists, limits)
                 assert float(gain) <= split.gain
                 if threshold == split.threshold and missing_left == split.missing_left:
                     assert float(gain) == split.gain
