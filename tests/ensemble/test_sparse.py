@@ -185,6 +185,40 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
         assert bool(shared) == (n_jobs > (2 if "Forest" in type(model).__name__ else 1))
 
 
+@pytest.mark.slow  # compiles kernels of its own
+@pytest.mark.parametrize(
+    "model",
+    [
+        dtrees.DecisionTreeRegressor(),
+        dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.7),
+        dtrees.ExtraTreesClassifier(3),
+        dtrees.RandomForestClassifier(3),
+        dtrees.GradientBoostingRegressor(n_estimators=4, reg_lambda=1.0, max_depth=5),
+        dtrees.GradientBoostingClassifier(n_estimators=4),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_constraints(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns in order, most of them against the signal, and few that may meet; also by threads that share large nodes."""
+    monkeypatch.setattr(sparse_runner, "SPARSE_THREAD_CELLS", 64)
+    monkeypatch.setattr(sparse_runner, "SHARE_ROWS", 20)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = table(600, 12, [0.05, 0.3, 0.9][seed % 3], seed, missing=0.05 * (seed % 2))
+        X[:, ::3] *= rng.random((600, 4))
+        y = targets(X, 2 if is_classifier(type(model)) else 0, seed)
+        order = {"monotonic_cst": rng.choice([-1, 0, 1], 12).tolist()}
+        meet = {"interaction_cst": [[(0, 1, 2), (2, 3, 4, 5)], "pairwise", "no_interactions"][seed % 3]}
+        weight = rng.integers(1, 4, 600).astype(float) if seed > 2 else None
+        for wanted, columns in ((order, None), (meet, 0.6), (order | meet, None)):
+            model.set_params(monotonic_cst=None, interaction_cst=None).set_params(**wanted, max_features=columns, random_state=seed)
+            trees_of_dense = trees(model.set_params(n_jobs=1).fit(X, y, weight))
+            assert max(tree.node_count for tree in trees_of_dense) > 1
+            for n_jobs in (1, 3):
+                found = trees(model.set_params(n_jobs=n_jobs).fit(sparse.csr_array(X), y, weight))
+                assert all(tree.equals(twin) for tree, twin in zip(found, trees_of_dense, strict=True)), (seed, wanted)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("suffix", ["array", "matrix"])
 def test_every_format(form: str, suffix: str) -> None:

@@ -19,13 +19,14 @@ from dtrees.engine.shard.runner import Runner, TreeContext, is_interruptible
 from dtrees.engine.shard.subtree_runner import SubtreeRunner
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
+from dtrees.split.criteria.constraints import divide_sums
 from dtrees.split.grow.best_first import LeafBudget, in_preorder
 from dtrees.split.grow.sparse_sharing import divide_shared, search_some
 from dtrees.split.grow.sparse_subtree import SparseTask, grow_sparse
 from dtrees.split.grow.stack import make_stack
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node.candidate import best_by_node, empty_candidates
-from dtrees.split.node.limits import may_be_split, most_nodes, node_weight
+from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
 from dtrees.split.node.partition import NOWHERE, is_pure
 from dtrees.split.node.records import Nodes, empty_nodes
 from dtrees.split.node.status import SPLIT
@@ -127,14 +128,20 @@ class SparseRunner(Runner):
 
     def _task(self, context: TreeContext, roots: Roots, thread: int, room: CellRoom) -> SparseTask:
         """Return what nodes are grown by."""
-        stops, places, n_sums = context.stops, roots.places, roots.sums.shape[1]
+        places, n_sums = roots.places, roots.sums.shape[1]
         most_rows, most_places = max(in_stop - start for start, in_stop, _, _ in places), max(stop - start for start, _, stop, _ in places)
         limited = context.budget.largest.shape[0] > 0
-        n_levels = most_rows if limited else stops.max_depth - min(depth for _, _, _, depth in places)
+        n_levels = most_rows if limited else context.stops.max_depth - min(depth for _, _, _, depth in places)
         stack = make_stack(n_levels, most_rows, n_sums)
         largest, control, _ = context.budget
+        partition, spare, target, limits, stops, keys = context[:6]
         return SparseTask(
-            *context[:6],
+            partition,
+            spare,
+            target,
+            limits_for_thread(limits),
+            stops,
+            keys,
             budget=LeafBudget(largest, control, np.empty(stack.path.shape[0])),
             pool=context.pool.copy(),
             scratch=self._scratch[thread],
@@ -229,12 +236,13 @@ class _Growth:
         task = self._tasks[0]._replace(best=split)
         arguments = self._columns, task, node.start, node.in_stop, node.stop, node.depth
         inside, outside = bind(divide_shared, *arguments)(*arguments)
-        middle, left_sums, depth = node.start + inside + outside, split.left[0], node.depth + 1
+        middle, depth = node.start + inside + outside, node.depth + 1
         right_in_stop = middle + node.n_rows - inside
         paths = child_path(np.uint64(node.path), LEFT), child_path(np.uint64(node.path), task.stops.right_side)
+        sums = divide_sums(task.limits.criterion, split.records["column"], node.sums[np.newaxis], split.left)
         return [
-            _Node(node.start, node.start + inside, middle, depth, paths[0], left_sums.copy(), parent=number),
-            _Node(middle, right_in_stop, node.stop, depth, paths[1], node.sums - left_sums, parent=number, side="right"),
+            _Node(node.start, node.start + inside, middle, depth, paths[0], sums[0][0].copy(), parent=number),
+            _Node(middle, right_in_stop, node.stop, depth, paths[1], sums[1][0], parent=number, side="right"),
         ]
 
     def _grow_small(self, node: _Node) -> Nodes:

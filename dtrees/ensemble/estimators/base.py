@@ -26,7 +26,6 @@ from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
-from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.tables import column_names
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
@@ -116,7 +115,6 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
         self.__dict__.pop("_members", None)
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
-        self._check_sparse(X)
         chosen = self._chosen_categories()
         purpose |= {"categories": chosen or (), "several": self._SEVERAL_TARGETS}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
@@ -127,14 +125,6 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
         self._note_categories(chosen)
         self.placement_ = table.placement
         return backend, table
-
-    def _check_sparse(self, X: Any) -> None:
-        """Raise if a table is sparse, but splits are to respect constraints: those of sparse tables know none."""
-        if is_sparse(X):
-            for name in ("monotonic_cst", "interaction_cst"):
-                given = getattr(self, name)
-                if given is not None:
-                    raise ValueError(f"{name} is {given!r:.60}, but X is sparse; pass X.toarray(), or {name}=None")
 
     def _chosen_categories(self) -> tuple[int, ...] | None:
         """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""

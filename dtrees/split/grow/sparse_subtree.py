@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel
+from dtrees.split.criteria.constraints import begin_column, hand_down
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.column_by_column import conclude
 from dtrees.split.grow.stack import Stack, put, put_children
@@ -56,6 +57,8 @@ class SparseTask(NamedTuple):
 def search_listed(columns, task, column, end, m, first, last, sums, path, bar):
     """Find the best split of a node in a column, the cells of which are the ``m`` keys up to ``end`` of ``task.room``."""
     limits, room = task.limits, task.room
+    if not begin_column(limits.criterion, sums, column):
+        return CONSTANT, 0.0, False
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
     keys, partition = room.keys[end - m : end], task.partition
     return search_cells(
@@ -183,6 +186,7 @@ def grow_sparse(columns, task, root, path, sums, priority, nodes):
         put_children(
             stack, n_todo, node, start, in_stop, stop, depth, path, stops.right_side, middle, start + inside, node_sums, best.left[0]
         )
+        hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         n_todo += 2
         put_in_order(None, budget, stack, ZERO(), n_todo)
     return n_nodes

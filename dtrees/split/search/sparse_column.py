@@ -12,6 +12,7 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.constraints import Clipped, InOrder
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import minus, plus_row, weight_at
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
@@ -47,6 +48,14 @@ def search_cells(criterion, columns, column, keys, partition, start, in_stop, su
 @search_cells.otherwise
 def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
     return _search_sums(limits.thresholds, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+
+
+@search_cells.of(Clipped)
+@search_cells.of(InOrder)
+def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
+    return search_cells(
+        criterion.criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense
+    )  # fmt: skip
 
 
 @search_cells.of(Deviations)
