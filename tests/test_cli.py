@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import signal
@@ -163,6 +164,40 @@ def test_validation_data_and_early_stopping(folder: Path, scheduler: str, tmp_pa
     scores = model.evals_result_["validation"]["mae"]
     assert model.n_estimators_ == scores.argmin() + 1 <= 40
     assert re.search(r"Training: \d+ rounds in .* validation mae [\d.]+", result.stderr)
+
+
+def test_parameters_from_a_file_and_results_as_json(folder: Path, scheduler: str, tmp_path: Path) -> None:
+    (tmp_path / "params.toml").write_text('n_estimators = 3\nmax-depth = 2\nmax_features = "none"\nlearning_rate = 0.5\n')
+    common = ("fit", folder / "flats.csv", "--target", "rent", "--scheduler", scheduler, "--params", tmp_path / "params.toml")
+    result = succeed(*common, "-p", "learning_rate=0.25", "--json", "--output", tmp_path / "m")
+    found = json.loads(result.stdout)
+    assert (found["estimator"], found["task"], found["model"]) == ("GradientBoostingRegressor", "regression", str(tmp_path / "m"))
+    assert found["n_train"] + found["n_test"] == 600
+    assert found["scores"]["R2"]["model"] > found["scores"]["R2"]["baseline"]
+    assert "Score on" in result.stderr
+    model = dtrees.load(tmp_path / "m")
+    assert (model.n_estimators, model.max_depth, model.max_features, model.learning_rate) == (3, 2, None, 0.25)
+    (tmp_path / "params.toml").write_text("max_dept = 2\n")
+    assert "has no parameter 'max_dept'. Did you mean 'max_depth'?" in fail(*common)
+    (tmp_path / "params.toml").write_text("max_depth: 2\n")
+    assert "is no TOML file" in fail(*common)
+
+
+def test_files_that_only_workers_can_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers are in another folder, so a path relative to it leads nowhere here."""
+    monkeypatch.chdir(tmp_path)
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            client.run(os.chdir, str(folder))
+        where = ("--scheduler", cluster.scheduler_address)
+        result = succeed("fit", "flats.csv", "--test", "parts", "--target", "rent", *QUICK, "--output", tmp_path / "m", *where)
+        assert "Score on 600 rows of parts" in result.stdout
+        succeed("predict", tmp_path / "m", "parts/*.csv", "--output", tmp_path / "p.csv", *where)
+        assert len(pd.read_csv(tmp_path / "p.csv")) == 600
+        assert "Score on 600 rows of flats.csv" in succeed("evaluate", tmp_path / "m", "flats.csv", "--target", "rent", *where).stdout
+        assert "'nowhere.csv' does not exist" in fail("fit", "nowhere.csv", "--target", "rent", *where)
+        assert "All is well: 1 worker and the scheduler." in succeed("check", *where).stdout
+    assert "'flats.csv' does not exist" in fail("fit", "flats.csv", "--target", "rent")
 
 
 def test_reports(folder: Path, scheduler: str, tmp_path: Path) -> None:

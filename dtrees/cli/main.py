@@ -1,4 +1,4 @@
-"""Commands and options. What the commands do is in ``fit``, ``predict`` and ``demo``, imported only when they run."""
+"""Commands and options. What the commands do is in :mod:`dtrees.cli.commands`, imported only when they run."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ _model_options = _options(
         help="Set a parameter of the model, as in scikit-learn, for example -p max_depth=8. Repeatable.",
     ),
     click.option(
+        "--params",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="Take parameters of the model from a TOML file, in lines such as: max_depth = 8. Those of -p go before.",
+    ),
+    click.option(
         "--seed",
         type=click.IntRange(0, 2**32 - 1),
         metavar="N",
@@ -90,6 +96,12 @@ _separator_option = click.option(
 
 _output_model_option = click.option("-o", "--output", metavar="MODEL", type=click.Path(dir_okay=False), help="Save the model to this file.")
 
+_IMPORTANCES = click.Choice(["gain", "split", "cover"])
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout, everything else on stderr.")
+
+_model_argument = click.argument("model")
+
 _report_option = click.option(
     "--report",
     metavar="FILE",
@@ -102,6 +114,9 @@ _report_option = click.option(
 @click.version_option(__version__, prog_name="dtrees", message="%(prog)s %(version)s")
 def main() -> None:
     """Train decision trees, forests and gradient boosting with exact splits, here or on a Dask cluster.
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 given wrongly, 130 interrupted, 143 terminated, 129 the terminal was closed.
 
     \b
     Start with a made-up table:         dtrees demo
@@ -151,6 +166,7 @@ def main() -> None:
 )
 @_output_model_option
 @_report_option
+@_json_option
 @_separator_option
 @_cluster_options
 def fit(**options: Any) -> None:
@@ -165,7 +181,7 @@ def fit(**options: Any) -> None:
 
 
 @main.command(epilog=_PREDICT_EPILOG, short_help="Predict with a saved model.")
-@click.argument("model")
+@_model_argument
 @click.argument("data")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: Parquet if it ends in .parquet or .pq, else CSV.")
 @click.option("--proba", is_flag=True, help="Write the probability of each class too.")
@@ -179,12 +195,116 @@ def predict(**options: Any) -> None:
     run(**options)
 
 
+@main.command(short_help="Score a saved model on a table.")
+@_model_argument
+@click.argument("data")
+@click.option("--target", required=True, metavar="COLUMN", help="The column with the right answers. Rows where it is missing are left out.")
+@_report_option
+@_json_option
+@_separator_option
+@click.option("--scheduler", metavar="ADDRESS", help="Score on this Dask cluster, whose workers read DATA; otherwise in this process.")
+def evaluate(**options: Any) -> None:
+    """Score MODEL on DATA, beside a prediction that looks at no column."""
+    from dtrees.cli.commands.evaluate import run
+
+    run(**options)
+
+
+@main.command(short_help="Say what a saved model is.")
+@_model_argument
+@click.option("--tree", type=click.IntRange(0), metavar="N", help="Print this tree as text instead; they are counted from 0.")
+@click.option("--depth", type=click.IntRange(0), metavar="N", default=10, help="How deep the tree is printed.")
+@click.option(
+    "--importance", "importance_type", type=click.Choice(["gain", "split", "cover"]), default="gain", help="What importances count."
+)
+@click.option("--columns", type=click.IntRange(1), metavar="N", default=20, help="How many columns are listed, the most important first.")
+@_json_option
+def show(**options: Any) -> None:
+    """Print what MODEL is: its size, the parameters that were changed, how much columns matter; or one of its trees."""
+    from dtrees.cli.commands.show import run
+
+    run(**options)
+
+
+@main.command(short_help="Draw a saved model.")
+@click.argument("what", type=click.Choice(["tree", "importance", "metric"]))
+@_model_argument
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where to write: a name ending in .png, .svg or .pdf.")
+@click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0.")
+@click.option("--depth", type=click.IntRange(0), metavar="N", default=4, help="How deep the tree is drawn.")
+@click.option(
+    "--importance",
+    "importance_type",
+    type=_IMPORTANCES,
+    default=None,
+    help="What importances count.  [default: as the model was told]",
+    show_default=False,
+)
+@click.option(
+    "--metric", metavar="NAME", default=None, help="Which metric of boosting.  [default: what chose the best round]", show_default=False
+)
+def plot(**options: Any) -> None:
+    """Draw one of the trees of MODEL, how much columns matter, or how boosting got better round by round. Wants matplotlib."""
+    from dtrees.cli.commands.plot import run
+
+    run(**options)
+
+
+@main.command(short_help="Write a saved model as a file of another tool.")
+@_model_argument
+@click.option(
+    "--to",
+    "form",
+    required=True,
+    type=click.Choice(["onnx", "xgboost", "treelite", "text", "dot"]),
+    help="What to write: a model for ONNX Runtime, XGBoost (JSON) or Treelite, or one tree as text or for Graphviz.",
+)
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where to write.")
+@click.option("--tree", type=click.IntRange(0), metavar="N", default=0, help="Which tree, counted from 0, for text and dot.")
+def export(**options: Any) -> None:
+    """Write MODEL as a file that other tools read. Formats of models want these tools installed: pip install 'dtrees[export]'."""
+    from dtrees.cli.commands.export import run
+
+    run(**options)
+
+
+@main.command(short_help="See whether an installation or a cluster is fit for work.")
+@click.option("--scheduler", metavar="ADDRESS", help="Compare the versions on this Dask cluster with those here.")
+@_json_option
+def check(**options: Any) -> None:
+    """Print versions, compare those of a cluster, and fit something small, which compiles kernels that are not compiled yet.
+
+    The exit code is 1 if versions differ.
+    """
+    from dtrees.cli.commands.check import run
+
+    run(**options)
+
+
+@main.command(short_help="Print what completes commands in a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that has SHELL complete the names of commands, options and files.
+
+    \b
+    For bash:  dtrees completion bash > ~/.dtrees-complete.bash && echo '. ~/.dtrees-complete.bash' >> ~/.bashrc
+    For zsh:   dtrees completion zsh > ~/.dtrees-complete.zsh && echo '. ~/.dtrees-complete.zsh' >> ~/.zshrc
+    For fish:  dtrees completion fish > ~/.config/fish/completions/dtrees.fish
+    """  # noqa: D301
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(main, {}, "dtrees", "_DTREES_COMPLETE").source())
+
+
 @main.command(short_help="Try it on a made-up table.")
 @_model_options
 @click.option("--rows", type=click.IntRange(100), metavar="N", default=20_000, help="Rows to make up.")
 @click.option("--data", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the made-up table in this CSV file.")
 @_output_model_option
 @_report_option
+@_json_option
 @_cluster_options
 def demo(**options: Any) -> None:
     """Make up a table of flat rents, train on it as `dtrees fit` does, and show how to go on."""

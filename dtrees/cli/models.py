@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,15 +22,14 @@ _SET_ELSEWHERE = {
 _WORDS = {"none": None, "null": None, "true": True, "false": False}
 
 
-def build(model: str, task: str, settings: Sequence[str], seed: int) -> Any:
+def build(model: str, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
     """Return the unfitted estimator that the options describe.
 
     Parameters
     ----------
     model : {"tree", "forest", "extra-trees", "boosting"}
     task : {"regression", "classification"}
-    settings : sequence of str
-        ``"name=value"`` each.
+    parameters : mapping from str
     seed : int
         Becomes ``random_state``.
 
@@ -39,7 +39,6 @@ def build(model: str, task: str, settings: Sequence[str], seed: int) -> Any:
         If the estimator has no such parameter for this task.
     """
     estimator_class = _estimator_class(model, "Classifier" if task == "classification" else "Regressor")
-    parameters = parse_settings(settings)
     known = estimator_class().get_params(deep=False)
     for parameter in parameters:
         if parameter not in known:
@@ -47,9 +46,8 @@ def build(model: str, task: str, settings: Sequence[str], seed: int) -> Any:
     return estimator_class(**parameters, random_state=seed)
 
 
-def check_settings(model: str, settings: Sequence[str]) -> None:
+def check_parameters(model: str, parameters: Mapping[str, Any]) -> None:
     """Raise what :func:`build` and fitting would raise for either task; needs no data."""
-    parameters = parse_settings(settings)
     for parameter, advice in _SET_ELSEWHERE.items():
         if parameter in parameters:
             raise CommandError(f"{parameter} is not set with -p: {advice}")
@@ -73,6 +71,28 @@ def _problem(estimator_class: Any, parameters: Mapping[str, Any]) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def read_parameters(path: str | None, settings: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters in a TOML file, if any, and those of ``"name=value"`` settings, which go before.
+
+    Raises
+    ------
+    CommandError
+        If the file is not such a one.
+    """
+    if path is None:
+        return parse_settings(settings)
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CommandError(f"--params: {path!r} is no TOML file ({error}); it has lines such as: max_depth = 8") from None
+    # TOML has no word for None.
+    given = {
+        name.replace("-", "_"): _WORDS.get(value.lower(), value) if isinstance(value, str) else value for name, value in content.items()
+    }
+    return given | parse_settings(settings)
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def parameters_of(model: Any) -> list[Parameter]:
     return sorted(found, key=lambda parameter: not parameter.changed)
 
 
-def facts_of(model: Any, n_rows: int, seconds: float) -> list[tuple[str, str]]:
+def facts_of(model: Any) -> list[tuple[str, str]]:
     """Return what a fitted model amounts to: pairs of what, and how much."""
     trees = [tree for group in model._trees.groups for tree in group]
     leaves = np.array([tree.n_leaves for tree in trees])
@@ -59,23 +59,19 @@ def facts_of(model: Any, n_rows: int, seconds: float) -> list[tuple[str, str]]:
         facts.append(("out-of-bag score", f"{model.oob_score_:.6g}"))
     if hasattr(model, "placement_"):
         facts.append(("fitted", str(model.placement_)))
-    facts += [(name.replace("_", " "), f"{value:,.2f} s") for name, value in _timings(model)]
-    speed = n_rows / max(seconds, 1e-9)
-    facts.append(("prediction", f"{seconds:.3g} s for {n_rows:,} rows here, {speed:,.0f} rows a second"))
     return facts
 
 
-def _timings(model: Any) -> list[tuple[str, float]]:
-    """Return the seconds that a model knows of its fit."""
-    seconds = getattr(model, "fit_seconds_", None)
-    return [] if seconds is None else [("seconds of the fit", float(seconds))]
+def speed_of(n_rows: int, seconds: float) -> tuple[str, str]:
+    """Return how fast predictions were."""
+    return "prediction", f"{seconds:.3g} s for {n_rows:,} rows here, {n_rows / max(seconds, 1e-9):,.0f} rows a second"
 
 
 def _task(model: Any) -> str:
-    if is_classifier(model):
-        return f"classification, {len(model.classes_):,} classes"
-    n_targets = getattr(model, "n_outputs_", 1)
-    return "regression" if n_targets == 1 else f"regression, {n_targets} targets"
+    task, n_targets = "classification" if is_classifier(model) else "regression", getattr(model, "n_outputs_", 1)
+    if n_targets > 1:
+        return f"{task}, {n_targets} targets"
+    return f"{task}, {len(model.classes_):,} classes" if is_classifier(model) else task
 
 
 def _range(numbers: Any) -> str:

@@ -81,22 +81,35 @@ def take_rows(model: Any, X: Any, y: Any, sample_weight: Any, base_margin: Any, 
     if not len(y):
         raise ValueError("X has no rows; a report wants at least one")
     weight = check_weights(sample_weight, len(y))
-    known = np.isin(y, model.classes_) if is_classifier(model) else np.ones(len(y), bool)
     more = {} if base_margin is None else {"base_margin": base_margin}
     start = time.perf_counter()
     predicted = model.predict(X, **more)
     seconds = time.perf_counter() - start
-    targets = []
+    actual, found = y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T
+    if len(actual) != len(found):
+        raise ValueError(f"y has {len(actual)} target(s), but the model predicts {len(found)}; pass the targets of the fit")
+    labels = names if len(names) == len(actual) else [f"target {k}" if len(actual) > 1 else "" for k in range(len(actual))]
     if is_classifier(model):
-        if not known.any():
-            raise ValueError(f"y has none of the model's classes, such as {model.classes_[0]!r}; pass the target that it was fitted on")
         shares = model.predict_proba(X, **more)
-        kept = None if weight is None else weight[known]
-        targets.append(Target("", y[known], predicted[known], shares[known], model.classes_, kept))
-    else:
-        columns, outcomes = y.reshape(len(y), -1).T, predicted.reshape(len(y), -1).T
-        labels = names if len(names) == len(columns) else [f"target {k}" if len(columns) > 1 else "" for k in range(len(columns))]
-        if len(columns) != len(outcomes):
-            raise ValueError(f"y has {len(columns)} target(s), but the model predicts {len(outcomes)}; pass the targets of the fit")
-        targets += [Target(*three, None, None, weight) for three in zip(labels, columns, outcomes, strict=True)]
-    return Rows(n_total, X, targets, int((~known).sum()), seconds)
+        # Lists, one of each target, where there are several.
+        classes, shares = (values if isinstance(values, list) else [values] for values in (model.classes_, shares))
+        parts = zip(labels, actual, found, shares, classes, strict=True)
+        targets, unknown = zip(*(_of_classes(*part, weight) for part in parts), strict=True)
+        return Rows(n_total, X, targets, int(np.any(unknown, axis=0).sum()), seconds)
+    return Rows(n_total, X, [Target(*three, None, None, weight) for three in zip(labels, actual, found, strict=True)], 0, seconds)
+
+
+def _of_classes(
+    name: str,
+    actual: NDArray[Any],
+    predicted: NDArray[Any],
+    shares: NDArray[np.float64],
+    classes: NDArray[Any],
+    weight: NDArray[np.float64] | None,
+) -> tuple[Target, NDArray[np.bool_]]:
+    """Return a target without the rows of classes that the model does not know, and which these are."""
+    known = np.isin(actual, classes)
+    if not known.any():
+        raise ValueError(f"y has none of the model's classes, such as {classes[0]!r}; pass the target that it was fitted on")
+    kept = None if weight is None else weight[known]
+    return Target(name, actual[known].astype(classes.dtype), predicted[known].astype(classes.dtype), shares[known], classes, kept), ~known

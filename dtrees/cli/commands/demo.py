@@ -56,7 +56,7 @@ def flats(n_rows: int, seed: int) -> pd.DataFrame:
 
 def run(rows: int, data: str | None, display: Display | None = None, **options: Any) -> None:
     """Carry out the command: ``rows`` to make up, the file to keep them in, and options of ``dtrees fit``."""
-    display = display or Display()
+    display = display or Display(as_json=options.get("as_json", False))
     with tempfile.TemporaryDirectory(prefix="dtrees-demo-") as folder:
         path = data or str(Path(folder) / "flats.csv")
         check_new("--data", path)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
-import numpy as np
 
 import dtrees
 from dtrees.cli import models, scores
 from dtrees.cli.clusters import cluster
+from dtrees.cli.commands.scoring import as_document, classes_of, evaluate
 from dtrees.cli.data import holdout
 from dtrees.cli.data import target as targets
 from dtrees.cli.data.destinations import check_destinations
-from dtrees.cli.data.tables import Files, check_columns, column_list, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.place import place_of
+from dtrees.cli.data.tables import check_columns, column_list, column_names, find_files, read_table, repeated_names
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError, describe
 from dtrees.plots.canvas import pyplot
@@ -42,6 +43,8 @@ class FitOptions:
     checkpoint_interval: float | None = None
     output: str | None = None
     report: str | None = None
+    params: str | None = None
+    as_json: bool = False
     separator: str | None = None
     scheduler: str | None = None
     n_workers: int | None = None
@@ -50,10 +53,14 @@ class FitOptions:
 
 def run(options: FitOptions, display: Display | None = None) -> None:
     """Carry out the command."""
-    display = display or Display()
-    columns = _check(options, display)
+    display = display or Display(as_json=options.as_json)
+    parameters = _check(options)
+    columns = None if options.scheduler else _check_files(options, None, display)
     with cluster(display, options.scheduler, options.n_workers, options.threads_per_worker) as client:
-        frame, summary = _read(options, options.data, columns, display)
+        elsewhere = client if options.scheduler else None
+        columns = columns or _check_files(options, elsewhere, display)
+        tables = _Tables(options, columns, elsewhere, display)
+        frame, summary = tables.read(options.data)
         task, reason = targets.choose_task(summary, options.target, options.task)
         display.note(f"Task: {task} ({reason}).")
         if task == "classification" and (example := targets.number_with_comma(summary.distinct)):
@@ -63,29 +70,33 @@ def run(options: FitOptions, display: Display | None = None) -> None:
             )
         if summary.n_missing:
             display.warn(f"left out {summary.n_missing:,} of {summary.n_rows:,} rows, in which {options.target!r} is missing.")
-        frame = _with_target(frame, options.target, task, summary)
-        train, test = _train_and_test(options, frame, columns, task, summary, display)
-        watched = _watched(options, frame, columns, task, summary, display)
+        frame = targets.with_target(frame, options.target, task, summary)
+        train, test = _train_and_test(options, tables, frame, task, summary)
+        watched = _watched(options, tables, frame, task, summary)
         n_train, n_test = _count_rows(train, test)
         if n_train == 0 or (test is not None and n_test == 0):
             raise CommandError(f"{n_train:,} rows are for training and {n_test:,} for the test; give more data or another --test-size.")
 
-        estimator = models.build(options.model, task, options.settings, options.seed)
+        estimator = models.build(options.model, task, parameters, options.seed)
         display.note(f"{type(estimator).__name__} on {plural(n_train, 'row')} and {plural(len(columns), 'column')}.")
         _fit(estimator, train[columns], train[options.target], watched, options, display)
+        found = {"estimator": type(estimator).__name__, "task": task, "target": options.target, "columns": columns, "n_train": n_train}
         if options.output:  # before scoring: if that fails, the work of the fit is not lost
             dtrees.save(estimator, options.output)
         if test is not None:
             with display.stage("Scoring"):
-                figures, trivial = evaluate(estimator, train, test, columns, options.target, client)
+                trivial = scores.baseline(train[options.target], classes_of(estimator))
+                figures = evaluate(estimator, test, columns, options.target, trivial, client)
             rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
             display.scores(f"Score on {rows}", figures, trivial.describe())
+            found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": as_document(figures)}
         if options.report:
             _report(estimator, train if test is None else test, columns, options, display)
     if options.output:
         display.result(f"Model saved to {options.output}. Use it with: dtrees predict {options.output} DATA --output FILE")
     else:
         display.note("The model was not saved; --output MODEL does that.")
+    display.document({**found, "model": options.output, "report": options.report})
 
 
 def _report(estimator: Any, rows: Any, columns: list[str], options: FitOptions, display: Display) -> None:
@@ -98,8 +109,8 @@ def _report(estimator: Any, rows: Any, columns: list[str], options: FitOptions, 
     display.result(f"Report written to {options.report}")
 
 
-def _check(options: FitOptions, display: Display) -> list[str]:
-    """Check all that can be checked before a cluster is started and data read; return the columns to train on."""
+def _check(options: FitOptions) -> dict[str, Any]:
+    """Check all that can be checked before a cluster is started and files are looked at; return the parameters of the model."""
     if options.test is not None and options.test_size is not None:
         raise click.UsageError("--test and --test-size exclude each other: one gives the test data, the other draws it from DATA")
     if options.validation is not None and options.model != "boosting":
@@ -108,22 +119,30 @@ def _check(options: FitOptions, display: Display) -> list[str]:
         raise click.UsageError("--checkpoint is for models of several trees; --model is tree")
     if options.checkpoint is None and options.checkpoint_interval is not None:
         raise click.UsageError("--checkpoint-interval is for --checkpoint, which is not given")
-    files = find_files(options.data)
-    names = column_names(files, options.separator)
-    warn_of_repeated_names(files, options.separator, display)
+    parameters = models.read_parameters(options.params, options.settings)
+    if options.validation is None and "early_stopping_rounds" in parameters:
+        raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
+    models.check_parameters(options.model, parameters)
+    if options.report:
+        pyplot()
+    return parameters
+
+
+def _check_files(options: FitOptions, client: Any, display: Display) -> list[str]:
+    """Check that files are there and have the columns that options name; return the columns to train on."""
+    where = place_of(options.data, client)
+    files = where(find_files, options.data)
+    names = where(column_names, files, options.separator)
+    warn_of_repeated_names(where(repeated_names, files, options.separator), options.data, display)
     columns = choose_features(names, options.target, options.features, options.drop, options.data)
-    models.check_settings(options.model, options.settings)
-    read = [*files.paths]
+    read = [*files.paths, *([options.params] if options.params else [])]
     for option, data in (("--test", options.test), ("--validation", options.validation)):
         if data is not None:
-            more = find_files(data)
+            where = place_of(data, client)
+            more = where(find_files, data)
             read += more.paths
-            check_columns([*columns, options.target], column_names(more, options.separator), option, data)
+            check_columns([*columns, options.target], where(column_names, more, options.separator), option, data)
     check_destinations({"--output": options.output, "--checkpoint": options.checkpoint, "--report": options.report}, read)
-    if options.report:
-        pyplot()  # before the work is done
-    if options.validation is None and any(name == "early_stopping_rounds" for name in models.parse_settings(options.settings)):
-        raise click.UsageError("early_stopping_rounds stops by the scores on --validation DATA; or use -p n_iter_no_change=N")
     return columns
 
 
@@ -141,53 +160,49 @@ def choose_features(names: Sequence[str], target: str, features: Sequence[str], 
     return columns
 
 
-def warn_of_repeated_names(files: Files, separator: str | None, display: Display) -> None:
+def warn_of_repeated_names(repeated: Mapping[str, str], data: str, display: Display) -> None:
     """Mention CSV columns that are called otherwise here than in the file, where an earlier one has the same name."""
-    for called, name in repeated_names(files, separator).items():
-        display.warn(f"{files.data!r} has several columns {name!r}; this one is called {called!r} here.")
+    for called, name in repeated.items():
+        display.warn(f"{data!r} has several columns {name!r}; this one is called {called!r} here.")
 
 
-def evaluate(
-    estimator: Any, train: Any, test: Any, columns: list[str], target: str, client: Any
-) -> tuple[list[scores.Score], scores.Baseline]:
-    """Return the scores on the test rows, each partition scored where it lies, and the baseline they are compared with."""
-    import dask
+class _Tables:
+    """The tables of one command."""
 
-    classes = getattr(estimator, "classes_", None)
-    trivial = scores.baseline(train[target], None if classes is None else classes.tolist())
-    model = client.scatter(estimator, broadcast=True)
-    part_sums = dask.delayed(_score_part)
-    sums = np.sum(dask.compute(*[part_sums(part, model, columns, target, trivial) for part in test.to_delayed()]), axis=0)
-    return (scores.regression_scores if classes is None else scores.classification_scores)(sums), trivial
+    def __init__(self, options: FitOptions, columns: list[str], client: Any, display: Display) -> None:
+        self._options, self._wanted, self._client, self._display = options, [*columns, options.target], client, display
+        self.columns = columns
 
+    def read(self, data: str, text: Collection[str] = ()) -> tuple[Any, targets.TargetSummary]:
+        """Load a table into the cluster's memory, and see what its target is."""
+        options = self._options
+        with self._display.stage(f"Reading {data}"):
+            try:
+                frame = place_of(data, self._client)(read_table, data, separator=options.separator, text=text)[self._wanted].persist()
+                return frame, targets.summarize(frame[options.target])
+            except FileNotFoundError as error:
+                if options.scheduler is None:
+                    raise
+                path = error.filename or data
+                raise CommandError(
+                    f"The workers of {options.scheduler} cannot read {path}; put the data where all of them find it under that path."
+                ) from error
+            except KeyError as error:  # of CSV files, the headers were compared already
+                raise CommandError(f"Cannot read {data}: some of its files lack columns that the first has ({error.args[0]}).") from error
+            except ValueError as error:
+                raise CommandError(f"Cannot read {data}: {describe(error)}") from error
 
-def _score_part(part: Any, model: Any, columns: list[str], target: str, trivial: scores.Baseline) -> Any:
-    if not len(part):
-        return 0.0
-    if trivial.classes:
-        return scores.classification_sums(part[target], model.predict_proba(part[columns]), trivial)
-    return scores.regression_sums(part[target], model.predict(part[columns]), trivial.mean)
-
-
-def _read(
-    options: FitOptions, data: str, columns: list[str], display: Display, text: Collection[str] = ()
-) -> tuple[Any, targets.TargetSummary]:
-    """Load a table into the cluster's memory, and see what its target is."""
-    with display.stage(f"Reading {data}"):
-        try:
-            frame = read_table(data, separator=options.separator, text=text)[[*columns, options.target]].persist()
-            return frame, targets.summarize(frame[options.target])
-        except FileNotFoundError as error:
-            if options.scheduler is None:
-                raise
-            path = error.filename or data
-            raise CommandError(
-                f"The workers of {options.scheduler} cannot read {path}; put the data where all of them find it under that path."
-            ) from error
-        except KeyError as error:  # of CSV files, the headers were compared already
-            raise CommandError(f"Cannot read {data}: some of its files lack columns that the first has ({error.args[0]}).") from error
-        except ValueError as error:
-            raise CommandError(f"Cannot read {data}: {describe(error)}") from error
+    def read_further(self, option: str, data: str, frame: Any, task: str, summary: targets.TargetSummary) -> Any:
+        """Return the rows of another table than the one to train on, which an option names."""
+        target = self._options.target
+        # A column that is text in one of the tables is text in both.
+        rows, found = self.read(data, [name for name in self._wanted if str(frame.dtypes[name]).startswith("str")])
+        if found.kinds and (targets.TEXT in found.kinds) != (targets.TEXT in summary.kinds):
+            raise CommandError(f"{option}: the target {target!r} holds text in one of the two tables and numbers in the other.")
+        if found.n_missing:
+            kind = option.removeprefix("--")
+            self._display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} {kind} rows, in which {target!r} is missing.")
+        return targets.with_target(rows, target, task, targets.merge([summary, found]))
 
 
 def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: FitOptions, display: Display) -> None:
@@ -209,54 +224,20 @@ def _fit(estimator: Any, X: Any, y: Any, watched: dict[str, Any], options: FitOp
         raise CommandError(f"{describe(error).rstrip('.')}. Or leave the column out with --drop.") from error
 
 
-def _train_and_test(
-    options: FitOptions, frame: Any, columns: list[str], task: str, summary: targets.TargetSummary, display: Display
-) -> tuple[Any, Any]:
+def _train_and_test(options: FitOptions, tables: _Tables, frame: Any, task: str, summary: targets.TargetSummary) -> tuple[Any, Any]:
     """Return the training rows and the test rows, or None where there is to be no test."""
     if options.test is None:
         test_size = _DEFAULT_TEST_SIZE if options.test_size is None else options.test_size
         return holdout.split(frame, test_size, options.seed) if test_size else (frame, None)
-    return frame, _further(options, "--test", options.test, frame, columns, task, summary, display)
+    return frame, tables.read_further("--test", options.test, frame, task, summary)
 
 
-def _watched(
-    options: FitOptions, frame: Any, columns: list[str], task: str, summary: targets.TargetSummary, display: Display
-) -> dict[str, Any]:
+def _watched(options: FitOptions, tables: _Tables, frame: Any, task: str, summary: targets.TargetSummary) -> dict[str, Any]:
     """Return what to score while training, by name."""
     if options.validation is None:
         return {}
-    rows = _further(options, "--validation", options.validation, frame, columns, task, summary, display)
-    return {"validation": (rows[columns], rows[options.target])}
-
-
-def _further(
-    options: FitOptions,
-    option: str,
-    data: str,
-    frame: Any,
-    columns: list[str],
-    task: str,
-    summary: targets.TargetSummary,
-    display: Display,
-) -> Any:
-    """Return the rows of another table than the one to train on, which an option names."""
-    target = options.target
-    # A column that is text in one of the tables is text in both.
-    text = [name for name in [*columns, target] if str(frame.dtypes[name]).startswith("str")]
-    rows, found = _read(options, data, columns, display, text)
-    if found.kinds and (targets.TEXT in found.kinds) != (targets.TEXT in summary.kinds):
-        raise CommandError(f"{option}: the target {target!r} holds text in one of the two tables and numbers in the other.")
-    if found.n_missing:
-        kind = option.removeprefix("--")
-        display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} {kind} rows, in which {target!r} is missing.")
-    return _with_target(rows, target, task, targets.merge([summary, found]))
-
-
-def _with_target(frame: Any, target: str, task: str, summary: targets.TargetSummary) -> Any:
-    """Return the rows that have a target, with the target in the dtype to train on."""
-    frame = frame.dropna(subset=[target]) if summary.n_missing else frame
-    empty = targets.convert(frame._meta[target], task, summary.kinds)
-    return frame.assign(**{target: frame[target].map_partitions(targets.convert, task, summary.kinds, meta=empty)})
+    rows = tables.read_further("--validation", options.validation, frame, task, summary)
+    return {"validation": (rows[tables.columns], rows[options.target])}
 
 
 def _count_rows(train: Any, test: Any) -> tuple[int, int]:

@@ -17,7 +17,8 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.fit import warn_of_repeated_names
 from dtrees.cli.data.destinations import check_destinations
 from dtrees.cli.data.output import partitions, writer_for
-from dtrees.cli.data.tables import COMPRESSION, check_columns, column_list, column_names, find_files, read_table
+from dtrees.cli.data.place import place_of
+from dtrees.cli.data.tables import COMPRESSION, check_columns, column_list, column_names, find_files, read_table, repeated_names
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
 
@@ -42,23 +43,22 @@ def run(
     estimator = dtrees.load(model)
     if proba and not hasattr(estimator, "predict_proba"):
         raise CommandError(f"--proba is for classes, but {model!r} is a {type(estimator).__name__}, which predicts numbers; leave it out.")
-    files = find_files(data)
-    check_destinations({"--output": output}, [model, *files.paths])
-    names = column_names(files, separator)
-    warn_of_repeated_names(files, separator, display)
-    kept = column_list(keep)
-    check_columns(kept, names, "--keep", data)
-    features = _features(estimator, names, data)
-    added = _output_names(estimator, proba)
-    if clash := set(kept) & set(added):
-        raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
-
     n_rows = 0
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
+        where = place_of(data, client)
+        files = where(find_files, data)
+        check_destinations({"--output": output}, [model, *files.paths])
+        names = where(column_names, files, separator)
+        warn_of_repeated_names(where(repeated_names, files, separator), data, display)
+        kept = column_list(keep)
+        check_columns(kept, names, "--keep", data)
+        features = features_of(estimator, names, data)
+        added = _output_names(estimator, proba)
+        if clash := set(kept) & set(added):
+            raise CommandError(f"--keep: a column {min(clash)!r} is written already; leave it out.")
         with display.stage(f"Predicting {data}"):
-            text = [column.name for column in estimator._schema.columns if _is_text(column)]
-            frame = read_table(data, separator=separator, text=text)[list(dict.fromkeys([*features, *kept]))]
+            frame = where(read_table, data, separator=separator, text=text_columns(estimator))[list(dict.fromkeys([*features, *kept]))]
             # On a cluster partitions are predicted side by side, here one after the other with all cores.
             estimator.set_params(n_jobs=None if client else -1)
             sent = client.scatter(estimator, broadcast=True) if client else estimator
@@ -93,8 +93,8 @@ def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list
     return frame
 
 
-def _features(estimator: Any, names: Sequence[str], data: str) -> list[str]:
-    """The model's columns, which the table must have, or all of the table's for a model that was fitted without names."""
+def features_of(estimator: Any, names: Sequence[str], data: str) -> list[str]:
+    """Return the model's columns, which the table must have, or all of the table's for a model that was fitted without names."""
     wanted = getattr(estimator, "feature_names_in_", None)
     if wanted is None:
         if len(names) != estimator.n_features_in_:
@@ -115,6 +115,11 @@ def _output_names(estimator: Any, proba: bool) -> list[str]:
     if n_targets > 1:
         return [f"{PREDICTION}_{k}" for k in range(n_targets)]
     return [PREDICTION, *(f"probability_{label}" for label in (estimator.classes_ if proba else ()))]
+
+
+def text_columns(estimator: Any) -> list[str]:
+    """Return the columns that held text when the model was fitted, and are read as such, whatever they look like."""
+    return [column.name for column in estimator._schema.columns if _is_text(column)]
 
 
 def _is_text(column: Any) -> bool:

@@ -202,3 +202,10 @@ def convert(column: pd.Series, task: str, kinds: frozenset[str]) -> pd.Series:
     if kinds <= {TEXT}:
         return column.astype("string")
     return column.astype("bool" if kinds == {BOOL} else "int64")
+
+
+def with_target(frame: Any, target: str, task: str, summary: TargetSummary) -> Any:
+    """Return the rows of a Dask DataFrame that have a target, with the target in the dtype to train on."""
+    frame = frame.dropna(subset=[target]) if summary.n_missing else frame
+    empty = convert(frame._meta[target], task, summary.kinds)
+    return frame.assign(**{target: frame[target].map_partitions(convert, task, summary.kinds, meta=empty)})

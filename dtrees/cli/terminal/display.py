@@ -6,12 +6,16 @@ Where stderr is no terminal (a log file, CI) the live display becomes a plain li
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -36,12 +40,31 @@ class Display:
     ----------
     stdout, stderr : rich.console.Console, optional
         Where to; by default the process's own streams.
+    as_json : bool, default=False
+        Print results as one JSON document (:meth:`document`), and what is meant for people on stderr.
     """
 
-    def __init__(self, stdout: Console | None = None, stderr: Console | None = None) -> None:
+    def __init__(self, stdout: Console | None = None, stderr: Console | None = None, *, as_json: bool = False) -> None:
         # Soft wrapping: a path or link that is longer than the line stays in one piece, to be copied.
-        self.stdout = stdout or Console(highlight=False, soft_wrap=True)
+        self._as_json = as_json
         self.stderr = stderr or Console(stderr=True, highlight=False, soft_wrap=True)
+        self.stdout = self.stderr if as_json else stdout or Console(highlight=False, soft_wrap=True)
+
+    def document(self, content: Mapping[str, Any]) -> None:
+        """Print the results of a command as JSON, if that is asked for; what is no number is null."""
+        if self._as_json:
+            click.echo(json.dumps(_plain(content), indent=2, allow_nan=False))
+
+    def table(self, rows: Sequence[Sequence[str]], heads: Sequence[str] = (), right: Collection[int] = ()) -> None:
+        """Print rows of text side by side, the columns ``right`` flush right."""
+        table = Table(show_header=bool(heads))
+        for head in heads or [""] * len(rows[0]):
+            table.add_column(Text(head))
+        for number in right:
+            table.columns[number].justify = "right"
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self.stdout.print(table, soft_wrap=False)
 
     def note(self, message: str) -> None:
         """Say what is going on."""
@@ -160,6 +183,23 @@ class TrainingProgress:
         """Return what was done, in one line."""
         count = plural(self._done, self._unit) if self._done else "done"
         return f"Training: {count} in {time.monotonic() - self._start:.1f} s{self._score and ', '}{self._score}"
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold.
+
+    >>> _plain({"a": np.float64("nan"), "b": (np.int64(3), "x")})
+    {'a': None, 'b': [3, 'x']}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def plural(count: int, noun: str) -> str:

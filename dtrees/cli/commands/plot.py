@@ -1,0 +1,49 @@
+"""``dtrees plot``: a picture of a saved model."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+import dtrees
+from dtrees.atomic_file import atomic_file
+from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.terminal.display import Display
+from dtrees.cli.terminal.errors import CommandError
+
+_SUFFIXES = ("png", "svg", "pdf")
+
+
+def run(
+    *,
+    model: str,
+    what: str,
+    output: str,
+    tree: int,
+    depth: int | None,
+    importance_type: str | None,
+    metric: str | None,
+    display: Display | None = None,
+) -> None:
+    """Carry out the command; the arguments are its options."""
+    display = display or Display()
+    suffix = PurePath(output).suffix.lower().removeprefix(".")
+    if suffix not in _SUFFIXES:
+        raise CommandError(f"--output: {output!r} names no kind of picture; give a name ending in .{', .'.join(_SUFFIXES)}.")
+    check_destinations({"--output": output}, [model])
+    estimator = dtrees.load(model)
+    ax = _draw(estimator, what, tree, depth, importance_type, metric)
+    with atomic_file(output) as file:
+        ax.figure.savefig(file, format=suffix, dpi=150)
+    display.result(f"Picture written to {output}")
+
+
+def _draw(estimator: Any, what: str, tree: int, depth: int | None, importance_type: str | None, metric: str | None) -> Any:
+    from dtrees.plots.canvas import pyplot
+
+    pyplot().switch_backend("agg")
+    if what == "tree":
+        return dtrees.plot_tree(estimator, tree_index=tree, max_depth=depth)
+    if what == "importance":
+        return dtrees.plot_importance(estimator, importance_type=importance_type)
+    return dtrees.plot_metric(estimator, metric)

@@ -1,0 +1,170 @@
+"""Commands about a saved model: what they print is what the model says."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from sklearn.metrics import accuracy_score, log_loss, r2_score
+
+import dtrees
+from dtrees.cli.commands.demo import flats
+from dtrees.cli.main import main
+
+
+def run(*arguments: object, code: int = 0, **environment: str):
+    result = CliRunner(env=environment).invoke(main, [str(argument) for argument in arguments], prog_name="dtrees")
+    assert result.exit_code == code, result.output
+    return result
+
+
+def error(*arguments: object, code: int = 1) -> str:
+    (line,) = [line for line in run(*arguments, code=code).stderr.splitlines() if line.startswith("Error: ")]
+    return line
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    frame = flats(400, seed=2)
+    frame.to_csv(folder / "flats.csv", index=False)
+    X = pd.read_csv(folder / "flats.csv").drop(columns="rent")
+    model = dtrees.GradientBoostingRegressor(n_estimators=4, max_depth=3, random_state=0).fit(X, frame["rent"])
+    dtrees.save(model, folder / "rent.dtrees")
+    labels = np.where(frame["rent"] > 1000, "01", "2")
+    dtrees.save(dtrees.RandomForestClassifier(3, max_depth=4, random_state=0).fit(X, labels), folder / "dear.dtrees")
+    X.assign(dear=labels).to_csv(folder / "dear.csv", index=False)
+    frame[:20].assign(word="x", other="y").to_csv(folder / "few.csv", index=False)
+    frame.assign(rent=frame["rent"].where(np.arange(400) >= 30)).to_csv(folder / "gaps.csv", index=False)
+    return folder
+
+
+def test_evaluate_numbers(folder: Path) -> None:
+    model, frame = dtrees.load(folder / "rent.dtrees"), pd.read_csv(folder / "gaps.csv").dropna(subset=["rent"])
+    result = run("evaluate", folder / "rent.dtrees", folder / "gaps.csv", "--target", "rent", "--json")
+    found = json.loads(result.stdout)
+    assert found["n_rows"] == 370
+    assert found["scores"]["R2"]["model"] == pytest.approx(r2_score(frame["rent"], model.predict(frame.drop(columns="rent"))))
+    assert found["scores"]["R2"]["baseline"] == pytest.approx(0, abs=1e-9)
+    assert "left out 30 of 400 rows" in result.stderr
+    assert "R2" in run("evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "rent").stdout
+
+
+def test_evaluate_classes_that_look_like_numbers(folder: Path, tmp_path: Path) -> None:
+    model, frame = dtrees.load(folder / "dear.dtrees"), pd.read_csv(folder / "dear.csv", dtype={"dear": str})
+    X = frame.drop(columns="dear")
+    found = json.loads(run("evaluate", folder / "dear.dtrees", folder / "dear.csv", "--target", "dear", "--json").stdout)["scores"]
+    assert found["accuracy"]["model"] == pytest.approx(accuracy_score(frame["dear"], model.predict(X)))
+    assert found["log loss"]["model"] == pytest.approx(log_loss(frame["dear"], model.predict_proba(X)))
+
+
+def test_evaluate_with_a_report(folder: Path, tmp_path: Path) -> None:
+    result = run("evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "rent", "--report", tmp_path / "page.html")
+    assert "Report written to" in result.stdout
+    assert "400 rows (of " in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_evaluated(folder: Path, tmp_path: Path) -> None:
+    assert "holds text such as" in error("evaluate", folder / "rent.dtrees", folder / "few.csv", "--target", "word")
+    assert "lacks 1 of the 8 columns" in error("evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "area")
+    assert "none of the model's classes, such as '01'" in error("evaluate", folder / "dear.dtrees", folder / "few.csv", "--target", "other")
+    several = dtrees.GradientBoostingRegressor(n_estimators=1, min_samples_leaf=1).fit(
+        np.arange(4.0)[:, np.newaxis], np.arange(8.0).reshape(4, 2)
+    )
+    dtrees.save(several, tmp_path / "several.dtrees")
+    assert "predicts 2 targets at once" in error("evaluate", tmp_path / "several.dtrees", folder / "flats.csv", "--target", "rent")
+    assert "No such file" in error("evaluate", folder / "nothing", folder / "flats.csv", "--target", "rent")
+
+
+def test_show(folder: Path) -> None:
+    model = dtrees.load(folder / "rent.dtrees")
+    found = json.loads(run("show", folder / "rent.dtrees", "--json", "--importance", "split").stdout)
+    assert (found["estimator"], found["n_trees"], found["parameters"]["max_depth"]) == ("GradientBoostingRegressor", 4, 3)
+    wanted = dtrees.GradientBoostingRegressor(n_estimators=4, max_depth=3, random_state=0, importance_type="split")
+    frame = pd.read_csv(folder / "flats.csv")
+    wanted.fit(frame.drop(columns="rent"), frame["rent"])
+    assert found["importances"] == dict(
+        sorted(zip(model.feature_names_in_, wanted.feature_importances_, strict=True), key=lambda pair: -pair[1])
+    )
+    text = run("show", folder / "rent.dtrees", "--columns", 2).stdout
+    assert "column (2 of 8)" in text
+    assert "max_depth" in text
+    tree = run("show", folder / "rent.dtrees", "--tree", 3).stdout
+    assert tree.rstrip("\n") == dtrees.export_text(model, tree_index=3, show_missing=True).rstrip("\n")
+    assert "tree_index is 4; wants 0 to 3" in error("show", folder / "rent.dtrees", "--tree", 4)
+
+
+@pytest.mark.parametrize(
+    ("what", "suffix", "start"), [("tree", "png", b"\x89PNG"), ("importance", "svg", b"<?xml"), ("metric", "pdf", b"%PDF")]
+)
+def test_plot(what: str, suffix: str, start: bytes, folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"picture.{suffix}"
+    assert f"Picture written to {path}" in run("plot", what, folder / "rent.dtrees", "-o", path).stdout
+    assert path.read_bytes().startswith(start)
+
+
+def test_what_cannot_be_drawn(folder: Path, tmp_path: Path) -> None:
+    assert "names no kind of picture" in error("plot", "tree", folder / "rent.dtrees", "-o", tmp_path / "x.doc")
+    assert "model is a RandomForestClassifier; wants a boosting estimator" in error(
+        "plot", "metric", folder / "dear.dtrees", "-o", tmp_path / "x.png"
+    )
+    (tmp_path / "model.svg").write_bytes((folder / "rent.dtrees").read_bytes())
+    assert "is what this command reads" in error("plot", "tree", tmp_path / "model.svg", "-o", tmp_path / "model.svg")
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_export_of_a_tree(folder: Path, tmp_path: Path) -> None:
+    model = dtrees.load(folder / "rent.dtrees")
+    run("export", folder / "rent.dtrees", "--to", "dot", "--tree", 2, "-o", tmp_path / "tree.dot")
+    assert (tmp_path / "tree.dot").read_text() == dtrees.export_graphviz(model, tree_index=2)
+    run("export", folder / "rent.dtrees", "--to", "text", "-o", tmp_path / "tree.txt")
+    assert (tmp_path / "tree.txt").read_text() == dtrees.export_text(model, max_depth=100, show_missing=True)
+    assert "is what this command reads" in error("export", folder / "rent.dtrees", "--to", "dot", "-o", folder / "rent.dtrees")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["onnx", "xgboost", "treelite"])
+def test_export_of_a_model(form: str, folder: Path, tmp_path: Path) -> None:
+    """The files are read by the tools; tests of ``dtrees.interop`` see that they predict the same."""
+    module = pytest.importorskip(form)
+    path = tmp_path / ("model.json" if form == "xgboost" else "model")
+    run("export", folder / "rent.dtrees", "--to", form, "-o", path)
+    if form == "onnx":
+        module.checker.check_model(module.load(path))
+    elif form == "xgboost":
+        assert module.Booster(model_file=path).num_boosted_rounds() == 4
+    else:
+        assert module.Model.deserialize(path).num_tree == 4
+
+
+def test_check() -> None:
+    result = run("check", "--json")
+    found = json.loads(result.stdout)
+    assert found["ok"]
+    assert found["differing"] == []
+    assert found["versions"]["here"]["dtrees"] == dtrees.__version__
+    assert found["versions"]["here"]["numpy"] == np.__version__
+    assert math.isfinite(found["seconds_of_kernels"])
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    assert "_DTREES_COMPLETE" in run("completion", shell).stdout
+    result = CliRunner(env={"_DTREES_COMPLETE": "bash_complete", "COMP_WORDS": "dtrees ev", "COMP_CWORD": "1"}).invoke(
+        main, [], prog_name="dtrees"
+    )
+    assert result.stdout == "plain,evaluate\n"
+
+
+def test_the_page_about_commands_has_all_of_them() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    for name in main.commands:
+        assert f"`dtrees {name}" in page
+    for option in main.commands["fit"].params:
+        if option.name not in ("data", "target", "seed", "task", "checkpoint_interval", "separator", "threads_per_worker"):
+            assert any(f"`{said}" in page for said in option.opts), option.name
