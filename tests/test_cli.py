@@ -183,6 +183,7 @@ def test_parameters_from_a_file_and_results_as_json(folder: Path, scheduler: str
     assert "is no TOML file" in fail(*common)
 
 
+@pytest.mark.slow
 def test_files_that_only_workers_can_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The workers are in another folder, so a path relative to it leads nowhere here."""
     monkeypatch.chdir(tmp_path)
@@ -196,6 +197,7 @@ def test_files_that_only_workers_can_read(folder: Path, tmp_path: Path, monkeypa
         assert len(pd.read_csv(tmp_path / "p.csv")) == 600
         assert "Score on 600 rows of flats.csv" in succeed("evaluate", tmp_path / "m", "flats.csv", "--target", "rent", *where).stdout
         assert "'nowhere.csv' does not exist" in fail("fit", "nowhere.csv", "--target", "rent", *where)
+        monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
         assert "All is well: 1 worker and the scheduler." in succeed("check", *where).stdout
     assert "'flats.csv' does not exist" in fail("fit", "flats.csv", "--target", "rent")
 

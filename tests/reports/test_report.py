@@ -84,7 +84,7 @@ def row(page, first):
 
 
 def test_a_report(tmp_path):
-    frame = pd.DataFrame({"<script>alert(1)</script>": X[:, 0], '$x$ & "y"': X[:, 1], "kind": np.where(X[:, 2] > 0, "<b>", "plain")})
+    frame = pd.DataFrame({"<script>alert(1)</script>": X[:, 0], '$x$ & "y"': X[:, 1], "<b>": X[:, 2]})
     model = dtrees.DecisionTreeClassifier(max_depth=3, random_state=7).fit(frame[:200], LABELS[:200])
     path = tmp_path / "page.html"
     report = dtrees.report(model, frame[200:], LABELS[200:], path, rows="held <out>", title="A & B", max_rows=90)

@@ -142,7 +142,11 @@ def test_export_of_a_model(form: str, folder: Path, tmp_path: Path) -> None:
         assert module.Model.deserialize(path).num_tree == 4
 
 
-def test_check() -> None:
+@pytest.mark.parametrize("compile_kernels", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_check(compile_kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[None] = []
+    if not compile_kernels:
+        monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: fits.append(None))
     result = run("check", "--json")
     found = json.loads(result.stdout)
     assert found["ok"]
@@ -150,6 +154,7 @@ def test_check() -> None:
     assert found["versions"]["here"]["dtrees"] == dtrees.__version__
     assert found["versions"]["here"]["numpy"] == np.__version__
     assert math.isfinite(found["seconds_of_kernels"])
+    assert len(fits) == (not compile_kernels)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
