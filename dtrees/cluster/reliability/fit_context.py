@@ -42,6 +42,11 @@ class Settings:
         Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
     placement : {"auto", "one-worker", "replicated", "sharded"}
         Where columns are: all on one worker, all on each, or spread over all.
+
+    Examples
+    --------
+    >>> Settings(patience=60.0)
+    Settings(max_restarts=10, patience=60.0, placement='auto')
     """
 
     max_restarts: int = 10
