@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from dtrees.export.text import export_text
     from dtrees.interop.description import to_numbers
     from dtrees.interop.from_sklearn import from_sklearn
+    from dtrees.interop.mlflow_callback import MLflowCallback
+    from dtrees.interop.to_jax import to_jax
     from dtrees.interop.to_onnx import to_onnx
     from dtrees.interop.to_sklearn import to_sklearn
     from dtrees.interop.to_treelite import to_treelite
@@ -67,6 +69,7 @@ __all__ = [
     "GradientBoostingClassifier",
     "GradientBoostingRegressor",
     "KeepOnInterrupt",
+    "MLflowCallback",
     "NotEnoughMemory",
     "ProgressBar",
     "RandomForestClassifier",
@@ -87,6 +90,7 @@ __all__ = [
     "report",
     "save",
     "submit",
+    "to_jax",
     "to_numbers",
     "to_onnx",
     "to_sklearn",
@@ -100,6 +104,8 @@ _MODULES = {
     "export_text": "dtrees.export.text",
     "from_sklearn": "dtrees.interop.from_sklearn",
     "to_numbers": "dtrees.interop.description",
+    "to_jax": "dtrees.interop.to_jax",
+    "MLflowCallback": "dtrees.interop.mlflow_callback",
     "to_onnx": "dtrees.interop.to_onnx",
     "to_sklearn": "dtrees.interop.to_sklearn",
     "to_treelite": "dtrees.interop.to_treelite",

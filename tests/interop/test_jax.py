@@ -1,0 +1,111 @@
+"""Models as functions of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import dtrees
+from dtrees import to_jax, to_numbers
+from tests.interop.cases import BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
+
+pytestmark = pytest.mark.slow
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """Have JAX compute in float64."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def check(model: Any, table: Any) -> None:
+    """Compare with the model's own predictions, in float64."""
+    found = np.asarray(to_jax(model)(to_numbers(model, table)))
+    assert found.dtype == np.float64
+    assert_allclose(found, predictions(model, table), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("case", TREES + BOOSTING, ids=lambda case: case.id)
+def test_predictions_are_equal(case: Case) -> None:
+    check(case.fit(), X)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "ExtraTrees", "GradientBoosting"])
+@pytest.mark.parametrize("task", ["Regressor", "Classifier"])
+def test_sets_of_categories(kind: str, task: str) -> None:
+    parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
+    target = WAGE if task == "Regressor" else np.digitize(WAGE, [0.5, 2.0])
+    model = getattr(dtrees, kind + task)(random_state=0, min_samples_category=1, cat_smooth=0, **parameters).fit(PEOPLE, target)
+    check(model, PEOPLE)
+    missing = PEOPLE.assign(job="none such")
+    check(model, missing)
+    foreign = to_numbers(model, missing)
+    foreign[:, 0] = 1e6
+    assert_allclose(to_jax(model)(foreign), predictions(model, missing), rtol=1e-13)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("max_depth", [2, 6, None])
+@pytest.mark.parametrize("n_rows", [0, 1, 1024, 5000])
+def test_any_number_of_rows_compiled_and_mapped(n_rows: int, max_depth: int | None) -> None:
+    model = dtrees.RandomForestRegressor(3, random_state=0, max_depth=max_depth).fit(X, SIGNAL)
+    rows = np.random.default_rng(1).normal(size=(n_rows, 5))
+    rows[::7, 2] = np.nan
+    function = to_jax(model)
+    wanted = model.predict(rows) if n_rows else np.empty(0)
+    for form in (function, jax.jit(function), *([jax.vmap(function)] if n_rows else []), jax.jit(lambda some: 2 * function(some) / 2)):
+        assert_allclose(form(rows), wanted, rtol=1e-13)
+    if n_rows:
+        assert float(function(rows[0])) == pytest.approx(wanted[0], rel=1e-13)
+
+
+def test_float32_where_that_is_all_that_jax_has() -> None:
+    assert not jax.config.jax_enable_x64
+    for model in (
+        dtrees.GradientBoostingClassifier(n_estimators=5).fit(FULL, SIGNAL > 0),
+        dtrees.RandomForestRegressor(5, random_state=0).fit(X, SIGNAL),
+    ):
+        found = to_jax(model)(X)
+        assert found.dtype == np.float32
+        assert_allclose(found, predictions(model, X), rtol=1e-5, atol=1e-6)
+    assert not jax.config.jax_enable_x64
+    rng = np.random.default_rng(0)
+    near = 1.0 + rng.permutation(1000)[:60, np.newaxis] * 2.0**-23 + rng.uniform(-0.49, 0.49, (60, 1)) * 2.0**-23
+    tree = dtrees.DecisionTreeRegressor().fit(near, np.arange(60.0))
+    assert_array_equal(to_jax(tree, X=near)(near), tree.predict(near))
+
+
+@pytest.mark.usefixtures("x64")
+def test_float32_rows_are_decided_as_they_are() -> None:
+    model = dtrees.RandomForestRegressor(5, random_state=0).fit(np.nextafter(X, 1), SIGNAL)
+    rows = X.astype(np.float32)
+    assert_allclose(to_jax(model)(rows), model.predict(rows), rtol=1e-13)
+
+
+def test_errors() -> None:
+    function = to_jax(dtrees.DecisionTreeRegressor().fit(X, SIGNAL))
+    with pytest.raises(ValueError, match=r"the table has the shape \(3, 4\); wants \(n, 5\)"):
+        function(np.zeros((3, 4)))
+
+
+@pytest.mark.usefixtures("x64")
+def test_real_data(california_housing: Path, adult_train: Path) -> None:
+    frame = pd.read_csv(california_housing)
+    X, y = frame.drop(columns="median_house_value"), frame["median_house_value"]
+    check(dtrees.RandomForestRegressor(10, random_state=0, n_jobs=2).fit(X, y), X)
+    check(dtrees.GradientBoostingRegressor(n_estimators=50, n_jobs=2).fit(X, y), X)
+    frame = pd.read_csv(adult_train)
+    X, y = frame.drop(columns="income"), frame["income"]
+    check(dtrees.GradientBoostingClassifier(n_estimators=50, n_jobs=2).fit(X, y), X)
