@@ -178,3 +178,56 @@ def offer_connections(worker: Worker, operation: str, serve: Callable[..., Calla
         return Status.dont_reply
 
     worker.handlers.setdefault(operation, handle)
+
+
+class NoDashboard(RuntimeError):
+    """Dask's dashboard cannot take a page; the message says why."""
+
+
+def add_dashboard_page(scheduler: Scheduler, name: str, make: Callable[[Any], None]) -> None:
+    """Add a page to the dashboard of a scheduler, which may run already, and a tab for it; nothing changes if it is there.
+
+    Dask has its pages made when a scheduler starts. This one is served by a Bokeh application of its own, on the same HTTP server.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+    name : str
+        Of the page, which is at this path, and of its tab.
+    make : callable
+        Given a Bokeh document whenever somebody opens the page, fills it.
+
+    Raises
+    ------
+    NoDashboard
+        If there is no dashboard, or it is another than is known here.
+    """
+    routes = getattr(scheduler, "http_application", None)
+    served = [app for app in getattr(routes, "applications", ()) if hasattr(app, "app_paths")]
+    if routes is None or not served:
+        raise NoDashboard("the scheduler has no dashboard: it was switched off, or the scheduler's environment has no bokeh")
+    if any(f"/{name}" in path for app in served for path in app.app_paths):
+        return
+    try:
+        from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+        from distributed.dashboard.core import BokehApplication
+        from distributed.dashboard.scheduler import template_variables
+        from tornado.ioloop import IOLoop
+
+        template = env.get_template("simple.html")
+        variables = template_variables(scheduler)
+
+        def open_page(scheduler: Scheduler, extra: Mapping[str, Any], document: Any) -> None:
+            make(document)
+            document.template = template
+            document.template_variables.update(extra)
+            document.theme = BOKEH_THEME
+
+        app = BokehApplication({f"/{name}": open_page}, scheduler, prefix=served[0].prefix, template_variables=variables)
+        routes.add_application(app)
+        app.initialize(IOLoop.current())
+        app.start()
+        if name not in variables["pages"]:  # one list for all pages of the dashboard
+            variables["pages"].append(name)
+    except Exception as error:
+        raise NoDashboard(f"the dashboard of distributed {distributed.__version__} does not take it ({error!r})") from error

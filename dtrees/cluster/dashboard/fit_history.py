@@ -104,6 +104,9 @@ class FitHistory:
     communicate : float
         Seconds that messages took beyond the work of the slowest worker.
     curves : dict from str to Curve
+        Losses and scores after rounds.
+    pace : Curve
+        Seconds after trees or rounds.
     lines : deque of (float, str)
         What happened besides, and when.
     n_lost, n_recovered : int
@@ -127,6 +130,7 @@ class FitHistory:
     workers: dict[str, WorkerShare] = field(default_factory=dict)
     communicate: float = 0.0
     curves: dict[str, Curve] = field(default_factory=dict)
+    pace: Curve = field(default_factory=Curve)
     lines: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_LINES))
     n_lost: int = 0
     n_recovered: int = 0
@@ -192,7 +196,7 @@ class FitHistory:
 
     def _take_placed(self, event: Mapping[str, Any]) -> None:
         self.placement, self.reason = event["placement"], event["reason"]
-        self.say(f"placed: {self.placement}, since {self.reason}")
+        self.say(f"placed {self.placement}: {self.reason}")
 
     def _take_holding(self, event: Mapping[str, Any]) -> None:
         self.rows, self.columns = event["rows"], event["columns"]
@@ -208,6 +212,7 @@ class FitHistory:
         self.done, self.total, self.seconds = progress.done, progress.total, progress.seconds
         if self._first is None or self.done < self._first[0] or self.seconds < self._first[1]:
             self._first = self.done, self.seconds
+        self.pace.add(self.done, self.seconds)
         for name, value in figures(progress).items():
             if name in self.curves or len(self.curves) < _CURVES:
                 self.curves.setdefault(name, Curve()).add(self.done, value)

@@ -142,7 +142,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         tasks.waiter.wait(made)
         tasks.keep(*made)
     if plan.placement.kind != "sharded":  # shards tell for themselves
-        held = {worker: (len(schema), plan.needs) for worker in plan.placement.workers}
+        held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
         tell(current_fit().name, "holding", rows=summary.n_rows, columns=len(schema), workers=held)
     columns = ClusterColumns(
         client, plan.placement, blocks, ids, workers, summary.n_rows, schema, plan.sizes, plan.spare, [future.key for future in parts.X]

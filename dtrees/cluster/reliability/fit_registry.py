@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -29,8 +30,9 @@ from typing import Any
 
 from distributed import SchedulerPlugin, Status
 
-from dtrees.cluster.compat import tell_released
+from dtrees.cluster.compat import NoDashboard, add_dashboard_page, tell_released
 from dtrees.cluster.dashboard.fit_history import FitHistory
+from dtrees.cluster.dashboard.page import PAGE, make_page
 from dtrees.cluster.reliability.heartbeats import Heartbeats
 from dtrees.cluster.transport.events import TOPIC
 
@@ -41,6 +43,8 @@ ANNOTATION = "dtrees"
 _EVENTS_KEPT = 50
 #: Of fits whose records are gone, for the page in Dask's dashboard.
 _HISTORIES_KEPT = 20
+#: Why there is no such page, as this process was told already.
+_said: set[str] = set()
 #: Bytes of finished trees in an answer, at least one tree.
 _BYTES_AT_ONCE = 32_000_000
 
@@ -150,6 +154,7 @@ class FitRegistry(SchedulerPlugin):
             "dtrees_stop": self.stop,
             "dtrees_is_stopped": self.is_stopped,
         }
+        self._add_page(scheduler)
         self._add([(key, task.annotations[ANNOTATION]) for key, task in scheduler.tasks.items() if ANNOTATION in (task.annotations or {})])
 
     async def close(self) -> None:
@@ -240,6 +245,15 @@ class FitRegistry(SchedulerPlugin):
                 break
             found.append(tree)
         return found
+
+    def _add_page(self, scheduler: Any) -> None:
+        """Have the dashboard show the fits, if it can; otherwise fits go on without."""
+        try:
+            add_dashboard_page(scheduler, PAGE, functools.partial(make_page, self, scheduler))
+        except NoDashboard as error:
+            if str(error) not in _said:
+                _said.add(str(error))
+                logger.warning("There is no page of dtrees in Dask's dashboard, since %s; fits go on without.", error)
 
     def histories(self) -> list[FitHistory]:
         """Return what fits have told, those under way and the last that were, the latest first."""
