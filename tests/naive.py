@@ -30,6 +30,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.numbers import hashing
 from tests.naive_constraints import Constraints
+from tests.naive_targets import SEVERAL, SeveralTargets
 
 CONSTANT, NO_SPLIT, SPLIT = 0, 1, 2
 SQUARED_ERROR, ABSOLUTE_ERROR, POISSON, NEWTON, GINI, ENTROPY = "squared_error", "absolute_error", "poisson", "newton", "gini", "entropy"
@@ -49,7 +50,7 @@ class SplitLimits(NamedTuple):
 
     ``levels`` are what the numbers ``a`` of absolute error and quantiles stand for, ``alpha`` is the quantile; ``l1`` is the penalty on
     sizes of values; ``categorical`` the columns of categories, ``smooth``, ``least`` and ``most`` how these are ordered and how many go one
-    way.
+    way. Of ``several`` targets, ``a`` are these, and ``n_classes`` is SEVERAL, but for absolute error.
     """
 
     criterion: str
@@ -67,6 +68,7 @@ class SplitLimits(NamedTuple):
     most: Sequence[int] = ()
     l1: float = 0.0
     constraints: Constraints | None = None
+    several: SeveralTargets | None = None
 
 
 class Split(NamedTuple):
@@ -88,15 +90,17 @@ class Split(NamedTuple):
         return x <= self.threshold if self.categories is None else int(x) in self.categories
 
 
-def node_sums(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, n_classes: int) -> tuple[int, ...]:
-    """(G, H) of some rows, or in the class layout (``n_classes`` > 0) the weight of each class."""
+def node_sums(rows: Sequence[int], a: Any, b: Sequence[int] | None, n_classes: int) -> tuple[int, ...]:
+    """(G, H) of some rows, or in the class layout (``n_classes`` > 0) the weight of each class; ``a`` may be several targets."""
+    if isinstance(a, SeveralTargets):
+        return a.sums(rows, b) if n_classes == SEVERAL else node_sums(rows, range(len(a.rows)), b, 0)
     if n_classes:
         return tuple(sum(1 if b is None else b[i] for i in rows if a[i] == k) for k in range(n_classes))
     return sum(a[i] for i in rows), len(rows) if b is None else sum(b[i] for i in rows)
 
 
 def weight_of(sums: Sequence[int], n_classes: int) -> int:
-    return sum(sums) if n_classes else sums[1]
+    return sums[-1] if n_classes == SEVERAL else sum(sums) if n_classes else sums[1]
 
 
 def subtract(total: Sequence[int], left: Sequence[int]) -> tuple[int, ...]:
@@ -121,8 +125,10 @@ def deviation(rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, li
     return sum(w * max(above * (level - quantile), (both - above) * (quantile - level)) for level, w in pairs)
 
 
-def deviation_gain(left: Sequence[int], rows: Sequence[int], a: Sequence[int], b: Sequence[int] | None, limits: SplitLimits) -> int:
+def deviation_gain(left: Sequence[int], rows: Sequence[int], a: Any, b: Sequence[int] | None, limits: SplitLimits) -> int:
     """The decrease of the sum of deviations by a split."""
+    if isinstance(a, SeveralTargets):
+        return sum(deviation_gain(left, rows, [row[t] for row in a.rows], b, limits) for t in range(len(a.classes)))
     right = sorted(set(rows) - set(left))
     return deviation(rows, a, b, limits) - deviation(left, a, b, limits) - deviation(right, a, b, limits)
 
@@ -138,6 +144,8 @@ def _negative_entropy(one: float, total: float) -> float:
 def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) -> float:
     """The part of the gain that differs between splits of a node, in float64."""
     right = subtract(total, left)
+    if limits.several is not None:
+        return limits.several.score(left, total)
     if limits.criterion not in BUILT_IN:
         return float(parts.score(kernel_value(limits), float(left[0]), float(left[1]), float(right[0]), float(right[1])))
     if limits.n_classes:
@@ -166,6 +174,8 @@ def float_score(left: Sequence[int], total: Sequence[int], limits: SplitLimits) 
 
 def float_gain(score: float, total: Sequence[int], limits: SplitLimits) -> float:
     """The gain in float64, from the score."""
+    if limits.several is not None:
+        return limits.several.gain(score, total)
     if limits.criterion not in BUILT_IN:
         return float(parts.gain(kernel_value(limits), score, Moments(total[0], total[1], 0)))
     if limits.n_classes:
@@ -333,7 +343,8 @@ def _is_allowed(
         min(len(left_rows), len(rows) - len(left_rows)) >= limits.min_samples
         and min(h_left, h_right) >= limits.min_weight
         and min(h_left, h_right) + limits.penalty > 0
-        and (limits.criterion != POISSON or 0 < left[0] < total[0])
+        and (limits.criterion != POISSON or limits.several is not None or 0 < left[0] < total[0])
+        and (limits.several is None or limits.several.is_defined(left, total))
         and _is_in_order(column, left_rows, left, rows, total, a, b, limits)
     )
 
@@ -375,7 +386,7 @@ def _scored(
         gain = deviation_gain(left_rows, rows, a, b, limits)
         rounded = float(gain >> 22) * 2.0**22 + float(gain & (2**22 - 1))
         unit = limits.alpha.denominator if limits.criterion == QUANTILE else 1
-        return split._replace(score=rounded, gain=rounded / unit)
+        return split._replace(score=rounded, gain=rounded / unit / (len(a.classes) if isinstance(a, SeveralTargets) else 1))
     score, around = float_score(split.left, total, limits), limits.constraints
     if around is None or limits.n_classes:
         return split._replace(score=score, gain=float_gain(score, total, limits))
@@ -492,11 +503,17 @@ class Sample(NamedTuple):
     rows: list[int]
     pure_by: list[Any] | None
     levels: list[int]
+    several: SeveralTargets | None = None
+
+    @property
+    def a(self) -> Any:
+        """What rows carry."""
+        return self.several or self.g
 
 
 def limits_of(rules: Rules, n_classes: int, sums: Sequence[int], exponents: tuple[int, int]) -> SplitLimits:
     """The limits on splits in units of the sums; weights stay floats (a child's integer weight is compared with them)."""
-    in_classes = n_classes if n_classes > 2 else 0
+    in_classes = n_classes if n_classes > 2 or n_classes == SEVERAL else 0
     root = weight_of(sums, in_classes)
     _, b = exponents
     unit = 2.0 ** criterion_named(rules.criterion).gain_exponent(exponents)
@@ -534,11 +551,13 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
     pool = hashing.tree_columns(seed, tree, len(columns), rules.columns_per_tree)
     node_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree))
     threshold_key = np.uint64(hashing.stream_key(seed, hashing.STREAM_THRESHOLD, tree))
-    in_classes = n_classes if n_classes > 2 else 0
-    root = Node(sample.rows, node_sums(sample.rows, sample.g, sample.h, in_classes), 0, hashing.ROOT)
+    in_classes = n_classes if n_classes > 2 or n_classes == SEVERAL else 0
+    root = Node(sample.rows, node_sums(sample.rows, sample.a, sample.h, in_classes), 0, hashing.ROOT)
     if rules.monotonic or rules.interactions or rules.most_columns:
         root.constraints = Constraints(rules)
     limits = limits_of(rules, n_classes, root.sums, sample.exponents)._replace(levels=sample.levels)
+    if in_classes == SEVERAL:
+        limits = limits._replace(several=sample.several)
 
     def find(node: Node) -> Split | None:
         n, path, own = len(node.rows), np.uint64(node.path), limits._replace(constraints=node.constraints)
@@ -557,7 +576,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         first, rest = order[: rules.max_features].tolist(), order[rules.max_features :].tolist()
         # Drawing goes on, one column at a time, while all columns drawn are constant in the node.
         for drawn in [first, *([j] for j in rest)]:
-            status, split = best_split(columns, drawn, node.rows, sample.g, sample.h, own, draws)
+            status, split = best_split(columns, drawn, node.rows, sample.a, sample.h, own, draws)
             if status != CONSTANT:
                 return split
         return None
@@ -575,7 +594,7 @@ def grow(columns: Sequence[Sequence[float]], sample: Sample, rules: Rules, n_cla
         for left, side in ((True, hashing.LEFT), (False, hashing.LEFT if rules.by_level else hashing.RIGHT)):
             rows = [i for i in node.rows if goes_left[i] == left]
             path = hashing.child_path(np.uint64(node.path), side)
-            child = Node(rows, node_sums(rows, sample.g, sample.h, in_classes), node.depth + 1, path)
+            child = Node(rows, node_sums(rows, sample.a, sample.h, in_classes), node.depth + 1, path)
             if node.constraints is not None:
                 one, other = _values(node, goes_left, split, sample, limits)
                 child.constraints = node.constraints.child(split.column, one, other, left)

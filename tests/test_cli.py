@@ -23,6 +23,7 @@ from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees.cli.commands.demo import flats
+from dtrees.cli.commands.predict import _output_names, predict_part
 from dtrees.cli.data.holdout import held_out
 from dtrees.cli.main import main
 from dtrees.cluster.transport.connect import connect
@@ -263,6 +264,32 @@ def test_predictions_of_several_targets(folder: Path, tmp_path: Path) -> None:
     written = pd.read_csv(tmp_path / "p.csv", dtype=str)
     assert written.columns.tolist() == ["rent", "prediction_0", "prediction_1"]
     np.testing.assert_array_equal(written.iloc[:, 1:].map(float), model.predict(X))
+
+
+class _TwoTargets:
+    """A model of two targets of labels."""
+
+    n_outputs_, classes_ = 2, (np.array(["a", "b"], object), np.array([1, 5, 7]))
+
+    def predict(self, X: pd.DataFrame) -> np.ndarray:
+        return np.column_stack([self.classes_[k][X["x"] % len(self.classes_[k])] for k in range(2)])
+
+    def predict_proba(self, X: pd.DataFrame) -> list[np.ndarray]:
+        return [np.eye(len(labels))[X["x"] % len(labels)] for labels in self.classes_]
+
+
+def test_predictions_of_several_targets_of_labels() -> None:
+    model, part = _TwoTargets(), pd.DataFrame({"x": [0, 1, 2], "id": [7, 8, 9]})
+    names = _output_names(model, proba=True)
+    assert names == [
+        "prediction_0", "prediction_1", "probability_0_a", "probability_0_b", "probability_1_1", "probability_1_5", "probability_1_7"
+    ]  # fmt: skip
+    frame = predict_part(part, model, ["x"], ["id"], names)
+    assert frame["prediction_0"].tolist() == ["a", "b", "a"]
+    assert frame["prediction_1"].tolist() == [1, 5, 7]
+    assert frame["probability_1_7"].tolist() == [0, 0, 1]
+    empty = predict_part(part[:0], model, ["x"], ["id"], names[:2])
+    assert empty.dtypes.tolist() == [np.dtype(np.int64), np.dtype(object), np.dtype(np.int64)]
 
 
 def test_predictions_into_a_pipe(model: Path, folder: Path, tmp_path: Path) -> None:

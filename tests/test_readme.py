@@ -31,6 +31,13 @@ EXAMPLES = {
 }
 #: Examples that start clusters, some of them two.
 CLUSTERS = "cluster", "watching-1"
+
+
+def is_slow(name: str, example: str) -> bool:
+    """Whether an example starts clusters, or has kernels compiled that no quick test needs: those of forests of several targets."""
+    return name.startswith(CLUSTERS) or ("Forest" in example and "column_stack" in example)
+
+
 README_COMMANDS = [
     command.strip()
     for language, content in blocks(ROOT / "README.md")
@@ -42,7 +49,7 @@ README_COMMANDS = [
 
 @pytest.mark.parametrize(
     "example",
-    [pytest.param(text, id=name, marks=pytest.mark.slow if name.startswith(CLUSTERS) else ()) for name, text in EXAMPLES.items()],
+    [pytest.param(text, id=name, marks=pytest.mark.slow if is_slow(name, text) else ()) for name, text in EXAMPLES.items()],
 )
 def test_python_example(example: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -81,11 +82,11 @@ class Table:
     n_rows : int
     total_weight : float
         Exact sum of the sample weights, rounded once; the number of rows without weights.
-    classes : ndarray of shape (n_classes,) or None
-        Sorted distinct labels; None for regression.
-    class_counts : ndarray of int64 of shape (n_classes,) or None
+    classes : ndarray of shape (n_classes,), list of such arrays or None
+        Sorted distinct labels, of several targets those of each; None for regression.
+    class_counts : ndarray of int64 of shape (n_classes,), list of such arrays or None
         Rows of each class.
-    class_weights : ndarray of float64 of shape (n_classes,) or None
+    class_weights : ndarray of float64 of shape (n_classes,), list of such arrays or None
         Sum of the sample weights of each class; equal to the counts without weights.
     columns, target, weight : object
         The backend's own handles: arrays here, something remote elsewhere.
@@ -102,9 +103,9 @@ class Table:
     schema: Schema
     n_rows: int
     total_weight: float
-    classes: NDArray[Any] | None
-    class_counts: NDArray[np.int64] | None
-    class_weights: NDArray[np.float64] | None
+    classes: Any
+    class_counts: NDArray[np.int64] | list[NDArray[np.int64]] | None
+    class_weights: NDArray[np.float64] | list[NDArray[np.float64]] | None
     columns: Any
     target: Any
     weight: Any
@@ -130,14 +131,17 @@ class Table:
         Columns of text that were hardly meant to be categories are warned of.
         """
         schema.warn_of_text(summary.n_rows)
-        sums = summary.class_weights
+        counts: Any = summary.class_counts
+        weights: Any = _as_floats(summary.class_weights)
+        if summary.targets:
+            counts, weights = ([one.class_counts for one in summary.targets], [_as_floats(one.class_weights) for one in summary.targets])
         return cls(
             schema=schema,
             n_rows=summary.n_rows,
             total_weight=float(summary.total_weight),
-            classes=summary.classes,
-            class_counts=summary.class_counts,
-            class_weights=None if sums is None else np.array([float(value) for value in sums]),
+            classes=summary.labels,
+            class_counts=counts,
+            class_weights=weights,
             columns=columns,
             target=target,
             weight=weight,
@@ -145,6 +149,22 @@ class Table:
             n_jobs=n_jobs,
             n_targets=summary.n_targets,
         )
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, of several targets in all; 0 for regression."""
+        return 0 if self.classes is None else sum(map(len, self.classes)) if isinstance(self.classes, list) else len(self.classes)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """As of :class:`~dtrees.engine.plan.plans.ForestPlan`."""
+        if self.n_targets == 1:
+            return ()
+        return tuple(map(len, self.classes)) if isinstance(self.classes, list) else (1,) * self.n_targets
+
+
+def _as_floats(sums: Sequence[Fraction] | None) -> NDArray[np.float64] | None:
+    return None if sums is None else np.array([float(value) for value in sums])
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Tab
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.tables import checked_table
-from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_classes
+from dtrees.ensemble.input.target import TargetSummary, check_lengths, check_target, check_weights, encode_target
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class LocalBackend:
         summary.check()
         schema = Schema.infer(X, options.categories)
         columns = _presort(schema, X, options.n_jobs)
-        target = encode_classes(y, summary.classes) if summary.classes is not None else y
+        target = encode_target(y, summary.labels)
         handle = _SingleUse(columns) if options.single_use else columns
         return Table.of(schema, summary, columns=handle, target=target, weight=weight, placement=_HERE, n_jobs=options.n_jobs)
 

@@ -181,6 +181,54 @@ class Labels:
         return self.classes.take(np.argmax(probabilities, axis=1), axis=0)
 
 
+@dataclass(frozen=True)
+class LabelsOfTargets:
+    """Step: class probabilities of several targets, side by side, to the label of the largest of each."""
+
+    classes: tuple[NDArray[Any], ...]
+    dtype: np.dtype[Any]
+
+    def __call__(self, probabilities: NDArray[Any]) -> NDArray[Any]:
+        """Take the labels, shape (n, n_targets)."""
+        labels = np.empty((probabilities.shape[0], len(self.classes)), self.dtype)
+        for k, (classes, mine) in enumerate(zip(self.classes, split_targets(probabilities, self.classes), strict=True)):
+            labels[:, k] = classes.take(np.argmax(mine, axis=1), axis=0)
+        return labels
+
+
+def by_target(classes: Any) -> list[NDArray[Any]]:
+    """Return the classes of each target, from those of one or a list of those of several; none for regression."""
+    return [] if classes is None else classes if isinstance(classes, list) else [classes]
+
+
+def split_targets(values: NDArray[Any], classes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the columns of values that belong to each of several targets, given their classes."""
+    return np.split(values, np.cumsum([len(labels) for labels in classes])[:-1], axis=1)
+
+
+def columns_of_targets(values: Any, classes: Sequence[NDArray[Any]]) -> list[Any]:
+    """Return what :func:`split_targets` does of a lazy collection; columns of frames are called by their classes."""
+    ends = np.cumsum([len(labels) for labels in classes]).tolist()
+    pieces = []
+    for labels, end in zip(classes, ends, strict=True):
+        places = range(end - len(labels), end)
+        if hasattr(values, "columns"):
+            pieces.append(values[list(places)].rename(columns=dict(zip(places, labels.tolist(), strict=True))))
+        else:
+            pieces.append(values[:, places.start : places.stop])
+    return pieces
+
+
+def subset_accuracy(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    """Return the share of rows, or of their weight, all targets of which are predicted correctly.
+
+    For labels of two classes it is :func:`sklearn.metrics.accuracy_score`, which wants no others of several targets.
+    """
+    true, predicted = (np.asarray(y, dtype=object) for y in (y_true, y_pred))  # labels of lists may be of several kinds
+    correct = np.all(true == predicted, axis=1)
+    return float(np.average(correct, weights=sample_weight))
+
+
 def first_column(raw: NDArray[Any]) -> NDArray[Any]:
     """Step: shape (n, 1) to (n,)."""
     return raw[:, 0]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.single_tree import SingleTree
 from dtrees.ensemble.input.schema import CATEGORICAL
+from dtrees.ensemble.prediction import by_target
 
 
 def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
@@ -109,6 +110,16 @@ class Branches:
         some = [str(categories[k]) for k in numbers[: self._max_categories].tolist()]
         more = len(numbers) - len(some)
         return ", ".join([*some, *([f"{more} more"] if more else [])])
+
+
+def class_names_for(given: Any, model: SingleTree) -> list[list[str]]:
+    """Return the names of the classes of each target, those given or ``classes_`` where that is None; none for regression."""
+    classes = by_target(getattr(model, "classes_", None))
+    if len(classes) == 1:
+        return [names_for("class_names", given, classes[0], "one of classes_")]
+    if given is not None and (not isinstance(given, list | tuple) or len(given) != len(classes)):
+        raise ValueError(f"class_names is {given!r:.60}; wants a list of the names of classes for each of the {len(classes)} targets")
+    return [names_for(f"class_names[{k}]", given and given[k], labels, f"one of classes_[{k}]") for k, labels in enumerate(classes)]
 
 
 def names_for(argument: str, given: ArrayLike | None, default: Sequence[Any] | NDArray[Any], what: str) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base import TreeClassifier
-from dtrees.export.branches import Branches, check_integer, names_for, single_tree
+from dtrees.export.branches import Branches, check_integer, class_names_for, single_tree
 
 LABELS = ("all", "root", "none")
 #: Tests longer than this are broken into lines.
@@ -94,11 +94,12 @@ class NodeTexts:
         options.check()
         self.model = single_tree(decision_tree, tree_index)
         self.tree = self.model._tree
-        self.classify = isinstance(self.model, TreeClassifier)
+        #: Whether nodes say shares of the classes of one target.
+        self.classify = isinstance(self.model, TreeClassifier) and self.model.n_outputs_ == 1
         self._options = options
         self._values = self.model.tree_.value
         self._branches = Branches(self.model, options.feature_names, self._threshold, options.show_missing, options.max_categories)
-        self._classes = names_for("class_names", options.class_names, self.model.classes_, "one of classes_") if self.classify else None
+        self._classes = class_names_for(options.class_names, self.model)
 
     def drawn(self) -> Iterator[Drawn]:
         """Yield the nodes that are drawn, in preorder."""
@@ -144,20 +145,23 @@ class NodeTexts:
         share = tree.n_node_samples[node] / tree.n_node_samples[0]
         lines.append(say("samples", f"{100 * share:.1f}%" if options.proportion else str(tree.n_node_samples[node])))
         lines.append(say("value", self._value(node)))
-        if self._classes is not None:
-            lines += [say("class", f"{self._classes[int(np.argmax(shares))]:.{_WIDTH}}") for shares in self._values[node]]
+        for names, shares in zip(self._classes, self._values[node], strict=bool(self._classes)):
+            lines.append(say("class", f"{names[int(np.argmax(shares))]:.{_WIDTH}}"))
         return lines, range(len(lines) - 1, len(lines)) if is_leaf else bold
 
     def _value(self, node: int) -> str:
         values: NDArray[np.float64] = self._values[node]
-        if self._classes is None:
+        if not self._classes:
             numbers = [self._number(value) for value in values[:, 0].tolist()]
             return numbers[0] if len(numbers) == 1 else f"[{', '.join(numbers)}]"
-        amounts = values[0] if self._options.proportion else values[0] * self.tree.weighted_n_node_samples[node]
+        amounts = values if self._options.proportion else values * self.tree.weighted_n_node_samples[node]
+        return ", ".join(self._amounts(names, of_target[: len(names)]) for names, of_target in zip(self._classes, amounts, strict=True))
+
+    def _amounts(self, names: list[str], amounts: NDArray[np.float64]) -> str:
         if len(amounts) <= _MAX_CLASSES:
             return f"[{', '.join(map(self._number, amounts.tolist()))}]"
         largest = np.argsort(-amounts, kind="stable")[:_LARGEST].tolist()
-        return ", ".join([*(f"{self._classes[k]:.12}: {self._number(amounts[k])}" for k in largest), f"{len(amounts) - _LARGEST} more"])
+        return ", ".join([*(f"{names[k]:.12}: {self._number(amounts[k])}" for k in largest), f"{len(amounts) - _LARGEST} more"])
 
     def _threshold(self, value: float) -> str:
         return exact_text(value, self._options.precision)

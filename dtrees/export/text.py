@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtrees.ensemble.estimators.base import TreeClassifier
-from dtrees.export.branches import Branches, check_integer, names_for, single_tree
+from dtrees.export.branches import Branches, check_integer, class_names_for, single_tree
 from dtrees.tree.tree import Tree
 
 
@@ -17,7 +16,7 @@ def export_text(
     *,
     tree_index: int = 0,
     feature_names: ArrayLike | None = None,
-    class_names: ArrayLike | None = None,
+    class_names: Any = None,
     max_depth: int = 10,
     spacing: int = 3,
     decimals: int = 2,
@@ -38,7 +37,7 @@ def export_text(
         Which tree of an ensemble; boosting's are numbered round by round.
     feature_names : array-like of str of shape (n_features,) or None, default=None
         None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
-    class_names : array-like of str of shape (n_classes,) or None, default=None
+    class_names : array-like of str of shape (n_classes,), or list of such arrays for several targets, or None, default=None
         In the order of ``classes_``; None for the classes themselves.
     max_depth : int, default=10
         Branches below this depth are left out, and a line says how deep they are.
@@ -93,7 +92,7 @@ def export_text(
         check_integer(name, number, least)
     tree = model._tree
     branches = Branches(model, feature_names, f"{{:.{decimals}f}}".format, show_missing, max_categories)
-    classes = names_for("class_names", class_names, model.classes_, "one of classes_") if isinstance(model, TreeClassifier) else None
+    classes = class_names_for(class_names, model)
     lines = []
     # What is to be written, the next last: a line, or a node and where what is below it ends, as nodes are in preorder.
     waiting: list[str | tuple[int, int]] = [(0, tree.node_count)]
@@ -116,12 +115,16 @@ def export_text(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _leaf(tree: Tree, node: int, classes: list[str] | None, decimals: int, show_weights: bool) -> str:
+def _leaf(tree: Tree, node: int, classes: list[list[str]], decimals: int, show_weights: bool) -> str:
     value = tree.value[node]
-    if classes is None:
+    if not classes:
         return f"value: {_numbers(value, decimals)}"
-    weights = f"weights: {_numbers(value * tree.weighted_n_node_samples[node], decimals)} " if show_weights else ""
-    return f"{weights}class: {classes[int(np.argmax(value))]}"
+    shares = np.split(value, np.cumsum([len(names) for names in classes])[:-1])
+    told = []
+    for names, mine in zip(classes, shares, strict=True):
+        weights = f"weights: {_numbers(mine * tree.weighted_n_node_samples[node], decimals)} " if show_weights else ""
+        told.append(f"{weights}class: {names[int(np.argmax(mine))]}")
+    return ", ".join(told)
 
 
 def _numbers(values: NDArray[np.float64], decimals: int) -> str:

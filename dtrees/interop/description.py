@@ -129,6 +129,11 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     groups = model._trees.groups
     classes = model.classes_ if isinstance(model, TreeClassifier) else None
     if not isinstance(model, Boosting):
+        if model.n_outputs_ > 1:
+            raise ValueError(
+                f"each tree of this {type(model).__name__} has {model.n_outputs_} targets, and {target} is given models whose trees have "
+                "one; fit a model of each target"
+            )
         n_outputs = groups[0][0].value.shape[1]
         link = IDENTITY if classes is None else SHARES
         return PlainModel(model, groups, np.zeros(n_outputs), len(groups[0]), link, 1.0, None, classes)

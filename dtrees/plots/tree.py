@@ -59,7 +59,7 @@ def plot_tree(
         Nodes below this depth are left out; None draws all.
     feature_names : array-like of str of shape (n_features,) or None, default=None
         None for the names at fit, or ``feature_0``, ``feature_1``, ... if it was fitted on an array.
-    class_names : array-like of str of shape (n_classes,) or None, default=None
+    class_names : array-like of str of shape (n_classes,), or list of such arrays for several targets, or None, default=None
         In the order of ``classes_``; None for the classes themselves.
     label : {"all", "root", "none"}, default="all"
         In which nodes numbers have names.

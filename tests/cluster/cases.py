@@ -39,6 +39,9 @@ def _targets(frame: pd.DataFrame) -> dict[str, Any]:
     value = by_task["regression"]
     second = frame["rounded"].abs() + frame["count"] % 3
     by_task["several"] = pd.DataFrame({"value": value, "second": second, "third": value * (frame["word"] == "oak") - second})
+    by_task["several classes"] = pd.DataFrame(
+        {"label": by_task["multiclass"], "sign": second > 2, "third": (frame["count"] % 4).astype(int)}
+    )
     return by_task
 
 
@@ -52,7 +55,7 @@ class Case:
 
     Attributes
     ----------
-    task : {"regression", "several", "amounts", "binary", "multiclass"}
+    task : {"regression", "several", "several classes", "amounts", "binary", "multiclass"}
         Which target.
     make : callable
         Returns the estimator.
@@ -161,6 +164,17 @@ CASES: dict[str, Case] = {
     ),
     "forest of one column a node": Case(
         "binary", lambda: dtrees.RandomForestClassifier(4, max_features=1, max_depth=6, random_state=6), array=True, weighted=False
+    ),
+    "forest of several targets": Case(
+        "several", lambda: dtrees.RandomForestRegressor(4, oob_score=True, max_features=0.5, max_samples=0.8, random_state=34)
+    ),
+    "extra trees of several targets": Case("several", lambda: dtrees.ExtraTreesRegressor(3, max_depth=7, random_state=35), array=True),
+    "forest of several targets of classes": Case(
+        "several classes",
+        lambda: dtrees.RandomForestClassifier(4, oob_score=True, class_weight="balanced_subsample", max_leaf_nodes=40, random_state=36),
+    ),
+    "tree of medians of several targets": Case(
+        "several", lambda: dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=37), array=True
     ),
     "extra trees": Case("regression", lambda: dtrees.ExtraTreesRegressor(4, max_depth=6, random_state=7), array=True),
     "extra trees of classes": Case(
@@ -366,6 +380,10 @@ SLOW = {
     "forest of many classes, few columns a path",
     "extra trees in order",
     "forest of medians in order",
+    "forest of several targets",
+    "extra trees of several targets",
+    "forest of several targets of classes",
+    "tree of medians of several targets",
 }
 
 

@@ -145,6 +145,7 @@ SENT = {
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
     "forest of absolute error": ["MeasureNodes"],
     "forest, best first": ["Merge"],
+    "forest of several targets": ["GrowDelegated", "MeasureLeaves"],
     "forest in order": ["GrowDelegated", "Advance"],
     "boosting in order": ["Start", "Advance"],
 }
@@ -166,6 +167,7 @@ AT = {
     "forest": 2,
     "forest of absolute error": 1,
     "forest, best first": 2,
+    "forest of several targets": 2,
 }
 #: What may go to the coordinator's own worker alone, which is never cut off. (It is killed at it in test_recovery.py, where workers are
 #: processes.)
@@ -175,7 +177,7 @@ SPARED = {"Fetch"}
 @pytest.mark.parametrize(
     ("name", "kind", "how"),
     [
-        pytest.param(name, kind, how, marks=() if how == "killed" else pytest.mark.slow)
+        pytest.param(name, kind, how, marks=() if how == "killed" and name not in SLOW else pytest.mark.slow)
         for name, kinds in SENT.items()
         for kind in kinds
         for how in ("killed", "unheard")

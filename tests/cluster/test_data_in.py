@@ -373,7 +373,6 @@ def test_labels_of_different_dtypes(client: Client) -> None:
         (lambda: (array(ARRAY, 100, 5), dask.delayed(TARGET)), TypeError, "y is of type dask.*wants a Dask Series or Array"),
         (lambda: (array(ARRAY, 100, 5), TARGET, db.from_sequence([1])), TypeError, "sample_weight is of type dask.bag"),
         (lambda: (array(ARRAY, 100, 5)[:, :, None], TARGET), ValueError, "X is a Dask collection of 3 dimension"),
-        (lambda: (array(ARRAY, 100, 5), array(ARRAY[:, :2], 100, 2)), ValueError, "y should be a 1d array"),
         (lambda: (array(ARRAY, 100, 5) * 1j, TARGET), ValueError, "Complex data not supported: X is an array of dtype complex128"),
         (lambda: (array(ARRAY[:0], 100, 5), TARGET[:0]), ValueError, "X has no rows"),
         (lambda: (array(ARRAY, 100, 5)[array(COUNTS > 99, 100)], array(TARGET[:0], 1)), ValueError, "X has no rows"),

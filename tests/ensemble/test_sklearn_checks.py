@@ -31,7 +31,19 @@ def expected_failures(estimator) -> dict[str, str]:
     return {}
 
 
-@parametrize_with_checks(
+def slow_for_several_targets(checks):
+    """scikit-learn's checks, those of several targets marked as slow, but for boosting: kernels are compiled for these."""
+    names, pairs = checks.mark.args
+    marked = []
+    for pair in pairs:
+        estimator, check = getattr(pair, "values", pair)
+        several = any(word in str(check) for word in ("multioutput", "multilabel")) and type(estimator) not in BOOSTING
+        marks = [*getattr(pair, "marks", ()), *([pytest.mark.slow] if several else [])]
+        marked.append(pytest.param(estimator, check, marks=marks))
+    return pytest.mark.parametrize(names, marked, **checks.mark.kwargs)
+
+
+CHECKS = parametrize_with_checks(
     [kind() for kind in SINGLE]
     + [kind(criterion="absolute_error") for kind in SINGLE[::2]]
     + [kind(n_estimators=5, criterion="absolute_error") for kind in FORESTS[::2]]
@@ -39,6 +51,9 @@ def expected_failures(estimator) -> dict[str, str]:
     + [kind(n_estimators=10) for kind in BOOSTING],
     expected_failed_checks=expected_failures,
 )
+
+
+@slow_for_several_targets(CHECKS)
 def test_check(estimator, check):
     check(estimator)
 

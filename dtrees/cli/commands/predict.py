@@ -77,20 +77,32 @@ def run(
 def predict_part(part: pd.DataFrame, model: Any, features: list[str], keep: list[str], names: list[str]) -> pd.DataFrame:
     """Return the predictions for one partition, a frame of the columns ``keep`` and ``names``.
 
-    ``names`` are the prediction's and, after it, one for the probability of each class where these are wanted; or one for each target.
+    ``names`` are the prediction's, or one for the prediction of each target, and after it one for the probability of each class where these
+    are wanted.
     """
     frame = part[keep].reset_index(drop=True)
     classes = getattr(model, "classes_", None)
-    if len(names) > 1 and classes is not None:
+    if getattr(model, "n_outputs_", 1) > 1:
+        _predict_targets(frame, part[features], model, names)
+    elif len(names) > 1 and classes is not None:
         shares = model.predict_proba(part[features]) if len(part) else np.empty((0, len(classes)))
         frame[names[0]] = classes[shares.argmax(axis=1)] if len(part) else classes[:0]
         frame[names[1:]] = shares
-    elif len(names) > 1:
-        frame[names] = model.predict(part[features]) if len(part) else np.empty((0, len(names)))
     else:
         empty = np.empty(0) if classes is None else classes[:0]
         frame[names[0]] = model.predict(part[features]) if len(part) else empty
     return frame
+
+
+def _predict_targets(frame: pd.DataFrame, X: pd.DataFrame, model: Any, names: list[str]) -> None:
+    """Write the predictions of several targets, and after them the probabilities of their classes where these are wanted."""
+    n, classes = model.n_outputs_, getattr(model, "classes_", None)
+    predicted = model.predict(X) if len(X) else np.empty((0, n))
+    for k, name in enumerate(names[:n]):
+        dtype = np.dtype(np.float64) if classes is None else classes[k].dtype
+        frame[name] = predicted[:, k].astype(dtype)
+    if len(names) > n:
+        frame[names[n:]] = np.hstack(model.predict_proba(X)) if len(X) else np.empty((0, len(names) - n))
 
 
 def features_of(estimator: Any, names: Sequence[str], data: str) -> list[str]:
@@ -113,7 +125,8 @@ def features_of(estimator: Any, names: Sequence[str], data: str) -> list[str]:
 def _output_names(estimator: Any, proba: bool) -> list[str]:
     n_targets = getattr(estimator, "n_outputs_", 1)
     if n_targets > 1:
-        return [f"{PREDICTION}_{k}" for k in range(n_targets)]
+        shares = enumerate(estimator.classes_ if proba else ())
+        return [*(f"{PREDICTION}_{k}" for k in range(n_targets)), *(f"probability_{k}_{label}" for k, labels in shares for label in labels)]
     return [PREDICTION, *(f"probability_{label}" for label in (estimator.classes_ if proba else ()))]
 
 

@@ -31,7 +31,7 @@ from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_classes
+from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
 from dtrees.split.table.columns import Columns
 
 logger = logging.getLogger("dtrees.cluster")
@@ -134,7 +134,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         if plan.placement.kind == "replicated":
             blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
             ids, workers = [list(range(len(schema)))], workers[:1]
-        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.classes, name=options.estimator_name, several=options.several)
+        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.labels, name=options.estimator_name, several=options.several)
         target = tasks.submit("target", _join_targets, codes)
         weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
         release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done
@@ -158,7 +158,7 @@ def _plan(
     Since ``before``, the workers have computed partitions, which they will not keep: the less they used then or use now, the better known.
     """
     fit, client = current_fit(), tasks.client
-    n_classes = 0 if summary.classes is None else len(summary.classes)
+    n_classes = summary.n_classes
     evaluation = [
         block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes, n_targets=summary.n_targets)
         for given in options.sets
@@ -171,7 +171,7 @@ def _plan(
     partition = max(client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
     sizes = Sizes.of(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
-        out_of_bag=options.out_of_bag, n_targets=summary.n_targets,
+        out_of_bag=options.out_of_bag, n_targets=summary.n_targets, boosting=options.n_trees is None,
     )  # fmt: skip
     plan = place(sizes, now, fit.settings.placement, options.n_trees)
     plan.log(now)
@@ -205,9 +205,8 @@ def _same(block: Columns) -> Columns:
     return block
 
 
-def _encode_target(y: Any, classes: NDArray[Any] | None, name: str, several: bool) -> NDArray[Any]:
-    y = check_target(y, classify=classes is not None, name=name, several=several)
-    return y if classes is None else encode_classes(y, classes)
+def _encode_target(y: Any, classes: NDArray[Any] | list[NDArray[Any]] | None, name: str, several: bool) -> NDArray[Any]:
+    return encode_target(check_target(y, classify=classes is not None, name=name, several=several), classes)
 
 
 def _join_targets(pieces: list[NDArray[Any]]) -> NDArray[Any]:

@@ -4,7 +4,8 @@ A worker that has columns holds, while trees grow::
 
     its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8)
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
-    target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions
+    target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
+                        each tree that grows there
     a row partition     of those that the columns are made of
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
@@ -71,6 +72,8 @@ class Sizes:
         Bytes of each block of the evaluation sets.
     votes : int
         Bytes of the out-of-bag sums of all rows; 0 without.
+    amounts : int
+        Bytes of what rows add to the sums of several targets, which each tree of a forest that grows has of its own; 0 for one target.
     """
 
     n_rows: int
@@ -79,6 +82,7 @@ class Sizes:
     partition: int
     evaluation: tuple[int, ...] = ()
     votes: int = 0
+    amounts: int = 0
 
     @classmethod
     def of(
@@ -92,6 +96,7 @@ class Sizes:
         n_classes: int = 0,
         out_of_bag: bool = False,
         n_targets: int = 1,
+        boosting: bool = False,
     ) -> Sizes:
         """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
 
@@ -99,13 +104,14 @@ class Sizes:
         --------
         >>> schema = Schema.infer(np.empty((0, 2), np.float32))
         >>> Sizes.of(schema, 1000, weighted=False, partition=800)
-        Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), votes=0)
+        Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), votes=0, amounts=0)
         """
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
         columns = tuple(n_rows * (CODE_BYTES + ZONE_BYTES) + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
-        votes = n_rows * (max(n_classes, 1) + 1) * _VECTOR_BYTES if out_of_bag else 0
+        votes = n_rows * (max(n_classes, n_targets) + 1) * _VECTOR_BYTES if out_of_bag else 0
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
-        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes)
+        amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
+        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes, amounts)
 
     @property
     def table(self) -> int:
@@ -118,7 +124,8 @@ class Sizes:
 
     def besides(self, trees: int = 1, threads: int = 1) -> int:
         """Return what a worker needs besides columns."""
-        return max(STATE_BYTES * trees, SORTING_BYTES * threads) * self.n_rows + self.vectors + self.partition
+        growing = (STATE_BYTES * self.n_rows + self.amounts) * trees
+        return max(growing, SORTING_BYTES * threads * self.n_rows) + self.vectors + self.partition
 
     @property
     def delegated(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import limited_splits, make_limits
+from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Divided, Root, Splits, Subtrees
 from dtrees.split.compile.kernels import kernel
@@ -40,8 +40,8 @@ class Grower:
         Nodes of up to this many rows are grown to their end by one shard.
     """
 
-    def __init__(self, rules: Rules, n_classes: int, n_columns: int, root: Root, subtree_rows: int) -> None:
-        self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents)
+    def __init__(self, rules: Rules, n_classes: int, n_columns: int, root: Root, subtree_rows: int, targets: tuple[int, ...] = ()) -> None:
+        self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents, targets=Targets.unseen(targets))
         self._most_splits = limited_splits(rules, root.n_in)
         self._largest = np.empty(0)  # priorities, not more than there may be splits
         self._subtree_rows = subtree_rows

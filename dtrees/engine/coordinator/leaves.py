@@ -13,7 +13,7 @@ from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation
 from dtrees.engine.coordinator.session import Session, Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, newton_values, penalties_of, splits_of_categories, take_apart
-from dtrees.engine.plan.node_limits import scaled
+from dtrees.engine.plan.node_limits import n_sums_of, scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.split.compile.kernels import inner_kernel, kernel
@@ -60,19 +60,21 @@ def complete(
     if criterion.measured == "leaves":
         asked = delegation.ask(start, one)
         replies = yield {i: m.MeasureLeaves(session.fit, session.epoch, start[mine], in_stop[mine]) for i, mine in asked.items()}
-        mean, spread = np.empty(start.shape[0]), np.empty(start.shape[0])
+        mean, spread = np.empty((start.shape[0], _n_means(plan))), np.empty(start.shape[0])
         for i, mine in asked.items():
-            mean[mine], spread[mine] = cast(m.Measured, replies[i])
+            found = cast(m.Measured, replies[i])
+            mean[mine], spread[mine] = found.center.reshape(-1, mean.shape[1]), found.spread
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
+        weight_at = n_sums_of(plan) - 1
         value, weight, impurity = _from_leaves(
-            left, right, nodes.sums, n_samples, h_exponent, gain, mean, spread, criterion.gain_is_decrease
+            left, right, nodes.sums, weight_at, n_samples, h_exponent, gain, mean, spread, criterion.gain_is_decrease
         )
     elif criterion.measured == "nodes":
         places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
         replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
         quantile, spread = cast(m.Measured, replies[one])
         weight = _weights(nodes, n_samples)
-        value, impurity = quantile[:, None], spread / weight
+        value, impurity = quantile.reshape(-1, _n_means(plan)), spread / weight
         weight = scaled(weight, -h_exponent)
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
     elif criterion.task == "boosting":
@@ -83,7 +85,9 @@ def complete(
             replies = yield {one: m.MeasureSteps(session.fit, session.epoch, started.output, start, in_stop)}
             value[leaf, 0] = learning_rate * cast(NDArray[np.float64], replies[one])
     else:
-        value, weight, impurity = class_values(nodes, criterion, h_exponent, plan.n_classes)
+        value, weight, impurity = class_values(
+            nodes, criterion, h_exponent, plan.n_classes, () if isinstance(plan, BoostingPlan) else plan.targets
+        )
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
     tree = Tree(
         children_left=left,
@@ -127,32 +131,44 @@ def _find_sets(session: Session, records: NDArray[Any]) -> Steps[CategorySets]:
     return CategorySets.joined(node, list(asked.values()), [cast(CategorySets, replies[i]) for i in asked])
 
 
+def _n_means(plan: ForestPlan | BoostingPlan) -> int:
+    """Return how many targets are measured on leaves or nodes."""
+    return plan.n_values if isinstance(plan, ForestPlan) else 1
+
+
 def _weights(nodes: Nodes, n_samples: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the weights of nodes, which are their numbers of rows where no sums were kept."""
     return (nodes.sums[:, 1] if nodes.sums.shape[1] else n_samples).astype(np.float64)
 
 
 @kernel
-def _from_leaves(left, right, sums, n_samples, h_exponent, gain, mean, spread, gain_is_decrease):  # type: ignore[no-untyped-def]
+def _from_leaves(left, right, sums, weight_at, n_samples, h_exponent, gain, mean, spread, gain_is_decrease):  # type: ignore[no-untyped-def]
     """Return means, weights and impurities of nodes, by the means and sums of squares of the leaves, in the order of these.
+
+    ``mean`` has a column for each target, and ``sums`` the weights of nodes in column ``weight_at``.
 
     The children of a node have higher numbers. Its sum of squares is theirs plus the gain of its split, or, where the criterion's gain is
     something else, plus that of their means about its own.
     """
-    n = left.shape[0]
-    value, weight, impurity = np.empty((n, 1)), np.empty(n), np.empty(n)
+    n, n_targets = left.shape[0], mean.shape[1]
+    value, weight, impurity = np.empty((n, n_targets)), np.empty(n), np.empty(n)
     leaf = mean.shape[0]
     for node in range(n - 1, -1, -1):
-        weight[node] = _scaled(float(sums[node, 1] if sums.shape[1] > 0 else n_samples[node]), h_exponent)
+        weight[node] = _scaled(float(sums[node, weight_at] if sums.shape[1] > 0 else n_samples[node]), h_exponent)
         i, j = left[node], right[node]
         if i >= 0:
-            apart = value[j, 0] - value[i, 0]
-            value[node, 0] = value[i, 0] + apart * (weight[j] / weight[node])
-            between = gain[node] if gain_is_decrease else apart * apart * weight[i] * (weight[j] / weight[node])
+            between = gain[node] if gain_is_decrease else 0.0
+            for t in range(n_targets):
+                apart = value[j, t] - value[i, t]
+                value[node, t] = value[i, t] + apart * (weight[j] / weight[node])
+                if not gain_is_decrease:
+                    between += apart * apart * weight[i] * (weight[j] / weight[node]) / n_targets
             impurity[node] = impurity[i] + impurity[j] + between
         else:
             leaf -= 1
-            value[node, 0], impurity[node] = mean[leaf], _scaled(spread[leaf], h_exponent)
+            impurity[node] = _scaled(spread[leaf], h_exponent)
+            for t in range(n_targets):
+                value[node, t] = mean[leaf, t]
     for node in range(n):
         impurity[node] = impurity[node] / weight[node] if weight[node] > 0.0 else 0.0
     return value, weight, impurity

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower, merge
-from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_to_grow
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor
@@ -68,8 +68,8 @@ class Session:
     @cached_property
     def boosts_at_once(self) -> bool:
         """Whether the one shard that there is grows whole trees of a boosting by itself."""
-        executor, rules = self.executor, self.plan.rules
-        return bool(executor.whole_threads) and isinstance(self.plan, BoostingPlan) and subtree_rows(executor, rules, 0) >= executor.n_rows
+        executor = self.executor
+        return bool(executor.whole_threads) and isinstance(self.plan, BoostingPlan) and subtree_rows(executor, self.plan) >= executor.n_rows
 
     def to_all(self, message: m.Message) -> Requests:
         """Return the requests of one message to every shard."""
@@ -93,8 +93,7 @@ class Session:
             return m.SearchMode.FIND
         if n_rows < OFFER_ROWS or self.executor.n_shards == 1:
             return m.SearchMode.OFFER
-        n_classes = self.plan.n_classes if isinstance(self.plan, ForestPlan) else 0
-        return m.SearchMode.BARS if not self.n_slots and inherits_sums(self.plan.rules, n_classes) else m.SearchMode.FIND
+        return m.SearchMode.BARS if not self.n_slots and inherits_sums(self.plan) else m.SearchMode.FIND
 
     def advance(
         self, splits: m.Splits, marks: m.RouteBits, search: NDArray[np.int64], mode: m.SearchMode = m.SearchMode.FIND
@@ -144,10 +143,10 @@ def merge_found(found: list[m.Found]) -> Candidates:
     return merge([f.candidates for f in found], [f.place for f in found])
 
 
-def subtree_rows(executor: Executor, rules: Rules, n_classes: int) -> int:
+def subtree_rows(executor: Executor, plan: ForestPlan | BoostingPlan) -> int:
     """Return up to how many rows a node is grown to its end by the one shard that there is."""
     if executor.whole_threads == 1:
         return executor.n_rows
-    if inherits_sums(rules, n_classes):
+    if inherits_sums(plan):
         return rows_to_grow(executor.n_rows, executor.n_columns, executor.whole_threads)
     return max(1024, executor.n_rows // (8 * executor.whole_threads))

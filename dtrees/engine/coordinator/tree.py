@@ -119,9 +119,9 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
         replies = yield {0: all_rows}
         nodes = yield from _pruned(session, cast(m.Subtrees, replies[0])[0], root)
         return (yield from complete(session, start, nodes, root, learning_rate))
-    n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
+    n_classes, targets = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
     n_columns = plan.rules.columns_per_tree
-    grower = Grower(plan.rules, n_classes, n_columns, root, 0 if start.plain else _rows_set_aside(session))
+    grower = Grower(plan.rules, n_classes, n_columns, root, 0 if start.plain else _rows_set_aside(session), targets)
     route_bits, last = RouteBitStore(), None
     if grower.to_search.shape[0]:
         yield from _accept(session, grower, [r.found for r in roots], route_bits)
@@ -168,7 +168,7 @@ def _rows_set_aside(session: Session) -> int:
     executor, plan = session.executor, session.plan
     if not executor.whole_threads:
         return rows_to_delegate(session)
-    return subtree_rows(executor, plan.rules, plan.n_classes if isinstance(plan, ForestPlan) else 0)
+    return subtree_rows(executor, plan)
 
 
 def _accept(session: Session, grower: Grower, found: list[m.Found | m.Bars | None], route_bits: RouteBitStore) -> Steps[None]:

@@ -18,7 +18,9 @@ from dtrees.split.search.deviations import node_quantiles
 def measure_leaves(
     rows: RowPartition, labels: NDArray[Any], criterion: Criterion, message: m.MeasureLeaves, threads: Threads
 ) -> m.Measured:
-    """Return the mean targets of leaves, and their impurities by the criterion, times their weights."""
+    """Return the mean targets of leaves, and their impurities by the criterion, times their weights: means over several targets."""
+    if labels.ndim == 2:
+        return _together([measure_leaves(rows, labels[:, t], criterion, message, threads) for t in range(labels.shape[1])])
     n, value = message.start.shape[0], criterion.for_kernels(0, 0.0)
     mean, spread = np.empty(n), np.empty(n)
     bounds = np.linspace(0, n, min(n, 4 * threads.n_threads) + 1).astype(np.int64)
@@ -31,9 +33,26 @@ def measure_leaves(
     return m.Measured(mean, spread)
 
 
-def measure_nodes(rows: RowPartition, labels: NDArray[Any], criterion: Criterion, message: m.MeasureNodes) -> m.Measured:
-    """Return the quantiles of the targets of nodes, and the weighted sums of deviations from these."""
+def measure_nodes(
+    rows: RowPartition, labels: NDArray[Any], targets: NDArray[np.int64] | None, criterion: Criterion, message: m.MeasureNodes
+) -> m.Measured:
+    """Return the quantiles of the targets of nodes, and the weighted sums of deviations from these.
+
+    ``targets`` are the numbers of several targets among all, shape (n_rows, n_targets); the sums are means over these then.
+    """
+    if targets is not None:
+        by_target = []
+        for t in range(targets.shape[1]):
+            numbered = rows._replace(g=np.ascontiguousarray(targets[rows.rows, t]))
+            by_target.append(measure_nodes(numbered, labels[:, t], None, criterion, message))
+        return _together(by_target)
     n, value = message.start.shape[0], criterion.for_kernels(0, 0.0)
     quantile, spread = np.empty(n), np.empty(n)
     node_quantiles(value, rows, labels, message.left, message.right, message.start, message.in_stop, quantile, spread)
     return m.Measured(quantile, spread)
+
+
+def _together(by_target: list[m.Measured]) -> m.Measured:
+    """Return what was measured of each target, side by side, and the mean of their spreads."""
+    centers, spreads = zip(*by_target, strict=True)
+    return m.Measured(np.stack(centers, axis=1), np.sum(spreads, axis=0) / len(spreads))

@@ -160,9 +160,18 @@ def _to_tree(records, sums, g_exponent, h_exponent, gain_exponent, penalty, l1, 
 
 
 def class_values(
-    nodes: Nodes, criterion: Criterion, exponent: int, n_classes: int
+    nodes: Nodes, criterion: Criterion, exponent: int, n_classes: int, targets: tuple[int, ...] = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return class fractions, weights and impurities of nodes."""
+    """Return class fractions, weights and impurities of nodes.
+
+    Of several ``targets``, which have so many classes each, the fractions stand side by side, and impurities are means.
+    """
+    if targets:
+        weight = nodes.sums[:, n_classes].astype(np.float64)
+        value = nodes.sums[:, :n_classes] / weight[:, None]
+        by_target = np.split(value, np.cumsum(targets)[:-1], axis=1)
+        impurity = np.mean([np.maximum(criterion.impurity(fractions), 0.0) for fractions in by_target], axis=0)
+        return value, scaled(weight, -exponent), impurity + 0.0
     sums = nodes.sums[:, : max(2, n_classes)]
     if n_classes <= 2:  # up to two classes: (weight of class 1, weight)
         sums = np.stack([sums[:, 1] - sums[:, 0], sums[:, 0]][:n_classes], axis=1)

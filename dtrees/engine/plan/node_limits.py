@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import Rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.split.criteria.constraints import Clipped, Constraints, InOrder, make_constraints
 from dtrees.split.criteria.criterion import Criterion, criterion_named
+from dtrees.split.criteria.several import value_for_targets
 from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, NodeLimits, RandomThreshold, SortedThreshold, SplitLimits
 from dtrees.split.numbers.hashing import LEFT, RIGHT
 
@@ -73,6 +74,35 @@ def _constrained(rules: Rules, criterion: Any) -> Any:
     return kind(criterion, constraints)
 
 
+class Targets(NamedTuple):
+    """Several targets, as a tree under way learns them.
+
+    Attributes
+    ----------
+    classes : tuple of int
+        As ``targets`` of :class:`~dtrees.engine.plan.plans.ForestPlan`.
+    rows : ndarray of int64, shape (n_rows, n_targets)
+        See :func:`~dtrees.split.criteria.several.value_for_targets`.
+    """
+
+    classes: tuple[int, ...]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def unseen(cls, classes: tuple[int, ...]) -> Targets | None:
+        """Return targets for who looks at no rows; None if there is one target."""
+        return cls(classes, np.empty((0, len(classes)), np.int64)) if classes else None
+
+
+def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
+    """Return how many sums are kept of each node, without words of constraints."""
+    if isinstance(plan, BoostingPlan):
+        return 2
+    if plan.targets:
+        return plan.n_values + 1 if criterion_named(plan.rules.criterion).by_sums else 2
+    return max(2, plan.n_classes)
+
+
 def make_limits(
     rules: Rules,
     n_classes: int,
@@ -81,14 +111,19 @@ def make_limits(
     slope: float = 0.0,
     plain: bool = False,
     ids: NDArray[np.int32] | None = None,
+    targets: Targets | None = None,
 ) -> tuple[SplitLimits, NodeLimits]:
     """Return the limits on splits and the stopping rules of a tree whose root has these sums, with or without the words of constraints.
 
     ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest. ``ids`` are
-    the numbers of the columns that are to be searched; nobody who searches none needs to know which of them hold categories.
+    the numbers of the columns that are to be searched; nobody who searches none needs to know which of them hold categories. ``targets``
+    are those of several.
     """
-    in_classes = n_classes > 2
-    root_weight = int(sums[:n_classes].sum()) if in_classes else int(sums[1])
+    criterion = criterion_of(rules)
+    if targets is not None and criterion.by_sums:
+        root_weight = int(sums[n_classes or len(targets.classes)])
+    else:
+        root_weight = int(sums[:n_classes].sum()) if n_classes > 2 else int(sums[1])
     weight_exponent = exponents[1]
     min_weight = math.ceil(min(_scaled_number(rules.min_child_weight, weight_exponent), float(_MOST_WEIGHT)))
     if rules.min_weight_fraction_leaf:
@@ -98,8 +133,10 @@ def make_limits(
     min_gain = (rules.min_impurity_decrease - _EPSILON) * math.ldexp(root_weight, -weight_exponent)
     if rules.min_split_gain:
         min_gain = max(min_gain, rules.min_split_gain)
-    criterion = criterion_of(rules)
-    value = criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent))
+    if targets is not None:
+        value = value_for_targets(criterion, *targets)
+    else:
+        value = criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent))
     limits = SplitLimits(
         _constrained(rules, value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0])) if rules.reg_alpha else value),
         RandomThreshold() if rules.random_splits else SortedThreshold() if plain else BestThreshold(),

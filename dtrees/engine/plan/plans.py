@@ -140,12 +140,12 @@ class ForestPlan:
     seed : int
         Every draw is a function of it and of the identity of what is drawn.
     n_classes : int
-        0 for regression.
+        0 for regression; of several targets, the classes of all of them together.
     n_draws : int or None
         Rows drawn with replacement for each tree, with probability proportional to the weights; None takes every row once,
         with its weight.
-    class_weight : tuple of float or None
-        Multiplies the weights of the rows of each class.
+    class_weight : tuple of float, tuple of such tuples or None
+        Multiplies the weights of the rows of each class; of several targets, there is a tuple for each.
     balanced_draws : bool
         Draw as many rows of each class as the smallest one has, with probability proportional to the weights within the class. Rows of
         weight 0 do not count. ``n_draws`` is then the most that this may come to.
@@ -155,17 +155,25 @@ class ForestPlan:
         Also sum, for each row, the predictions of the trees that did not draw it.
     checkpoint : Checkpoint or None
         Where to keep finished trees.
+    targets : tuple of int
+        Of several targets, which each tree learns together, the number of classes of each, 1 for each number; empty for one target.
     """
 
     rules: Rules
     seed: int
     n_classes: int = 0
     n_draws: int | None = None
-    class_weight: tuple[float, ...] | None = None
+    class_weight: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
     balanced_draws: bool = False
     balanced_subsample: bool = False
     out_of_bag: bool = False
     checkpoint: Checkpoint | None = None
+    targets: tuple[int, ...] = ()
+
+    @property
+    def n_values(self) -> int:
+        """Numbers that a leaf says: one for each target that is a number, and for each class of others."""
+        return self.n_classes or max(1, len(self.targets))
 
 
 class Loss(Protocol):
@@ -355,7 +363,7 @@ Callback = Callable[[Progress], bool | None]
 class ForestResult:
     """Trees in order, and what the out-of-bag rows were told.
 
-    ``oob_sum`` holds sums of predictions in fixed point (times ``2**oob_exponent``), shape (n, max(n_classes, 1)), so that batches
+    ``oob_sum`` holds sums of predictions in fixed point (times ``2**oob_exponent``), shape (n, n_values), so that batches
     of trees add up to the same in any order; ``oob_count`` the number of trees summed, shape (n,).
     """
 

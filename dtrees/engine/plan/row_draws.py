@@ -21,8 +21,8 @@ class RowDraws:
     ----------
     plan : ForestPlan
         One that has ``n_draws``.
-    target : ndarray, shape (n_rows,)
-        Numbers of classes if draws are balanced; otherwise only its length counts.
+    target : ndarray, shape (n_rows,) or (n_rows, n_targets)
+        Numbers of classes if draws are balanced, which several targets do not allow; otherwise only its length counts.
     weight : ndarray of float64, shape (n_rows,), or None
         Rows are drawn in proportion to it; those of classes are multiplied by the classes' weights already.
     """
@@ -52,10 +52,14 @@ class RowDraws:
 
 
 def combine_weights(
-    weight: NDArray[np.float64] | None, class_weight: tuple[float, ...] | None, target: NDArray[Any]
+    weight: NDArray[np.float64] | None, class_weight: tuple[Any, ...] | None, target: NDArray[Any]
 ) -> NDArray[np.float64] | None:
-    """Multiply the rows' weights by the weights of their classes."""
+    """Multiply the rows' weights by the weights of their classes, of each target where there are several."""
     if class_weight is None:
+        return weight
+    if target.ndim == 2:
+        for t, factors in enumerate(class_weight):
+            weight = combine_weights(weight, factors, target[:, t])
         return weight
     by_class = np.asarray(class_weight, np.float64)[target]
     return by_class if weight is None else weight * by_class

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 
-from dtrees.engine.plan.plans import Rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import BLOCK_ROWS, BOUNDED_ROWS, MAX_ZONES, SLOTS_BYTES_PER_ROW, SLOTS_MIN_BYTES, WHOLE_BLOCK_CELLS
 
 
-def inherits_sums(rules: Rules, n_classes: int) -> bool:
+def inherits_sums(plan: ForestPlan | BoostingPlan) -> bool:
     """Tell whether every node is searched exactly in all columns of the tree, by two sums."""
-    by_sums = criterion_named(rules.criterion).by_sums
-    return by_sums and not rules.random_splits and n_classes <= 2 and rules.max_features >= rules.columns_per_tree
+    rules = plan.rules
+    two = isinstance(plan, BoostingPlan) or (plan.n_classes <= 2 and not plan.targets)
+    return two and criterion_named(rules.criterion).by_sums and not rules.random_splits and rules.max_features >= rules.columns_per_tree
 
 
 def rows_to_grow(n_rows: int, n_columns: int, n_threads: int) -> int:

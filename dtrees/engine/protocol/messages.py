@@ -391,7 +391,10 @@ class GrownDelegated(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Mean target and weighted sum of squares about it, or median and sum of absolute deviations; in units of the weights, shape (n,)."""
+    """Mean target and weighted sum of squares about it, or median and sum of absolute deviations; in units of the weights.
+
+    Shape (n,); centres of several targets are of shape (n, n_targets), and spreads means over these.
+    """
 
     center: NDArray[np.float64]
     spread: NDArray[np.float64]

@@ -35,7 +35,7 @@ import numpy as np
 from dtrees.engine.coordinator.leaves import Grown
 from dtrees.engine.coordinator.session import Requests, Session
 from dtrees.engine.coordinator.tree import starting, tree_steps
-from dtrees.engine.plan.node_limits import constraints_of
+from dtrees.engine.plan.node_limits import constraints_of, n_sums_of
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor, ShardsLost
@@ -82,8 +82,9 @@ def _bytes_of_tree(plan: ForestPlan, n_rows: int, weighted: bool) -> int:
     if rules.max_depth is not None and rules.max_depth < 40:
         n_leaves = min(n_leaves, 2**rules.max_depth)
     constraints = constraints_of(rules)
-    n_sums = max(2, plan.n_classes) + (0 if constraints is None else constraints.n_words)
-    return n_in_partition * (20 if weighted else 12) + 2 * n_leaves * (40 + 8 * n_sums) + 1
+    n_sums = n_sums_of(plan) + (0 if constraints is None else constraints.n_words)
+    amounts = 8 * len(plan.targets) * n_rows if plan.targets and not plan.n_classes and weighted else 0
+    return n_in_partition * (20 if weighted else 12) + amounts + 2 * n_leaves * (40 + 8 * n_sums) + 1
 
 
 def grow_forest_on_shards(
@@ -159,7 +160,7 @@ class _Forest:
         log: TreeLog | None,
     ) -> None:
         self._executor = executor
-        self._out_of_bag, self._n_values = plan.out_of_bag, max(plan.n_classes, 1)
+        self._out_of_bag, self._n_values = plan.out_of_bag, plan.n_values
         self._first, self._last, self._n_trees = first, last, last - first
         self._callback = callback
         self._log = log

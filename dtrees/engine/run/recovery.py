@@ -170,7 +170,7 @@ def _copy_state(session: Session, source: int, behind: list[int], n_finished: in
 def pieces_of_state(session: Session) -> Iterator[tuple[int, int]]:
     """Yield the first row of each piece of the row state that travels in a message, and the row after its last."""
     n_rows, plan = session.executor.n_rows, session.plan
-    n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else max(1, plan.n_classes)
+    n_outputs = plan.loss.n_outputs if isinstance(plan, BoostingPlan) else plan.n_values
     step = max(1, STATE_PIECE_BYTES // (16 * n_outputs))
     for first in range(0, n_rows, step):
         yield first, min(first + step, n_rows)

@@ -13,7 +13,8 @@ from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.engine.shard.zone_planner import Level, ZoneSums
-from dtrees.split.criteria.parts import n_class_sums
+from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
+from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.level import SCAN, search_level
 from dtrees.split.node import status
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
@@ -116,6 +117,8 @@ class NodeSearch:
             n_class_sums(limits.criterion, self._nodes.sums.shape[1]),
             self._levels,
             isinstance(limits.categories, Categories),
+            without_words(limits.criterion, self._nodes.sums.shape[1]),
+            SeveralDeviations in kinds_of(limits.criterion),
         )
 
     def find(

@@ -80,7 +80,9 @@ class Runner(ABC):
             if scratch.line_up is not None:
                 scratch.line_up.node[:] = -1
 
-    def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool) -> Scratch:
+    def scratch_for(
+        self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool, n_sums: int = 0, several: bool = False
+    ) -> Scratch:
         """Return the scratch space of a thread for nodes of up to so many rows; see :func:`~dtrees.split.search.scratch.make_scratch`.
 
         The threads before it have some then, too.
@@ -88,7 +90,7 @@ class Runner(ABC):
         if self._scratch and (self._scratch[0].keys.shape[0] <= n_rows or (self._scratch[0].groups is not None) != categories):
             self._forget_scratch()
         while len(self._scratch) <= thread:
-            self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels, categories))
+            self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels, categories, n_sums, several))
         return self._scratch[thread]
 
     @abstractmethod

@@ -17,6 +17,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.shard.boosting_target import BoostingTarget
 from dtrees.engine.shard.node_search import NodeSearch
+from dtrees.engine.shard.several_targets import ForestTargets
 from dtrees.engine.shard.shard_columns import SharedZoneMap, make_shard_columns
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
@@ -160,7 +161,7 @@ class Shard:
             self._target: ForestTarget | BoostingTarget = boosting
             self._make_room()
             return m.Begun(boosting.initial)
-        self._target = ForestTarget(message.plan, target, weight)
+        self._target = (ForestTargets if message.plan.targets else ForestTarget)(message.plan, target, weight)
         self._make_room()
         return m.Begun(np.empty(0), 0 if self._target.out_of_bag is None else self._target.out_of_bag.exponent)
 

@@ -77,9 +77,11 @@ class SparseRunner(Runner):
         self._rooms: list[CellRoom] = []
         self._scratch_size: tuple[Any, ...] = ()
 
-    def scratch_for(self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool) -> Any:
+    def scratch_for(
+        self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool, n_sums: int = 0, several: bool = False
+    ) -> Any:
         """Return the scratch space of a thread; see :meth:`Runner.scratch_for`."""
-        self._scratch_size = n_rows, n_classes, levels, categories
+        self._scratch_size = n_rows, n_classes, levels, categories, n_sums, several
         return super().scratch_for(thread, *self._scratch_size)
 
     def grow(

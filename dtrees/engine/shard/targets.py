@@ -5,7 +5,7 @@ A target belongs to a shard and prepares each tree: which rows are in sample, an
 of the tree, so each shard computes it for itself and no vector travels.
 
 The number of classes decides the layout: none and two are moments (two classes are one, "is it class 1?"), three and more are kept by
-class.
+class. Of several targets, rows carry their numbers, and what they add to the sums is kept beside (:mod:`dtrees.split.criteria.several`).
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Prepared(NamedTuple):
         Whether ``g`` and ``h`` were made for this tree, which may overwrite them, until the next tree.
     totals : tuple or None
         What all rows add up to (:func:`~dtrees.split.numbers.fixed_point.add_up`), if that is known already.
+    targets : ndarray of int64, shape (n_rows, n_targets), or None
+        Several targets (:class:`~dtrees.engine.plan.node_limits.Targets`); then ``g`` are the numbers of the rows.
     """
 
     in_sample: NDArray[np.bool_] | None
@@ -63,6 +65,7 @@ class Prepared(NamedTuple):
     levels: NDArray[np.int64] = _NONE
     spent: bool = False
     totals: tuple[int, int, int, float] | None = None
+    targets: NDArray[np.int64] | None = None
 
 
 class Target(Protocol):
@@ -122,11 +125,7 @@ class ForestTarget:
         total_weight = self.plan.n_draws or self.n_rows
         if self.plan.n_draws is None and self.weight is not None:
             total_weight = int(weights_in_bits(self.weight, self._factor)[0].sum())
-        if total_weight * self._factor > MOST_WEIGHT:
-            raise ValueError(
-                f"{total_weight:,} rows are too many for criterion={self.plan.rules.criterion!r} with alpha={self.plan.rules.alpha}, whose "
-                f"deviations count up to {self._factor} times; wants a fraction of a smaller denominator, such as alpha=0.9"
-            )
+        check_order(self.plan, total_weight, self._factor)
         self._levels, self.exponent = levels_of(distinct, total_weight * self._factor)
 
     @property
@@ -193,6 +192,15 @@ class ForestTarget:
             self.out_of_bag.add(rows, leaves)
 
 
+def check_order(plan: ForestPlan, total_weight: int, factor: int) -> None:
+    """Raise ValueError if deviations that count up to ``factor`` times are too many to be added up exactly."""
+    if total_weight * factor > MOST_WEIGHT:
+        raise ValueError(
+            f"{total_weight:,} rows are too many for criterion={plan.rules.criterion!r} with alpha={plan.rules.alpha}, whose "
+            f"deviations count up to {factor} times; wants a fraction of a smaller denominator, such as alpha=0.9"
+        )
+
+
 class OutOfBag:
     """Sums, for each row, of the predictions of the trees that did not draw it.
 
@@ -200,7 +208,7 @@ class OutOfBag:
     """
 
     def __init__(self, plan: ForestPlan, target: NDArray[Any]) -> None:
-        n_values = max(plan.n_classes, 1)
+        n_values = plan.n_values
         largest = 1.0 if plan.n_classes else float(np.abs(target).max(initial=0.0)) or 1.0
         self.exponent = 40 - math.frexp(largest)[1]  # for up to 2**22 trees
         self.sum = np.zeros((target.shape[0], n_values), np.int64)

@@ -15,7 +15,7 @@ from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned, splits_of_categories
-from dtrees.engine.plan.node_limits import constraints_of, criterion_of, limited_splits, make_limits
+from dtrees.engine.plan.node_limits import Targets, constraints_of, criterion_of, limited_splits, make_limits, n_sums_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
@@ -32,6 +32,7 @@ from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.constraints import divide_sums, root_words
+from dtrees.split.criteria.several import add_up_amounts, add_up_classes
 from dtrees.split.grow.best_first import make_budget, merge_rows
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
@@ -79,14 +80,15 @@ class TreeState:
         self._target = target
         self._labels = labels
         self._search = search
-        self._n_classes = plan.n_classes if isinstance(plan, ForestPlan) else 0
-        self._inherits = inherits_sums(plan.rules, self._n_classes)
+        self._n_classes, self._classes = (plan.n_classes, plan.targets) if isinstance(plan, ForestPlan) else (0, ())
+        self._targets: NDArray[np.int64] | None = None
+        self._inherits = inherits_sums(plan)
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self._rows = partition.no_rows()
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
-        self._nodes = NodeTable(max(2, self._n_classes) + self._words.shape[0])
+        self._nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
         self._grows = False
 
     def carry_out(self, message: m.Message, workspace: Workspace) -> m.Reply:
@@ -123,7 +125,7 @@ class TreeState:
             case m.MeasureLeaves():
                 return measure_leaves(self._rows, self._labels, criterion_of(self._plan.rules), message, workspace.threads)
             case m.MeasureNodes():
-                return measure_nodes(self._rows, self._labels, criterion_of(self._plan.rules), message)
+                return measure_nodes(self._rows, self._labels, self._targets, criterion_of(self._plan.rules), message)
             case m.MeasureSteps():
                 return self._measure_steps(message.output, message.start, message.in_stop)
             case m.Finish():
@@ -138,6 +140,8 @@ class TreeState:
         n_in, n, sums, exponents = self._open(message.tree, message.output, workspace, by_levels=message.search, plain=message.plain)
         found = self._search_nodes(np.zeros(1, np.int64), _NOTHING, _NOTHING, message.mode, workspace) if message.search else None
         checksum = int(partition.checksum(self._rows)) if message.check else 0
+        if message.check and self._targets is not None:  # rows carry no more than their numbers
+            checksum ^= int(partition.checksum(self._rows._replace(g=self._targets.ravel())))
         return m.Root(n_in, n, sums, exponents, checksum, found)
 
     def _open(
@@ -147,7 +151,7 @@ class TreeState:
 
         Unless levels are to be searched, the tree is grown at once. ``plain`` is as of :class:`~dtrees.engine.protocol.messages.Start`.
         """
-        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals = self._target.start(tree, output)
+        in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self._target.start(tree, output)
         n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
         n = a.shape[0] if self._target.keeps_out_of_sample else n_in
         in_order = in_sample is None and spent
@@ -169,11 +173,11 @@ class TreeState:
             self._rows.h[n_in:] = 0
         if self._levels.shape[0]:
             workspace.runner.forget()  # it holds the levels, which weights drawn anew change
-        moments = self._n_classes <= 2
-        sums = np.array([total_a, total_b], np.int64) if moments else self._sums_of_classes(n_in)
-        rules = self._plan.rules
+        rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
+        moments = (several is None and self._n_classes <= 2) or bool(self._levels.shape[0])
+        sums = np.array([total_a, total_b], np.int64) if moments else self._sums_side_by_side(n_in, total_b)
         self._limits, self._stops = make_limits(
-            rules, self._n_classes, sums, exponents, slope if moments else 0.0, plain, self._shard_columns.ids
+            rules, self._n_classes, sums, exponents, slope if moments else 0.0, plain, self._shard_columns.ids, several
         )
         seed = self._target.seed
         n_columns, self._pool = self._shard_columns.n_columns_total, self._shard_columns.everything
@@ -252,8 +256,17 @@ class TreeState:
         self._grows = False
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
 
-    def _sums_of_classes(self, n_in: int) -> NDArray[np.int64]:
+    def _sums_side_by_side(self, n_in: int, weight: int) -> NDArray[np.int64]:
+        """Return the weights of classes of the rows in sample; of several targets, their sums, and the weight of all."""
         a, b = self._rows.g[:n_in], self._rows.h[:n_in]
+        if self._targets is not None:
+            sums = np.zeros(n_sums_of(self._plan), np.int64)
+            if self._n_classes:
+                add_up_classes(self._targets, self._rows.rows[:n_in], b, sums[:-1])
+            else:
+                add_up_amounts(self._targets, self._rows.rows[:n_in], sums[:-1])
+            sums[-1] = weight
+            return sums
         sums = np.zeros(self._n_classes, np.int64)
         np.add.at(sums, a, b if b.shape[0] else 1)
         return sums

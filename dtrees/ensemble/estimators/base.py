@@ -27,10 +27,21 @@ from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
 from dtrees.ensemble.input.tables import column_names
+from dtrees.ensemble.input.target import common_dtype
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.loss import ROUNDING
-from dtrees.ensemble.persistence.state import EstimatorState
-from dtrees.ensemble.prediction import AdditiveTrees, FindLeaves, Predict, Step, logarithm
+from dtrees.ensemble.persistence.state import EstimatorState, take_classes
+from dtrees.ensemble.prediction import (
+    AdditiveTrees,
+    FindLeaves,
+    Predict,
+    Step,
+    by_target,
+    columns_of_targets,
+    logarithm,
+    split_targets,
+    subset_accuracy,
+)
 from dtrees.tree.tree import Tree
 
 if TYPE_CHECKING:
@@ -45,7 +56,7 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
     #: Whether y may have several columns, each a target.
-    _SEVERAL_TARGETS: ClassVar[bool] = False
+    _SEVERAL_TARGETS: ClassVar[bool] = True
 
     max_depth: int | None
     min_samples_split: int | float
@@ -69,6 +80,7 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
     _schema: Schema
     _trees: AdditiveTrees
     _seed: int
+    _n_targets: int = 1
 
     def _keep_parameters(self, given: dict[str, Any]) -> None:
         """Set the parameters of ``__init__``, whose local variables they are, as attributes."""
@@ -79,7 +91,14 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.target_tags.required = True
+        tags.target_tags.multi_output = self._SEVERAL_TARGETS
         return tags
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of targets: of columns of y."""
+        check_is_fitted(self)
+        return self._n_targets
 
     def __getstate__(self) -> Any:
         # Single trees are made on demand, from trees that are in the state anyway.
@@ -121,6 +140,7 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
         table = backend.load(X, y, sample_weight, options)
         if keep:
             self._check_same_encoding(table)
+        self._n_targets = table.n_targets
         self._schema = table.schema
         self._note_categories(chosen)
         self.placement_ = table.placement
@@ -190,18 +210,26 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
             )
 
     def _check_same_encoding(self, table: Table) -> None:
-        """Raise if numbers in the trees of the fit before mean other categories or classes in this table."""
-        for before, now in zip(self._schema.columns, table.schema.columns, strict=True):
-            if before.categories != now.categories and CATEGORICAL in (before.kind, now.kind):
+        """Raise if numbers in the trees of the fit before mean other categories, classes or targets in this table."""
+        if table.n_targets != self._n_targets:
+            raise ValueError(
+                f"warm_start=True keeps the trees of {self._n_targets} target(s), but y has {table.n_targets} now; pass as many, or "
+                "warm_start=False"
+            )
+        for was, column in zip(self._schema.columns, table.schema.columns, strict=True):
+            if was.categories != column.categories and CATEGORICAL in (was.kind, column.kind):
                 raise ValueError(
-                    f"warm_start=True keeps the trees of the previous fit, but X column {now.name!r} has other categories now; "
+                    f"warm_start=True keeps the trees of the previous fit, but X column {column.name!r} has other categories now; "
                     "pass the same categories, or warm_start=False"
                 )
-        if table.classes is not None and not np.array_equal(table.classes, getattr(self, "classes_", table.classes)):
-            raise ValueError(
-                f"warm_start=True keeps the trees of the previous fit, but y had the classes {self.classes_.tolist()} then and "
-                f"has {table.classes.tolist()} now; pass the same classes, or warm_start=False"
-            )
+        before, now = by_target(getattr(self, "classes_", table.classes)), by_target(table.classes)
+        for k, (old, new) in enumerate(zip(before, now, strict=True)):
+            if not np.array_equal(old, new):
+                which = f"y[:, {k}]" if len(now) > 1 else "y"
+                raise ValueError(
+                    f"warm_start=True keeps the trees of the previous fit, but {which} had the classes {old.tolist()} then and "
+                    f"has {new.tolist()} now; pass the same classes, or warm_start=False"
+                )
 
     def _map(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
         """Apply a function to the rows of ``X``, by its backend; its columns must be those of fit."""
@@ -241,7 +269,7 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
         n_trees = sum(len(group) for group in self._trees.groups)
         return self._map(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
 
-    def _single_trees(self, kind: type[TreeEstimator], classes: NDArray[Any] | None, scale: float = 1.0) -> list[list[Any]]:
+    def _single_trees(self, kind: type[TreeEstimator], classes: Any, scale: float = 1.0) -> list[list[Any]]:
         """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters that both kinds have.
 
         Values are divided by ``scale``. The estimators are kept until one of their parameters changes.
@@ -262,7 +290,7 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
         members: list[list[Any]] = kept[1]
         return members
 
-    def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: NDArray[Any] | None, tree: Tree) -> Any:
+    def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: Any, tree: Tree) -> Any:
         stand_in_for_sklearns(kind)
         single = kind(**parameters)
         single._schema = self._schema
@@ -271,7 +299,9 @@ class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
             if hasattr(self, name):
                 setattr(single, name, getattr(self, name))
         if classes is not None:
-            single.classes_, single.n_classes_ = classes, len(classes)
+            take_classes(single, classes)
+        if not self._GROUP_PER_OUTPUT:
+            single._n_targets = self._n_targets
         return single
 
     def _local_leaves(self, X: Any) -> NDArray[np.int32]:
@@ -300,10 +330,10 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
         """Return the steps from raw predictions to values."""
 
     def _value_output(self) -> Output:
-        return Output(np.dtype(np.float64))
+        return Output(np.dtype(np.float64), self._n_targets if self._n_targets > 1 else None)
 
     def predict(self, X: Any) -> Any:
-        """Predict the target.
+        """Predict the target, or targets.
 
         Parameters
         ----------
@@ -311,19 +341,20 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
 
         Returns
         -------
-        ndarray of float64 of shape (n,)
-            A Dask collection, not computed yet, if X is one.
+        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
+            A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
+            0, 1 and so on.
         """
         self._check_fitted()
         return self._map(X, self._predictor(*self._value_steps()), self._value_output())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the coefficient of determination (R2) of the predictions.
+        """Return the coefficient of determination (R2) of the predictions, of several targets the mean over these.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        y : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, n_outputs_)
         sample_weight : array-like of shape (n,) or None, default=None
 
         Returns
@@ -338,26 +369,39 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
     """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them."""
 
     class_weight: Any
-    classes_: NDArray[Any]
-    n_classes_: int
+    classes_: Any
+    n_classes_: Any
 
     @abstractmethod
     def _probability_steps(self) -> tuple[Step, ...]:
         """Return the steps from raw predictions to class probabilities."""
 
-    def _label_steps(self) -> tuple[Step, ...]:
-        from dtrees.ensemble.prediction import Labels
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self._SEVERAL_TARGETS
+        return tags
 
-        return (*self._probability_steps(), Labels(self.classes_))
+    def _label_steps(self) -> tuple[Step, ...]:
+        from dtrees.ensemble.prediction import Labels, LabelsOfTargets
+
+        if self._n_targets == 1:
+            return (*self._probability_steps(), Labels(self.classes_))
+        return (*self._probability_steps(), LabelsOfTargets(tuple(self.classes_), common_dtype(self.classes_)))
+
+    def _label_output(self) -> Output:
+        if self._n_targets == 1:
+            return Output(self.classes_.dtype)
+        return Output(common_dtype(self.classes_), self._n_targets)
 
     def _probability_output(self, name: str) -> Output:
+        if self._n_targets > 1:
+            return Output(np.dtype(np.float64), sum(self.n_classes_), name)
         return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
 
     def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
         backend, table = super()._load(X, y, sample_weight, keep=keep, **purpose)
         assert table.classes is not None
-        self.classes_ = table.classes
-        self.n_classes_ = len(table.classes)
+        take_classes(self, table.classes)
         return backend, table
 
     def predict(self, X: Any) -> Any:
@@ -369,11 +413,12 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
         Returns
         -------
-        ndarray of shape (n,)
-            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one.
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
+            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a
+            DataFrame with the columns 0, 1 and so on.
         """
         self._check_fitted()
-        return self._map(X, self._predictor(*self._label_steps()), Output(self.classes_.dtype))
+        return self._map(X, self._predictor(*self._label_steps()), self._label_output())
 
     def predict_proba(self, X: Any) -> Any:
         """Predict the probability of each class.
@@ -384,11 +429,10 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
         Returns
         -------
-        ndarray of float64 of shape (n, n_classes_)
-            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+        ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
+            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
         """
-        self._check_fitted()
-        return self._map(X, self._predictor(*self._probability_steps()), self._probability_output("predict_proba"))
+        return self._predict_shares(X, "predict_proba")
 
     def predict_log_proba(self, X: Any) -> Any:
         """Predict the logarithm of the probability of each class, -inf for 0.
@@ -399,20 +443,28 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
         Returns
         -------
-        ndarray of float64 of shape (n, n_classes_)
-            Columns in the order of ``classes_``. A Dask collection, not computed yet, if X is one.
+        ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
+            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
         """
+        return self._predict_shares(X, "predict_log_proba", logarithm)
+
+    def _predict_shares(self, X: Any, name: str, *last: Step) -> Any:
+        """Return what classes have, of several targets in a list."""
         self._check_fitted()
-        function = self._predictor(*self._probability_steps(), logarithm)
-        return self._map(X, function, self._probability_output("predict_log_proba"))
+        shares = self._map(X, self._predictor(*self._probability_steps(), *last), self._probability_output(name))
+        if self._n_targets == 1:
+            return shares
+        if isinstance(shares, np.ndarray):
+            return [np.ascontiguousarray(mine) for mine in split_targets(shares, self.classes_)]
+        return columns_of_targets(shares, self.classes_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions.
+        """Return the accuracy of the predictions; of several targets, all of a row must be right.
 
         Parameters
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
-        y : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, n_outputs_)
         sample_weight : array-like of shape (n,) or None, default=None
 
         Returns
@@ -420,7 +472,7 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         float
             Share of the weight that is predicted correctly.
         """
-        return self._score(accuracy_score, X, y, sample_weight)
+        return self._score(accuracy_score if self._n_targets == 1 else subset_accuracy, X, y, sample_weight)
 
 
 @functools.cache

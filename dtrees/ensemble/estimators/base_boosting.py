@@ -78,7 +78,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
     _loss_name: str
     _loss_parameters: dict[str, Any]
-    _n_targets: int = 1
     #: Which parameters are for some losses only.
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ()
 
@@ -199,7 +198,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets)
-        self._take_targets(table, keep=keep)
         loss = self._loss(table)
         plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss))
         initial = self._starting_points(backend, table, plan, loss, X, base_margin, keep=keep)
@@ -223,15 +221,6 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
         return self
-
-    def _take_targets(self, table: Table, *, keep: bool) -> None:
-        """Set how many targets there are; with ``keep``, there must be as many as before."""
-        if keep and table.n_targets != self._n_targets:
-            raise ValueError(
-                f"warm_start=True keeps the trees of {self._n_targets} target(s), but y has {table.n_targets} now; pass as many, or "
-                "warm_start=False"
-            )
-        self._n_targets = table.n_targets
 
     def _check_combinations(self, asked: Sequence[Any], scorer: Any, base_margin: Any, *, keep: bool) -> None:
         """Raise ValueError for parameters that make no sense together."""

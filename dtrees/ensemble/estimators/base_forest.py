@@ -25,15 +25,22 @@ from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Backend, Table
 from dtrees.ensemble.compat import StrOptions, fit_context
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
-from dtrees.ensemble.estimators.inspection import Members, decision_path_matrix, importance_by_column, mean_predictions, normalised
+from dtrees.ensemble.estimators.inspection import (
+    Members,
+    decision_path_matrix,
+    importance_by_column,
+    mean_predictions,
+    normalised,
+    side_by_side,
+)
 from dtrees.ensemble.estimators.row_samples import SampleSource, permutation_importances
 from dtrees.ensemble.evaluation.callbacks import Monitor, grown_or_kept, with_monitor
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.in_process import LOCAL
-from dtrees.ensemble.input import parameters
-from dtrees.ensemble.input.target import check_target, encode_classes
+from dtrees.ensemble.input import parameters, several_targets
+from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, first_column
+from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, by_target, first_column, split_targets, subset_accuracy
 from dtrees.tree.tree import Tree
 
 _Batch = tuple[ForestPlan, int, int]
@@ -81,8 +88,8 @@ class Forest(Members, TreeEstimator):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
             Numbers; in frames also text and categories. NaN marks missing values.
-        y : array-like of shape (n,)
-            Finite numbers for a regressor, labels for a classifier.
+        y : array-like of shape (n,) or (n, k)
+            Finite numbers for a regressor, labels for a classifier. With k columns there are k targets, which each tree learns together.
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
         callbacks : sequence of callable, default=()
@@ -123,6 +130,7 @@ class Forest(Members, TreeEstimator):
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score)
+        several_targets.check(self, table)
         if not keep:
             self._batches, self._votes, self._drawn_from = [], None, []
         if len(trees) == self.n_estimators:
@@ -182,7 +190,8 @@ class Forest(Members, TreeEstimator):
                 random_splits=self._RANDOM_SPLITS,
             ),
             seed=self._seed,
-            n_classes=0 if table.classes is None else len(table.classes),
+            n_classes=table.n_classes,
+            targets=table.targets,
             n_draws=self._number_of_draws(table, factors),
             class_weight=factors,
             balanced_draws=self.bootstrap == "balanced",
@@ -190,12 +199,12 @@ class Forest(Members, TreeEstimator):
             out_of_bag=bool(self.oob_score),
         )
 
-    def _number_of_draws(self, table: Table, factors: tuple[float, ...] | None) -> int | None:
+    def _number_of_draws(self, table: Table, factors: tuple[Any, ...] | None) -> int | None:
         if not self.bootstrap:
             return None
         if self.bootstrap == "balanced":
-            assert table.class_counts is not None
-            assert table.class_weights is not None
+            assert isinstance(table.class_counts, np.ndarray)
+            assert isinstance(table.class_weights, np.ndarray)
             counts = table.class_counts[table.class_weights > 0]
             return int(counts.min()) * len(counts)
         return parameters.number_of_draws(self.max_samples, table, factors)
@@ -228,12 +237,16 @@ class Forest(Members, TreeEstimator):
             )
         mean = np.ldexp(votes.oob_sum.astype(np.float64), -votes.oob_exponent) / np.maximum(votes.oob_count, 1)[:, np.newaxis]
         target = backend.target(table)
-        if is_classifier(self):
+        metric: Any = r2_score
+        if is_classifier(self) and self._n_targets > 1:
+            shares = split_targets(mean, self.classes_)
+            self.oob_decision_function_ = side_by_side(shares)
+            predicted, metric = np.stack([mine.argmax(axis=1) for mine in shares], axis=1), subset_accuracy
+        elif is_classifier(self):
             self.oob_decision_function_ = mean
             predicted, metric = np.argmax(mean, axis=1), accuracy_score
         else:
-            self.oob_prediction_ = predicted = mean[:, 0]
-            metric = r2_score
+            self.oob_prediction_ = predicted = mean[:, 0] if self._n_targets == 1 else mean
         self.oob_score_ = (self.oob_score if callable(self.oob_score) else metric)(target, predicted)
 
     @property
@@ -247,10 +260,12 @@ class Forest(Members, TreeEstimator):
         estimators = list(estimators)
         for estimator in estimators:
             own = type(estimator) is self._TREE and estimator.__sklearn_is_fitted__() and estimator._schema == self._schema
-            if not own or not np.array_equal(getattr(estimator, "classes_", ()), getattr(self, "classes_", ())):
+            mine, theirs = (by_target(getattr(model, "classes_", None)) for model in (self, estimator))
+            same = own and estimator._n_targets == self._n_targets and len(mine) == len(theirs)
+            if not same or not all(map(np.array_equal, mine, theirs)):
                 raise ValueError(
                     f"estimators_ is given a {type(estimator).__name__}; wants fitted estimators of type {self._TREE.__name__}, of the "
-                    "same columns and classes as the forest"
+                    "same columns, classes and targets as the forest"
                 )
         if not estimators:
             raise ValueError("estimators_ is given no tree; wants at least one")
@@ -258,12 +273,6 @@ class Forest(Members, TreeEstimator):
         # These belong to the trees that were there.
         for name in ("_members", "_seed", "_batches", "_votes", "_drawn_from", "oob_score_", "oob_prediction_", "oob_decision_function_"):
             self.__dict__.pop(name, None)
-
-    @property
-    def n_outputs_(self) -> int:
-        """Targets: 1."""
-        check_is_fitted(self)
-        return 1
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:
@@ -301,14 +310,15 @@ class Forest(Members, TreeEstimator):
         ----------
         X : array-like or frame of shape (n, n_features_in_)
             The very rows that the forest was fitted on, in their order.
-        y : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, n_outputs_)
         seed : int, default=0
             Decides the orders.
 
         Returns
         -------
         ndarray of float64 of shape (n_features_in_,)
-            The mean over trees of the increase of the error rate (for regression, the mean squared error). It may be below 0.
+            The mean over trees of the increase of the error rate (for regression, the mean squared error), of several targets the mean
+            over these. It may be below 0.
 
         Raises
         ------
@@ -323,12 +333,14 @@ class Forest(Members, TreeEstimator):
         if self._check_columns(X) is not LOCAL:
             raise TypeError(f"oob_permutation_importances wants an array or a frame in memory, not {type(X).__name__}; pass X.compute()")
         matrix = self._schema.matrix(X)
-        target = check_target(y, classify=is_classifier(self), name=type(self).__name__)
+        target = check_target(y, classify=is_classifier(self), name=type(self).__name__, several=self._n_targets > 1)
+        if (target.shape[1] if target.ndim == 2 else 1) != self._n_targets:
+            raise ValueError(f"y has shape {target.shape}; wants the {self._n_targets} targets that the forest was fitted on")
         if {source.n_rows for source in self._drawn_from if source is not None} != {len(matrix)} or len(target) != len(matrix):
             raise ValueError(f"X has {len(matrix)} rows and y {len(target)}; wants the rows that the forest was fitted on")
-        if is_classifier(self):
-            target = encode_classes(target, self.classes_)
-        return permutation_importances(self._trees.groups[0], samples, matrix, target, self.n_jobs, seed)
+        classes = getattr(self, "classes_", None)
+        ends = np.cumsum([len(labels) for labels in by_target(classes)])[:-1]
+        return permutation_importances(self._trees.groups[0], samples, matrix, encode_target(target, classes), self.n_jobs, seed, ends)
 
     def apply(self, X: Any) -> Any:
         """Find the leaves each row falls in.
@@ -381,14 +393,18 @@ class ForestRegressor(TreeRegressor, Forest):
     """What the two regression forests share."""
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean predictions, shape (n_points,), as scikit-learn's ``partial_dependence(method="recursion")`` asks for them."""
+        """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
+
+        Shape (n_points,), or (n_outputs_, n_points) for several targets.
+        """
         check_is_fitted(self)
-        return mean_predictions(self._trees.groups[0], grid, target_features)[:, 0] / self._trees.n_rounds
+        means = mean_predictions(self._trees.groups[0], grid, target_features) / self._trees.n_rounds
+        return means[:, 0] if self._n_targets == 1 else means.T
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.FOREST, **parameters.REGRESSION_CRITERION}
 
     def _value_steps(self) -> tuple[Step, ...]:
-        return Mean(self._trees.n_rounds), first_column
+        return (Mean(self._trees.n_rounds), first_column) if self._n_targets == 1 else (Mean(self._trees.n_rounds),)
 
 
 class ForestClassifier(TreeClassifier, Forest):

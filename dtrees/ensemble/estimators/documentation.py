@@ -70,7 +70,7 @@ _DESCRIPTIONS = {
         feature_names_in_ : ndarray of str of shape (n_features_in_,)
             Names of the columns; only where they all had names that are strings.
         is_categorical_ : ndarray of bool of shape (n_features_in_,)
-            Which columns were split by sets of categories, but for criteria that know no sets.
+            Which columns were split by sets of categories, but for criteria, and trees of several targets, that know no sets.
         max_features_ : int
             Columns drawn for each node.
         placement_ : dtrees.ensemble.backend.Placement
@@ -119,13 +119,14 @@ _DESCRIPTIONS = {
             Decides which columns nodes draw (with ``max_features``) and random thresholds. Pass an int for the same tree every time.
         """,
     "class_weight_tree": """
-        class_weight : dict, "balanced" or None, default=None
-            Factors for the weights of rows by class. "balanced" gives every class the same weight in all.
+        class_weight : dict, list of dicts, "balanced" or None, default=None
+            Factors for the weights of rows by class. "balanced" gives every class the same weight in all. Of several targets, a list has a
+            dict for each, and factors are multiplied.
         """,
     "class_weight_forest": """
-        class_weight : dict, {"balanced", "balanced_subsample"} or None, default=None
+        class_weight : dict, list of dicts, {"balanced", "balanced_subsample"} or None, default=None
             Factors for the weights of rows by class. "balanced" gives every class the same weight in all, "balanced_subsample" among
-            the rows of each tree.
+            the rows of each tree. Of several targets, a list has a dict for each, and factors are multiplied.
         """,
     "n_jobs": """
         n_jobs : int or None, default=None
@@ -148,7 +149,7 @@ _DESCRIPTIONS = {
         """,
     "forest": """
         oob_score : bool or callable, default=False
-            Also predict each row by the trees that did not draw it, and score that: by R2 or accuracy, or by the callable
+            Also predict each row by the trees that did not draw it, and score that: as ``score`` does, or by the callable
             ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
         {n_jobs}
         random_state : int, RandomState or None, default=None
@@ -289,9 +290,9 @@ _DESCRIPTIONS = {
         """,
     "fitted_classes": """
         classes_ : ndarray of shape (n_classes_,)
-            The labels, sorted.
+            The labels, sorted; of several targets a list of those of each.
         n_classes_ : int
-            Number of labels.
+            Number of labels; of several targets a list.
         """,
     "fitted_tree": """
         tree_ : dtrees.ensemble.estimators.inspection.FittedTree

@@ -39,7 +39,7 @@ class RandomForestRegressor(ForestRegressor):
     {fitted}
     oob_score_ : float
         Score of the out-of-bag predictions; only with ``oob_score``.
-    oob_prediction_ : ndarray of float64 of shape (n,)
+    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
         Out-of-bag prediction of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
@@ -117,7 +117,7 @@ class RandomForestClassifier(ForestClassifier):
     {fitted}
     oob_score_ : float
         Score of the out-of-bag predictions; only with ``oob_score``.
-    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_)
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
         Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
@@ -193,7 +193,7 @@ class ExtraTreesRegressor(ForestRegressor):
     {fitted}
     oob_score_ : float
         Score of the out-of-bag predictions; only with ``oob_score``.
-    oob_prediction_ : ndarray of float64 of shape (n,)
+    oob_prediction_ : ndarray of float64 of shape (n,) or (n, n_outputs_)
         Out-of-bag prediction of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples
@@ -272,7 +272,7 @@ class ExtraTreesClassifier(ForestClassifier):
     {fitted}
     oob_score_ : float
         Score of the out-of-bag predictions; only with ``oob_score``.
-    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_)
+    oob_decision_function_ : ndarray of float64 of shape (n, n_classes_), or (n, most classes, n_outputs_) for several targets
         Out-of-bag class probabilities of each row, 0 for a row that every tree drew; only with ``oob_score``.
 
     Examples

@@ -85,7 +85,6 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         "tweedie_variance_power": [Interval(Real, 1.0, 2.0, closed="neither")],
     }
     _PARAMETERS_OF_LOSSES: ClassVar[tuple[str, ...]] = ("alpha", "tweedie_variance_power")
-    _SEVERAL_TARGETS: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -142,22 +141,8 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
         value = self._fitted_loss.predictions(self._trees.initial[np.newaxis])
         return DummyRegressor().fit(np.zeros((1, self.n_features_in_)), value)
 
-    @property
-    def n_outputs_(self) -> int:
-        """Number of targets: of columns of y."""
-        check_is_fitted(self)
-        return self._n_targets
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def _value_steps(self) -> tuple[Step, ...]:
         return (self._fitted_loss.predictions,)
-
-    def _value_output(self) -> Output:
-        return Output(np.dtype(np.float64), self._n_targets if self._n_targets > 1 else None)
 
     def predict(self, X: Any, base_margin: Any = None) -> Any:
         """Predict the target, or targets.
@@ -234,9 +219,10 @@ class GradientBoostingClassifier(TreeClassifier, Boosting):
     ['low', 'high']
     """
 
+    _SEVERAL_TARGETS: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **parameters.BOOSTING,
-        **parameters.class_weight_options("balanced"),
+        **parameters.class_weight_options("balanced", several=False),
         "loss": [StrOptions(registry.CLASSIFICATION), callable, Hidden(StrOptions({NAME}))],
     }
 

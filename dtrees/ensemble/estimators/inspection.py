@@ -22,9 +22,9 @@ class FittedTree:
     node_count, n_leaves, max_depth : int
         Nodes; those of them that are leaves; the depth of the deepest leaf, where the root's is 0.
     n_features, n_outputs, max_n_classes : int
-        Columns at fit; 1; classes, or 1 for regression.
-    n_classes : ndarray of int of shape (1,)
-        Classes, or 1 for regression.
+        Columns at fit; targets; classes, of several targets the most that one has, or 1 for regression.
+    n_classes : ndarray of int of shape (n_outputs,)
+        Classes of each target, or 1 for regression.
     children_left, children_right : ndarray of int32 of shape (node_count,)
         Node numbers; -1 at leaves.
     feature : ndarray of int32 of shape (node_count,)
@@ -39,8 +39,8 @@ class FittedTree:
     n_node_samples : ndarray of int64 of shape (node_count,)
     weighted_n_node_samples : ndarray of float64 of shape (node_count,)
         The weight of a node's rows; of boosted trees, the sum of their hessians.
-    value : ndarray of float64 of shape (node_count, 1, k)
-        The prediction of a node: the mean or median of the target, or the shares of the k classes.
+    value : ndarray of float64 of shape (node_count, n_outputs, max_n_classes)
+        The prediction of a node: the means or medians of the targets, or the shares of classes, and 0 where a target has fewer.
 
     Examples
     --------
@@ -61,16 +61,17 @@ class FittedTree:
     weighted_n_node_samples: NDArray[np.float64]
     value: NDArray[np.float64]
 
-    def __init__(self, tree: Tree, n_features: int) -> None:
+    def __init__(self, tree: Tree, n_features: int, n_outputs: int = 1, n_classes: int | list[int] = 1) -> None:
+        counts = n_classes if isinstance(n_classes, list) else [n_classes] * n_outputs
         for name in Tree.ARRAYS:
             array = getattr(tree, name)
-            array = array[:, np.newaxis] if name == "value" else array.view()
+            array = _by_output(array, counts) if name == "value" else array.view()
             array.flags.writeable = False
             setattr(self, name, array)
         self._tree = tree
         self.node_count = tree.node_count
-        self.n_features, self.n_outputs, self.max_n_classes = n_features, 1, self.value.shape[2]
-        self.n_classes = np.array([self.max_n_classes])
+        self.n_features, self.n_outputs, self.max_n_classes = n_features, n_outputs, self.value.shape[2]
+        self.n_classes = np.array(counts)
 
     @property
     def n_leaves(self) -> int:
@@ -111,8 +112,12 @@ class FittedTree:
         return self._tree.categories.of_node(node) if np.isnan(self.threshold[node]) else None
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the ``value`` of the leaf each row falls in, shape (n, max_n_classes); X as for :meth:`apply`."""
-        return self._tree.value[self.apply(X)]
+        """Return the ``value`` of the leaf each row falls in; X as for :meth:`apply`.
+
+        Its shape is (n, max_n_classes), or (n, n_outputs, max_n_classes) for several targets.
+        """
+        value = self.value[self.apply(X)]
+        return value[:, 0] if self.n_outputs == 1 else value
 
     def decision_path(self, X: ArrayLike) -> Any:
         """Return which nodes each row passes through: a csr_matrix of int64 of shape (n, node_count); X as for :meth:`apply`."""
@@ -149,6 +154,20 @@ class FittedTree:
         depth = self._tree.node_depth.view()
         depth.flags.writeable = False
         return depth
+
+
+def _by_output(value: NDArray[np.float64], counts: list[int]) -> NDArray[np.float64]:
+    """Return the values of nodes by target and class, shape (n, n_outputs, max_n_classes)."""
+    if len(counts) == 1:
+        return value[:, np.newaxis]
+    split = np.split(value, np.cumsum(counts)[:-1], axis=1)
+    return np.stack([np.pad(mine, ((0, 0), (0, max(counts) - mine.shape[1]))) for mine in split], axis=1)
+
+
+def side_by_side(shares: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return what classes of several targets have, shape (n, max_n_classes, n_outputs); 0 where a target has fewer classes."""
+    widths = [mine.shape[1] for mine in shares]
+    return np.moveaxis(_by_output(np.concatenate(shares, axis=1), widths), 1, 2)
 
 
 class Members:

@@ -22,7 +22,7 @@ class SampleSource:
     Attributes
     ----------
     n_rows : int
-    target : ndarray of shape (n_rows,) or None
+    target : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
         Numbers of classes, where rows are drawn by them.
     weight : ndarray of float64 of shape (n_rows,) or None
         The weights of rows, where they are drawn by them.
@@ -56,7 +56,13 @@ class SampleSource:
 
 
 def permutation_importances(
-    trees: Sequence[Tree], samples: Sequence[NDArray[np.integer]], X: NDArray[Any], y: NDArray[Any], n_jobs: int | None, seed: int
+    trees: Sequence[Tree],
+    samples: Sequence[NDArray[np.integer]],
+    X: NDArray[Any],
+    y: NDArray[Any],
+    n_jobs: int | None,
+    seed: int,
+    ends: NDArray[np.integer],
 ) -> NDArray[np.float64]:
     """Return how much worse trees predict rows that they did not draw, if the values of a column change places among these.
 
@@ -66,11 +72,13 @@ def permutation_importances(
     samples : sequence of ndarray of int
         The rows that each was grown on.
     X : ndarray of shape (n, n_features)
-    y : ndarray of shape (n,)
+    y : ndarray of shape (n,) or (n, n_targets)
         Numbers of classes (of an integer type), or targets.
     n_jobs : int or None
     seed : int
         How values change places follows from it, the number of the tree and the column.
+    ends : ndarray of int
+        Where the classes of each of several targets but the last end, among those of all.
 
     Returns
     -------
@@ -84,16 +92,17 @@ def permutation_importances(
             continue
         n_trees += 1
         alone, rows, truth = AdditiveTrees([[tree]]), X[outside], y[outside]
-        error = _error(alone.raw(rows, n_jobs), truth)
+        error = _error(alone.raw(rows, n_jobs), truth, ends)
         for column in np.unique(tree.feature[tree.feature >= 0]):
             values = rows[:, column].copy()
             rows[:, column] = np.random.default_rng([seed, number, column]).permutation(values)
-            total[column] += _error(alone.raw(rows, n_jobs), truth) - error
+            total[column] += _error(alone.raw(rows, n_jobs), truth, ends) - error
             rows[:, column] = values
     return total / max(n_trees, 1)
 
 
-def _error(predicted: NDArray[np.float64], truth: NDArray[Any]) -> float:
+def _error(predicted: NDArray[np.float64], truth: NDArray[Any], ends: NDArray[np.integer]) -> float:
     if truth.dtype.kind == "f":
-        return float(np.mean((predicted[:, 0] - truth) ** 2))
-    return float(np.mean(predicted.argmax(axis=1) != truth))
+        return float(np.mean((predicted - truth.reshape(predicted.shape)) ** 2))
+    labels = np.stack([shares.argmax(axis=1) for shares in np.split(predicted, ends, axis=1)], axis=1)
+    return float(np.mean(labels != truth.reshape(labels.shape)))

@@ -17,7 +17,7 @@ from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeR
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.evaluation.progress import called_together
-from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input import parameters, several_targets
 from dtrees.ensemble.prediction import AdditiveTrees, Step, first_column
 from dtrees.tree.tree import Tree
 
@@ -47,8 +47,8 @@ class SingleTree(TreeEstimator):
         ----------
         X : array-like, sparse table, frame or Dask collection of shape (n, n_features)
             Numbers; in frames also text and categories. NaN marks missing values.
-        y : array-like of shape (n,)
-            Finite numbers for a regressor, labels for a classifier.
+        y : array-like of shape (n,) or (n, k)
+            Finite numbers for a regressor, labels for a classifier. With k columns there are k targets, which the tree learns together.
         sample_weight : array-like of shape (n,) or None, default=None
             Non-negative; rows of weight 0 are as good as absent.
         callbacks : sequence of callable, default=()
@@ -70,6 +70,7 @@ class SingleTree(TreeEstimator):
         """
         callback = called_together(callbacks)
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True)
+        several_targets.check(self, table)
         rules = parameters.rules_for(
             self,
             self.criterion,
@@ -80,7 +81,8 @@ class SingleTree(TreeEstimator):
         plan = ForestPlan(
             rules=rules,
             seed=parameters.draw_seed(self.random_state),
-            n_classes=0 if table.classes is None else len(table.classes),
+            n_classes=table.n_classes,
+            targets=table.targets,
             class_weight=parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=True),
         )
         self.max_features_ = rules.max_features
@@ -96,13 +98,7 @@ class SingleTree(TreeEstimator):
     @property
     def tree_(self) -> FittedTree:
         """The tree as arrays of nodes."""
-        return FittedTree(self._tree, self.n_features_in_)
-
-    @property
-    def n_outputs_(self) -> int:
-        """Targets: 1."""
-        check_is_fitted(self)
-        return 1
+        return FittedTree(self._tree, self.n_features_in_, self._n_targets, getattr(self, "n_classes_", 1))
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
@@ -178,13 +174,17 @@ class SingleTreeRegressor(TreeRegressor, SingleTree):
     """What the two regression trees share."""
 
     def _compute_partial_dependence_recursion(self, grid: NDArray[Any], target_features: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return mean predictions, shape (n_points,), as scikit-learn's ``partial_dependence(method="recursion")`` asks for them."""
-        return mean_predictions([self._tree], grid, target_features)[:, 0]
+        """Return mean predictions as scikit-learn's ``partial_dependence(method="recursion")`` asks for them.
+
+        Shape (n_points,), or (n_outputs_, n_points) for several targets.
+        """
+        means = mean_predictions([self._tree], grid, target_features)
+        return means[:, 0] if self._n_targets == 1 else means.T
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**parameters.TREE, **parameters.REGRESSION_CRITERION}
 
     def _value_steps(self) -> tuple[Step, ...]:
-        return (first_column,)
+        return (first_column,) if self._n_targets == 1 else ()
 
 
 class SingleTreeClassifier(TreeClassifier, SingleTree):

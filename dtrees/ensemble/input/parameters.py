@@ -132,9 +132,9 @@ _ALPHA = 0.9
 CLASSIFICATION_CRITERION = {"criterion": [NamesAtTheTime(partial(_criteria, "classification"))]}
 
 
-def class_weight_options(*presets: str) -> dict[str, list[Any]]:
-    """Return the constraint of ``class_weight`` for an estimator that knows these presets."""
-    return {"class_weight": [Options(str, set(presets)), dict, None]}
+def class_weight_options(*presets: str, several: bool = True) -> dict[str, list[Any]]:
+    """Return the constraint of ``class_weight`` for an estimator that knows these presets; lists are for ``several`` targets."""
+    return {"class_weight": [Options(str, set(presets)), dict, None, *([list] if several else [])]}
 
 
 def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, random_splits: bool = False) -> Rules:
@@ -152,7 +152,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
                 "pass only one of them"
             )
         max_features = max(1, int(bylevel * columns_per_tree))
-    categorical = _categorical(estimator, criterion)
+    categorical = () if estimator._n_targets > 1 and not estimator._GROUP_PER_OUTPUT else _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     min_samples_leaf = _count(estimator.min_samples_leaf, n_rows)
     criterion = CRITERION_ALIASES.get(criterion, criterion)
@@ -269,13 +269,14 @@ def draw_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[float, ...] | None:
-    """Return the factor for the weights of each class, or None for all ones.
+def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[Any, ...] | None:
+    """Return the factor for the weights of each class, of several targets in a tuple for each; or None for all ones.
 
     Parameters
     ----------
-    class_weight : dict, str or None
-        A dict maps labels to factors (1 for those it leaves out); a preset means n / (n_classes * count).
+    class_weight : dict, list of dicts, str or None
+        A dict maps labels to factors (1 for those it leaves out); a preset means n / (n_classes * count). Of several targets, a list has a
+        dict for each.
     table : Table
     by_rows : bool
         Whether presets count rows (scikit-learn's trees do) or sample weights (its forests do).
@@ -283,20 +284,37 @@ def class_weights(class_weight: Any, table: Table, *, by_rows: bool) -> tuple[fl
     Raises
     ------
     ValueError
-        If the dict has labels that are not in y, or negative factors.
+        If a dict has labels that are not in y, or negative factors.
     """
     if class_weight is None:
         return None
-    if isinstance(class_weight, dict):
-        if any(not np.isfinite(factor) or factor < 0 for factor in class_weight.values()):
-            raise ValueError(f"class_weight is {class_weight}; wants finite factors of at least 0")
-        factors = tuple(float(factor) for factor in compute_class_weight(class_weight, classes=table.classes, y=table.classes))
-        if not np.any(np.asarray(table.class_weights) * factors):
+    totals: Any = table.class_counts if by_rows else table.class_weights
+    if not isinstance(table.classes, list):
+        if isinstance(class_weight, list):
+            raise ValueError(f"class_weight is the list {class_weight!r:.60}, but y has one target; wants a dict or a preset")
+        factors = _class_factors(class_weight, table.classes, totals)
+        if isinstance(class_weight, dict) and not np.any(np.asarray(table.class_weights) * factors):
             raise ValueError(
                 f"class_weight is {class_weight}, which leaves no row with a weight above 0; wants a class above 0 that has one"
             )
         return factors
-    totals = np.asarray(table.class_counts if by_rows else table.class_weights, dtype=np.float64)
+    n = len(table.classes)
+    if isinstance(class_weight, list) and (len(class_weight) != n or not all(isinstance(one, dict) for one in class_weight)):
+        raise ValueError(
+            f"For multi-output, number of elements in class_weight should match number of outputs: it is {class_weight!r:.60}; wants "
+            f"{n} dicts, one for each target"
+        )
+    each = class_weight if isinstance(class_weight, list) else [class_weight] * n
+    return tuple(map(_class_factors, each, table.classes, totals))
+
+
+def _class_factors(class_weight: Any, classes: Any, totals: Any) -> tuple[float, ...]:
+    """Return the factors of the classes of one target, of which ``totals`` says how often or with what weight they are there."""
+    if isinstance(class_weight, dict):
+        if any(not np.isfinite(factor) or factor < 0 for factor in class_weight.values()):
+            raise ValueError(f"class_weight is {class_weight}; wants finite factors of at least 0")
+        return tuple(float(factor) for factor in compute_class_weight(class_weight, classes=classes, y=classes))
+    totals = np.asarray(totals, dtype=np.float64)
     # A class without weight has nothing to balance; its factor does not matter.
     return tuple(float(factor) for factor in totals.sum() / (len(totals) * np.where(totals > 0, totals, np.inf)))
 
@@ -310,7 +328,7 @@ def check_penalty(reg_lambda: float, total_weight: float) -> None:
         )
 
 
-def number_of_draws(max_samples: Any, table: Table, factors: tuple[float, ...] | None) -> int:
+def number_of_draws(max_samples: Any, table: Table, factors: tuple[Any, ...] | None) -> int:
     """Return how many rows are drawn for each tree of a forest.
 
     A float is relative to the number of rows or, with weights, to the sum of sample weight times class weight.
@@ -319,7 +337,7 @@ def number_of_draws(max_samples: Any, table: Table, factors: tuple[float, ...] |
         return table.n_rows
     if isinstance(max_samples, Integral):
         return int(max_samples)
-    if factors is not None and table.class_weights is not None:
+    if factors is not None and isinstance(table.class_weights, np.ndarray):
         total = math.fsum(table.class_weights * np.asarray(factors))
     else:
         total = table.total_weight

@@ -66,10 +66,17 @@ def from_plain(value: Any) -> Any:
     Raises
     ------
     ValueError
-        If it is none of scalars, lists of scalars or of lists of scalars, and dicts of scalars.
+        If it is none of scalars, dicts of scalars, and lists of scalars, of lists of scalars or of dicts of scalars.
     """
     if type(value) is list:
-        return [[_scalar(inner) for inner in item] if type(item) is list else _scalar(item) for item in value]
+        return [_flat(item) for item in value]
+    return _flat(value)
+
+
+def _flat(value: Any) -> Any:
+    """Return a scalar, a list of scalars or a dict of scalars."""
+    if type(value) is list:
+        return [_scalar(item) for item in value]
     if type(value) is not dict:
         return _scalar(value)
     pairs = take(value, "dict", list, "a parameter")

@@ -56,6 +56,8 @@ class TargetSummary:
         Exact sum of the sample weights of each class.
     n_targets : int
         Columns of y.
+    targets : tuple of TargetSummary
+        Of several columns of labels, what there is to know of each; ``classes`` and what follows from them are None then.
     """
 
     n_rows: int
@@ -64,6 +66,17 @@ class TargetSummary:
     class_counts: NDArray[np.int64] | None = None
     class_weights: tuple[Fraction, ...] | None = None
     n_targets: int = 1
+    targets: tuple[TargetSummary, ...] = ()
+
+    @property
+    def labels(self) -> NDArray[Any] | list[NDArray[Any]] | None:
+        """The classes, of several targets a list of those of each; None for regression."""
+        return [target.classes for target in self.targets if target.classes is not None] if self.targets else self.classes
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, of several targets in all; 0 for regression."""
+        return sum(target.n_classes for target in self.targets) if self.targets else 0 if self.classes is None else len(self.classes)
 
     @classmethod
     def of(cls, y: NDArray[Any], weight: NDArray[np.float64] | None, *, classify: bool) -> TargetSummary:
@@ -71,6 +84,9 @@ class TargetSummary:
         total = Fraction(len(y)) if weight is None else _exact_sum(weight)
         if not classify:
             return cls(len(y), total, n_targets=y.shape[1] if y.ndim == 2 else 1)
+        if y.ndim == 2:
+            targets = tuple(cls.of(labels_of(y, k), weight, classify=True) for k in range(y.shape[1]))
+            return cls(len(y), total, n_targets=y.shape[1], targets=targets)
         classes, codes = np.unique(y, return_inverse=True)
         counts = np.bincount(codes, minlength=len(classes)).astype(np.int64)
         if weight is None:
@@ -85,11 +101,18 @@ class TargetSummary:
         summaries = list(summaries)
         n_rows = sum(summary.n_rows for summary in summaries)
         total = sum((summary.total_weight for summary in summaries), Fraction(0))
+        widths = sorted({summary.n_targets for summary in summaries if summary.n_rows})
+        if len(widths) > 1:
+            raise ValueError(f"y has {widths[0]} column(s) in some partitions and {widths[-1]} in others; wants as many in all of them")
         labels = [summary.classes for summary in summaries if summary.classes is not None and len(summary.classes)]
+        by_target = [summary.targets for summary in summaries if summary.targets and summary.n_rows]
+        if by_target:
+            targets = []
+            for k, of_target in enumerate(zip(*by_target, strict=True)):
+                with naming_target(k):
+                    targets.append(cls.merge(of_target))
+            return cls(n_rows, total, n_targets=widths[0], targets=tuple(targets))
         if not labels:
-            widths = sorted({summary.n_targets for summary in summaries if summary.n_rows})
-            if len(widths) > 1:
-                raise ValueError(f"y has {widths[0]} column(s) in some partitions and {widths[-1]} in others; wants as many in all of them")
             return cls(n_rows, total, n_targets=widths[0] if widths else 1)
         if len({isinstance(part[0], str) for part in labels}) > 1:
             raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
@@ -122,12 +145,16 @@ class TargetSummary:
             raise ValueError(f"sample_weight adds up to more than {MAX_WEIGHT:g}; wants smaller numbers, only their ratios matter much")
         if self.classes is not None:
             check_classification_targets(self.classes)
+        for k, target in enumerate(self.targets):
+            with naming_target(k):
+                target.check()
 
 
 def check_target(y: Any, *, classify: bool, name: str, several: bool = False) -> NDArray[Any]:
     """Return the target as an array of shape (n,): float64 for regression, labels as they came for classification.
 
-    Several targets are of shape (n, k), the rows of each side by side in memory.
+    Several targets are of shape (n, k), the rows of each side by side in memory; labels of various kinds are objects then
+    (:func:`labels_of`).
 
     Parameters
     ----------
@@ -136,7 +163,7 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     name : str
         The estimator, for messages.
     several : bool
-        Whether there may be more targets than one; for regression.
+        Whether there may be more targets than one.
 
     Raises
     ------
@@ -150,7 +177,7 @@ def check_target(y: Any, *, classify: bool, name: str, several: bool = False) ->
     if getattr(getattr(y, "dtype", None), "kind", "") == "c":  # scikit-learn's message would show the whole array
         raise ValueError(f"Complex data not supported: y is an array of dtype {y.dtype}; wants real numbers or labels")
     if several and _is_wide(y):
-        return _several_targets(y)
+        return _several_labels(y, name) if classify else _several_targets(y)
     if shape is not None and tuple(shape[1:]) == (1,):
         warn_of_column()
     y = column_or_1d(y, warn=shape is None, input_name="y")
@@ -183,14 +210,7 @@ def _is_wide(y: Any) -> bool:
 
 def _several_targets(y: Any) -> NDArray[np.float64]:
     """Return numbers of shape (n, k), column by column."""
-    if is_sparse(y):
-        raise ValueError(f"y is a sparse table of shape {y.shape}; wants a dense array of numbers: y.toarray()")
-    try:
-        cells = np.asarray(y)
-    except ValueError as error:
-        raise ValueError(f"y is a list whose rows are not of one length ({error}); wants as many targets in each row") from error
-    if cells.ndim != 2:
-        raise ValueError(f"y should be a 1d array, or of shape (n, k) for k targets, got an array of shape {cells.shape} instead.")
+    cells = _cells(y)
     if cells.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: y is of dtype {cells.dtype}; wants real numbers")
     _refuse_dates(cells)
@@ -199,6 +219,45 @@ def _several_targets(y: Any) -> NDArray[np.float64]:
         with naming_target(k):
             values[:, k] = _real_target(cells[:, k])
     return values
+
+
+def _cells(y: Any) -> NDArray[Any]:
+    """Return several targets as an array of shape (n, k)."""
+    if is_sparse(y):
+        raise ValueError(f"y is a sparse table of shape {y.shape}; wants a dense array: y.toarray()")
+    try:
+        cells = np.asarray(y)
+    except ValueError as error:
+        raise ValueError(f"y is a list whose rows are not of one length ({error}); wants as many targets in each row") from error
+    if cells.ndim != 2:
+        raise ValueError(f"y should be a 1d array, or of shape (n, k) for k targets, got an array of shape {cells.shape} instead.")
+    return cells
+
+
+def _several_labels(y: Any, name: str) -> NDArray[Any]:
+    """Return labels of shape (n, k), column by column: of one dtype where all are of a kind, otherwise as objects."""
+    cells = _cells(y)
+    columns = [y.iloc[:, k] for k in range(cells.shape[1])] if hasattr(y, "iloc") else list(cells.T)
+    checked = []
+    for k, column in enumerate(columns):
+        with naming_target(k):
+            checked.append(check_target(column, classify=True, name=name))
+    labels = np.empty(cells.shape, common_dtype(checked), order="F")
+    for k, column in enumerate(checked):
+        labels[:, k] = column
+    return labels
+
+
+def common_dtype(arrays: Iterable[NDArray[Any]]) -> np.dtype[Any]:
+    """Return the dtype that holds arrays side by side: theirs, if all are of a kind, otherwise that of objects."""
+    dtypes = [array.dtype for array in arrays]
+    return np.result_type(*dtypes) if len({dtype.kind for dtype in dtypes}) == 1 else np.dtype(object)
+
+
+def labels_of(y: NDArray[Any], k: int) -> NDArray[Any]:
+    """Return the labels of one of several targets that :func:`check_target` returned, in a dtype of their own."""
+    column: NDArray[Any] = y[:, k]
+    return _labels(column) if column.dtype.kind == "O" else column
 
 
 def _labels(y: NDArray[Any]) -> NDArray[Any]:
@@ -302,6 +361,18 @@ def check_lengths(n_rows: int, y: NDArray[Any]) -> None:
 def encode_classes(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
     """Return the codes of labels, shape (n,); every label must be among the sorted ``classes``."""
     return np.searchsorted(classes, y).astype(np.int32)
+
+
+def encode_target(y: NDArray[Any], classes: NDArray[Any] | list[NDArray[Any]] | None) -> NDArray[Any]:
+    """Return a target that was checked as trees learn it: numbers, or codes of classes, those of several targets side by side."""
+    if classes is None:
+        return y
+    if not isinstance(classes, list):
+        return encode_classes(y, classes)
+    codes = np.empty(y.shape, np.int32, order="F")
+    for k, labels in enumerate(classes):
+        codes[:, k] = encode_classes(labels_of(y, k), labels)
+    return codes
 
 
 def _exact_sum(weight: NDArray[np.float64]) -> Fraction:

@@ -113,7 +113,7 @@ def with_checkpoint(
         seed=plan.seed,
         any_seed=not own_seed,
         n_features=n_features,
-        n_values=1 if n_outputs else max(1, plan.n_classes),
+        n_values=plan.n_values if isinstance(plan, ForestPlan) else 1,
         n_outputs=n_outputs,
         n_previous=len(previous) // n_outputs if n_outputs else 0,
         holds_out=isinstance(plan, BoostingPlan) and plan.n_iter_no_change is not None,
@@ -334,7 +334,11 @@ def _digest_trees(trees: Sequence[Tree]) -> str:
 
 def table_digest(table: Table, columns: Sequence[str], target: str, weight: str | None) -> str:
     """Return the digest of a training set from those of its columns, target and weights."""
-    classes = None if table.classes is None else [str(label) for label in table.classes.tolist()]
+    classes: Any = None
+    if isinstance(table.classes, list):
+        classes = [[str(label) for label in labels.tolist()] for labels in table.classes]
+    elif table.classes is not None:
+        classes = [str(label) for label in table.classes.tolist()]
     parts = {"schema": table.schema.to_json(), "classes": classes, "columns": list(columns), "target": target, "weight": weight}
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 

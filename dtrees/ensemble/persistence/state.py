@@ -22,7 +22,7 @@ from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
 from dtrees.ensemble.compat import check_parameters, stand_in_for_sklearns
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.schema import Schema
-from dtrees.ensemble.prediction import AdditiveTrees
+from dtrees.ensemble.prediction import AdditiveTrees, by_target
 from dtrees.tree.stacking import stacked, unstacked
 
 #: Fitted attributes that are numbers, with their types, where an estimator has them.
@@ -49,6 +49,7 @@ class EstimatorState:
 
     _schema: Schema
     _trees: AdditiveTrees
+    _n_targets: int
 
     def _to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return metadata that JSON can hold, and named arrays.
@@ -68,8 +69,6 @@ class EstimatorState:
             metadata["parameters"]["loss"] = self._loss_name
             metadata["parameters"].update(self._loss_parameters)  # type: ignore[attr-defined]
             metadata["starts"] = self._starts  # type: ignore[attr-defined]
-            if self._n_targets > 1:  # type: ignore[attr-defined]
-                metadata["targets"] = self._n_targets  # type: ignore[attr-defined]
             if self._init_estimator is not None:  # type: ignore[attr-defined]
                 raise ValueError(
                     f"the trees start from an estimator, init_={self.init_!r}, which a model file cannot hold, since it holds no code; fit "  # type: ignore[attr-defined]
@@ -77,6 +76,8 @@ class EstimatorState:
                 )
             if callable(self.scoring):  # type: ignore[attr-defined]
                 metadata["parameters"]["scoring"] = "loss"
+        if self._n_targets > 1:
+            metadata["targets"] = self._n_targets
         if callable(getattr(self, "oob_score", None)):
             metadata["parameters"]["oob_score"] = True
             if type(metadata["attributes"].get("oob_score_")) not in (int, float):
@@ -89,7 +90,8 @@ class EstimatorState:
         if evaluation:
             metadata["evaluation"] = {name: list(metrics) for name, metrics in evaluation.items()}
         if hasattr(self, "classes_"):
-            metadata["classes"] = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
+            described = [{"dtype": labels.dtype.str, "values": labels.tolist()} for labels in by_target(self.classes_)]
+            metadata["classes"] = described if self._n_targets > 1 else described[0]
         arrays = stacked(self._trees.groups)
         if self._trees.initial is not None:
             arrays["initial"] = self._trees.initial
@@ -139,8 +141,8 @@ class EstimatorState:
             model._starts = metadata.get("starts", "loss")  # type: ignore[attr-defined]
             if model._starts not in ("loss", "zero", "base_margin"):  # type: ignore[attr-defined]
                 raise ValueError(f"the model's trees start from {shown(model._starts)}; wants 'loss', 'zero' or 'base_margin'")  # type: ignore[attr-defined]
-            if "targets" in metadata:
-                model._n_targets = _restore_targets(model, take(metadata, "targets", int, owner), arrays)  # type: ignore[attr-defined]
+        if "targets" in metadata:
+            model._n_targets = _restore_targets(model, take(metadata, "targets", int, owner), arrays)
         model._schema = Schema.from_json(take(metadata, "schema", list, owner))
         names = [column.name for column in model._schema.columns]
         model.n_features_in_ = len(names)  # type: ignore[attr-defined]
@@ -152,8 +154,7 @@ class EstimatorState:
         if is_classifier(model) != ("classes" in metadata):
             raise ValueError(f"the model's state {'has' if 'classes' in metadata else 'lacks'} classes, but is to be a {cls.__name__}")
         if "classes" in metadata:
-            model.classes_ = _restore_classes(metadata["classes"])  # type: ignore[attr-defined]
-            model.n_classes_ = len(model.classes_)  # type: ignore[attr-defined]
+            take_classes(model, _restore_labels(metadata["classes"], model._n_targets))
             if cls._GROUP_PER_OUTPUT and len(model.classes_) < 2:  # type: ignore[attr-defined]
                 raise ValueError("the model's state has one class; boosting wants at least two")
         attributes = take(metadata, "attributes", dict, owner)
@@ -180,8 +181,8 @@ class EstimatorState:
 
     def _restore_trees(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Set the trees; raises ValueError or KeyError for what cannot be."""
-        n_classes = getattr(self, "n_classes_", 0)
-        n_groups, n_values = (self._fitted_loss.n_outputs, 1) if self._GROUP_PER_OUTPUT else (1, max(1, n_classes))  # type: ignore[attr-defined]
+        n_values = sum(map(len, by_target(getattr(self, "classes_", None)))) or self._n_targets
+        n_groups, n_values = (self._fitted_loss.n_outputs, 1) if self._GROUP_PER_OUTPUT else (1, n_values)  # type: ignore[attr-defined]
         groups = unstacked(arrays, n_groups, n_values, len(self._schema))
         initial = arrays.get("initial")
         if (initial is not None) != self._GROUP_PER_OUTPUT:
@@ -196,9 +197,19 @@ class EstimatorState:
             raise ValueError(f"the model's n_estimators_ or best_iteration_ do not go with its {n_rounds} rounds")
 
 
+def take_classes(estimator: Any, classes: Any) -> None:
+    """Set the classes of a classifier, and their number; lists for several targets."""
+    estimator.classes_ = classes
+    estimator.n_classes_ = [len(labels) for labels in classes] if isinstance(classes, list) else len(classes)
+
+
 def _restore_targets(model: Any, n_targets: int, arrays: dict[str, NDArray[Any]]) -> int:
-    """Return the number of targets, of which each has trees and an initial prediction; raises ValueError for another."""
-    if is_classifier(model) or n_targets < 2 or arrays["initial"].shape != (n_targets,):
+    """Return the number of targets, of which, in boosting, each has trees and an initial prediction; raises ValueError for another."""
+    if model._GROUP_PER_OUTPUT:
+        fits = not is_classifier(model) and arrays["initial"].shape == (n_targets,)
+    else:
+        fits = n_targets <= arrays["trees.value"].shape[-1]
+    if not fits or n_targets < 2:
         raise ValueError(f"the model's state has {shown(n_targets)} targets, which its {type(model).__name__} has not")
     return n_targets
 
@@ -217,7 +228,11 @@ def _bounded(number: int, name: str) -> int:
 
 def _describe_plan(plan: ForestPlan) -> dict[str, Any]:
     """Return a plan (without checkpoint) and its rules as plain data."""
-    return {name: plain(value) for name, value in (plan.rules.described() | vars(plan)).items() if name not in ("rules", "checkpoint")}
+    return {
+        name: plain(value)
+        for name, value in (plan.rules.described() | vars(plan)).items()
+        if name not in ("rules", "checkpoint", "targets")
+    }
 
 
 def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]:
@@ -231,13 +246,17 @@ def _restore_batches(model: Any, data: Any) -> list[tuple[ForestPlan, int, int]]
     if type(data) is not list or not all(type(batch) is list and len(batch) == 3 for batch in data):
         raise ValueError("the model's batches are no list of plans and bounds")
     n_trees = model._trees.n_rounds
-    batches = [
-        (_restore_plan(described, model.n_features_in_, getattr(model, "n_classes_", 0)), first, last) for described, first, last in data
-    ]
+    batches = [(_restore_plan(described, model.n_features_in_, _targets_of(model)), first, last) for described, first, last in data]
     bounds = [0, *(last for _, _, last in batches)]
     if any(type(bound) is not int for bound in bounds) or [first for _, first, _ in batches] != bounds[:-1] or bounds[-1] != n_trees:
         raise ValueError(f"the model's batches do not add up to its {n_trees} trees")
     return batches
+
+
+def _targets_of(model: Any) -> tuple[int, ...]:
+    """Return the number of classes of each target, 1 for each number of several, and 0 for the only one."""
+    classes = by_target(getattr(model, "classes_", None))
+    return tuple(map(len, classes)) or ((1,) * model._n_targets if model._n_targets > 1 else (0,))
 
 
 #: What files of the first version call criteria.
@@ -260,7 +279,6 @@ _PLAN_TYPES: dict[str, tuple[type, ...]] = {
     "float": (int, float),
     "bool": (bool,),
     "str": (int, str),
-    "tuple[float, ...] | None": (list, type(None)),
     "tuple[int, ...]": (list,),
 }
 
@@ -301,11 +319,31 @@ def _check_quantile(rules: Rules) -> None:
     criterion_named(rules.criterion).at(rules.alpha)
 
 
-def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
+#: What of a plan is restored apart from its numbers, or follows from the model.
+_APART = ("rules", "checkpoint", "targets", "class_weight")
+
+
+def _restore_class_weight(data: Any, targets: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """Return the weights of classes of a plan, of several targets in a tuple for each."""
+    owner = "the model's plan"
+    given = take(data, "class_weight", (list, type(None)), owner)
+    if given is None:
+        return None
+    each = given if len(targets) > 1 else [given]
+    if len(each) != len(targets) or not all(type(one) is list and len(one) == n for one, n in zip(each, targets, strict=True)):
+        raise ValueError(f"{owner} has class_weight = {shown(given)}; wants a number for each class")
+    for number in (number for one in each for number in one):
+        if type(number) not in (int, float) or not 0 <= number < math.inf:
+            raise ValueError(f"{owner} has class_weight = {shown(given)}; wants finite numbers of at least 0")
+    restored = [tuple(map(float, one)) for one in each]
+    return tuple(restored) if len(targets) > 1 else restored[0]
+
+
+def _restore_plan(data: Any, n_features: int, targets: tuple[int, ...]) -> ForestPlan:
     owner = "the model's plan"
     found: dict[str, Any] = {}
     for field in (*fields(Rules), *fields(ForestPlan)):
-        if field.name not in ("rules", "checkpoint", *CONSTRAINTS) and not (field.name in _ADDED and field.name not in data):
+        if field.name not in (*_APART, *CONSTRAINTS) and not (field.name in _ADDED and field.name not in data):
             value = take(data, field.name, _PLAN_TYPES[str(field.type)], owner)
             if field.name == "criterion":
                 found[field.name] = _criterion_name(value)
@@ -325,13 +363,23 @@ def _restore_plan(data: Any, n_features: int, n_classes: int) -> ForestPlan:
     ):
         raise ValueError(f"{owner} has categories that are not those of {n_features} columns")
     _check_quantile(rules)
-    if found["class_weight"] is not None:
-        found["class_weight"] = tuple(map(float, found["class_weight"]))
-    plan = ForestPlan(rules, **found)
-    fits = plan.n_classes == n_classes and (plan.class_weight is None or len(plan.class_weight) == n_classes)
+    class_weight = _restore_class_weight(data, targets)
+    several = targets if len(targets) > 1 else ()
+    plan = ForestPlan(rules, class_weight=class_weight, targets=several, **found)
+    is_for_numbers = plan.n_classes == 0 and (targets == (0,) or (bool(several) and set(several) == {1}))
+    fits = is_for_numbers or plan.n_classes == sum(targets)
     if not fits or not 1 <= rules.max_features <= n_features or not 1 <= rules.columns_per_tree <= n_features:
-        raise ValueError(f"the model's trees were grown by a plan that is not for {n_features} columns and {n_classes} classes")
+        raise ValueError(f"the model's trees were grown by a plan that is not for {n_features} columns and {sum(targets)} classes")
     return plan
+
+
+def _restore_labels(data: Any, n_targets: int) -> Any:
+    """Return the classes that a model's state describes, of several targets a list of those of each."""
+    if n_targets == 1:
+        return _restore_classes(data)
+    if type(data) is not list or len(data) != n_targets:
+        raise ValueError(f"the model's classes are {shown(data)}; wants a list of those of its {n_targets} targets")
+    return [_restore_classes(one) for one in data]
 
 
 def _restore_classes(data: Any) -> NDArray[Any]:

@@ -8,6 +8,8 @@
     what kernels compute by a criterion.
 ``squares``
     the formula that squared error, Newton's gain and Gini impurity share.
+``several``
+    the sum of a criterion over several targets.
 ``constraints``, ``constrained``
     constraints on columns: what is known of nodes, and criteria that respect them.
 """

@@ -48,6 +48,10 @@ class AbsoluteError(Criterion):
         """Return the kernel value."""
         return Deviations(1, 1, 1)
 
+    def for_targets(self) -> Deviations:
+        """Return the same; deviations are added up."""
+        return self.for_kernels(0, 0.0)
+
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return that of a target times a weight."""
         return sum(exponents)

@@ -47,6 +47,13 @@ class Criterion(ABC):
     def for_kernels(self, n_classes: int, penalty: float) -> Any:
         """Return the kernel value: for this number of classes (0 for none), and an L2 penalty in units of weights."""
 
+    def for_targets(self) -> Any:
+        """Return the kernel value whose parts are added up over several targets (:mod:`dtrees.split.criteria.several`).
+
+        None, if it is not overridden: the criterion is for one target.
+        """
+        return None
+
     @abstractmethod
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return the power of two that gains are multiplied by, given those of ``a`` and of the weights."""

@@ -45,6 +45,10 @@ class Entropy(Criterion):
         """Return the kernel value."""
         return EntropyOfClasses() if n_classes > 2 else EntropyOfTwo()
 
+    def for_targets(self) -> Any:
+        """Return that of any number of classes."""
+        return EntropyOfClasses()
+
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return that of the weights."""
         return exponents[1]

@@ -28,6 +28,10 @@ class Gini(Criterion):
         """Return the kernel value."""
         return GiniOfClasses() if n_classes > 2 else Squares(penalty=0.0, factor=2.0, only_gains=False, centred=False)
 
+    def for_targets(self) -> Any:
+        """Return that of any number of classes."""
+        return GiniOfClasses()
+
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return that of the weights."""
         return exponents[1]

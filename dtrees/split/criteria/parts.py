@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.statistics import Classes, Moments
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 
 
 @specialised
 def node_statistic(criterion: Any, sums: Any, n: Any) -> Any:
-    """Return the statistic of a node of ``n`` rows from its sums, an array: :func:`moments_of` or :func:`classes_of`."""
+    """Return the statistic of a node of ``n`` rows from its sums, an array: by :func:`moments_of` or another of the versions below."""
 
 
 def moments_of(criterion, sums, n):
@@ -30,18 +30,35 @@ def classes_of(criterion, sums, n):
     return Classes(sums, sums.sum(), n)
 
 
+def amounts_of(criterion, sums, n):
+    """Return the sums of several targets in a node: the version of :func:`node_statistic` of criteria of several amounts."""
+    n_targets = sums.shape[0] - 1
+    return AmountsOfTargets(criterion.rows, sums[:n_targets], sums[n_targets], n)
+
+
+def classes_of_targets(criterion, sums, n):
+    """Return the weights of classes of several targets in a node: likewise, of criteria of several lists of classes."""
+    n_classes = sums.shape[0] - 1
+    return ClassesOfTargets(criterion.rows, criterion.first, sums[:n_classes], sums[n_classes], n)
+
+
 def kinds_of(criterion: Any) -> tuple[type, ...]:
-    """Return the types that decide what is compiled for a kernel value: its own and, if constraints are around another one, that one's."""
+    """Return the types that decide what is compiled for a kernel value: its own, and those of the values inside, one in the other."""
     inner = getattr(criterion, "criterion", None)
-    return (type(criterion),) if inner is None else (type(criterion), type(inner))
+    return (type(criterion),) if inner is None else (type(criterion), *kinds_of(inner))
+
+
+def without_words(criterion: Any, n_sums: int) -> int:
+    """Return how many of a node's numbers are sums, rather than words of constraints."""
+    constraints = getattr(criterion, "constraints", None)
+    return n_sums if constraints is None else n_sums - int(constraints.n_words)
 
 
 def n_class_sums(criterion: Any, n_sums: int) -> int:
-    """Return the number of classes whose weights a criterion sums, of nodes with so many sums; 0 if it sums moments."""
-    kinds = kinds_of(criterion)
-    if len(kinds) > 1:
-        n_sums -= criterion.constraints.n_words
-    return n_sums if node_statistic.versions[kinds[-1]] is classes_of else 0
+    """Return how many sums a criterion keeps side by side, of nodes with so many: classes, or those of targets; 0 if it sums moments."""
+    n_sums, inner = without_words(criterion, n_sums), criterion.criterion if hasattr(criterion, "constraints") else criterion
+    version = node_statistic.versions[type(inner)]
+    return {classes_of: n_sums, amounts_of: n_sums - 1, classes_of_targets: n_sums - 1}.get(version, 0)
 
 
 @specialised

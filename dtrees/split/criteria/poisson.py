@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.kernels import inner_kernel
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.criteria.parts import (
+    class_term,
     flag_zones_by_bound,
     flag_zones_roughly,
     gain,
@@ -28,6 +29,7 @@ from dtrees.split.criteria.parts import (
     moments_of,
     node_statistic,
     score,
+    score_of_terms,
     spread,
 )
 from dtrees.split.criteria.squares import Squares
@@ -50,6 +52,10 @@ class PoissonDeviance(Criterion):
 
     def for_kernels(self, n_classes: int, penalty: float) -> Any:
         """Return the kernel value."""
+        return Poisson()
+
+    def for_targets(self) -> Any:
+        """Return the same; its terms are deviances."""
         return Poisson()
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
@@ -83,6 +89,17 @@ def _(criterion, g, h, other_g, other_h):
         return -1.0
     mean = (g + other_g) / (h + other_h)
     return max(_term(g, h, mean) + _term(other_g, other_h, mean), 0.0)
+
+
+@class_term.of(Poisson)
+def _(criterion, left, right, h, other_h):
+    found = score(criterion, float(left), h, float(right), other_h)
+    return found if found >= 0.0 else -math.inf
+
+
+@score_of_terms.of(Poisson)
+def _(criterion, terms, h, other_h, h_all, n_classes):
+    return terms if terms >= 0.0 else -1.0
 
 
 @may_exceed.of(Poisson)

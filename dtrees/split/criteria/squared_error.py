@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dtrees.split.criteria.criterion import Criterion
+from dtrees.split.criteria.gini import GiniOfClasses
 from dtrees.split.criteria.squares import Squares
 
 
@@ -19,6 +20,10 @@ class SquaredError(Criterion):
     def for_kernels(self, n_classes: int, penalty: float) -> Any:
         """Return the kernel value."""
         return Squares(penalty=0.0, factor=1.0, only_gains=False, centred=True)
+
+    def for_targets(self) -> Any:
+        """Return that of Gini impurity, which adds up squared errors over classes."""
+        return GiniOfClasses()
 
     def gain_exponent(self, exponents: tuple[int, int]) -> int:
         """Return that of G^2/H."""

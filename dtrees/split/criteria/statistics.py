@@ -7,10 +7,15 @@ moments (:class:`Moments`)
     boosting the gradient (and ``b`` the hessian), for two classes the weight of a row of class 1 and otherwise 0.
 classes (:class:`Classes`)
     ``a`` is the class of a row; the weight of each class is summed.
+amounts of several targets (:class:`AmountsOfTargets`)
+    ``a`` is the number of a row, by which its amounts are found: one for each target, what ``g`` is the sum of where there is one target.
+    They are summed side by side.
+classes of several targets (:class:`ClassesOfTargets`)
+    ``a`` is the number of a row, by which its class in each target is found; the weight of each class of each target is summed.
 
 A search is written once, in terms of the functions below. Numba compiles it for each kind.
 
-A node's statistic is stored as an array of int64: (g, h), or the weight of each class.
+A node's statistic is stored as an array of int64: (g, h), or the weight of each class; of several targets these sums and then h.
 """
 
 from __future__ import annotations
@@ -43,6 +48,32 @@ class Classes(NamedTuple):
     n: Any
 
 
+class AmountsOfTargets(NamedTuple):
+    """Sums of the amounts of several targets over a set of rows, its weight ``h``, and its number of rows.
+
+    ``rows`` are the amounts of all rows of the table, shape (n_rows, n_targets).
+    """
+
+    rows: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    h: Any
+    n: Any
+
+
+class ClassesOfTargets(NamedTuple):
+    """The weight of each class of each target in a set of rows, the weight of all, and its number of rows.
+
+    ``rows`` are the classes of all rows of the table, shape (n_rows, n_targets), numbered through over targets: those of target t from
+    ``first[t]`` on.
+    """
+
+    rows: NDArray[np.int64]
+    first: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    h: Any
+    n: Any
+
+
 @specialised
 def plus_row(statistic: Any, a: Any, weight: Any) -> Any:
     """Return a statistic with one more row. The weights of classes are changed in place."""
@@ -57,6 +88,20 @@ def _(statistic, a, weight):
 def _(statistic, a, weight):
     statistic.weights[a] += weight
     return Classes(statistic.weights, statistic.h + weight, statistic.n + 1)
+
+
+@plus_row.of(AmountsOfTargets)
+def _(statistic, a, weight):
+    for t in range(statistic.sums.shape[0]):
+        statistic.sums[t] += statistic.rows[a, t]
+    return AmountsOfTargets(statistic.rows, statistic.sums, statistic.h + weight, statistic.n + 1)
+
+
+@plus_row.of(ClassesOfTargets)
+def _(statistic, a, weight):
+    for t in range(statistic.rows.shape[1]):
+        statistic.sums[statistic.rows[a, t]] += weight
+    return ClassesOfTargets(statistic.rows, statistic.first, statistic.sums, statistic.h + weight, statistic.n + 1)
 
 
 @specialised
@@ -76,6 +121,24 @@ def _(one, other, room):
     return Classes(room, one.h + other.h, one.n + other.n)
 
 
+@plus.of(AmountsOfTargets)
+def _(one, other, room):
+    _add_each(one.sums, other.sums, room)
+    return AmountsOfTargets(one.rows, room, one.h + other.h, one.n + other.n)
+
+
+@plus.of(ClassesOfTargets)
+def _(one, other, room):
+    _add_each(one.sums, other.sums, room)
+    return ClassesOfTargets(one.rows, one.first, room, one.h + other.h, one.n + other.n)
+
+
+@inlined_kernel
+def _add_each(one, other, out):
+    for k in range(out.shape[0]):
+        out[k] = one[k] + other[k]
+
+
 @specialised
 def minus(one: Any, other: Any, room: Any) -> Any:
     """Return the statistic of a set of rows without some of them. The weights of classes are written to ``room``."""
@@ -93,9 +156,27 @@ def _(one, other, room):
     return Classes(room, one.h - other.h, one.n - other.n)
 
 
+@minus.of(AmountsOfTargets)
+def _(one, other, room):
+    _subtract_each(one.sums, other.sums, room)
+    return AmountsOfTargets(one.rows, room, one.h - other.h, one.n - other.n)
+
+
+@minus.of(ClassesOfTargets)
+def _(one, other, room):
+    _subtract_each(one.sums, other.sums, room)
+    return ClassesOfTargets(one.rows, one.first, room, one.h - other.h, one.n - other.n)
+
+
+@inlined_kernel
+def _subtract_each(one, other, out):
+    for k in range(out.shape[0]):
+        out[k] = one[k] - other[k]
+
+
 @specialised
 def write_sums(statistic: Any, out: Any) -> None:
-    """Write a statistic to an array of int64: (g, h), or the weight of each class."""
+    """Write a statistic to an array of int64 (see the module's text)."""
 
 
 @write_sums.of(Moments)
@@ -108,6 +189,15 @@ def _(statistic, out):
 def _(statistic, out):
     for k in range(out.shape[0]):
         out[k] = statistic.weights[k]
+
+
+@write_sums.of(AmountsOfTargets)
+@write_sums.of(ClassesOfTargets)
+def _(statistic, out):
+    n_sums = statistic.sums.shape[0]
+    for k in range(n_sums):
+        out[k] = statistic.sums[k]
+    out[n_sums] = statistic.h
 
 
 @inlined_kernel

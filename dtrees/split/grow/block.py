@@ -113,11 +113,11 @@ def make_block(
 ) -> Block:
     """Return room for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
 
-    ``n_classes`` is 0 for the moment layout.
+    ``n_classes`` is 0 for the moment layout, and the number of sums of several targets.
     """
     width = pool.shape[0]
     lanes = width if random else -(-width // VECTOR) * VECTOR
-    n_counts = max(7, 4 + 2 * n_classes)  # those of a tiny node, of random thresholds
+    n_counts = max(8 + n_classes, 4 + 2 * n_classes)  # those of a tiny node, of random thresholds
     may_be_whole = not random and n_rows >= columns.n_rows
     place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)

@@ -22,6 +22,7 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import Clipped, InOrder, hand_down
 from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
 from dtrees.split.grow.column_by_column import InBlock, InTable, Unsorted, conclude, search_node
@@ -352,6 +353,7 @@ def _(criterion, columns, task, bottom, nodes, n_nodes):
 
 
 @_grow_small.of(Deviations)
+@_grow_small.of(SeveralDeviations)
 def _(criterion, columns, task, bottom, nodes, n_nodes):
     return n_nodes  # blocks are for criteria that follow from sums
 

@@ -15,7 +15,8 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import Clipped, InOrder, begin_column
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import Classes, Moments
+from dtrees.split.criteria.several import SeveralDeviations
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 from dtrees.split.node.candidate import complete
 from dtrees.split.node.found import NONE_HIGHER
 from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, RandomThreshold, SortedThreshold, is_categorical
@@ -24,6 +25,7 @@ from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories import search_categories
 from dtrees.split.search.dominant_value import find_dominant, list_others, search_around_dominant
 from dtrees.split.search.order_statistics import search_deviations
+from dtrees.split.search.order_statistics_of_targets import search_deviations_of_targets
 from dtrees.split.search.random_threshold import search_random
 from dtrees.split.search.sweep import first_above, nothing, sum_rows, sweep_bins, sweep_sorted
 from dtrees.split.search.vector_sweep import sweep_stretches, sweeps_stretches
@@ -79,6 +81,11 @@ def _(criterion, codes, values, partition, start, in_stop, sums, limits, thresho
 @search_column.of(Deviations)
 def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
     return search_deviations(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+
+
+@search_column.of(SeveralDeviations)
+def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+    return search_deviations_of_targets(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
 
 
 @specialised
@@ -151,6 +158,8 @@ def _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, li
     """
 
 
+@_search_sums_by_value.of(AmountsOfTargets)
+@_search_sums_by_value.of(ClassesOfTargets)
 @_search_sums_by_value.of(Classes)
 def _(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
     return False, CONSTANT, 0.0, False

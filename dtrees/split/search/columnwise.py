@@ -9,7 +9,7 @@ from __future__ import annotations
 from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import class_term, score, score_of_terms
-from dtrees.split.criteria.statistics import Classes, Moments
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 
 
 @inlined_kernel
@@ -62,10 +62,10 @@ def score_columns(node, criterion, left, h, scores):
 
     Parameters
     ----------
-    node : Moments or Classes
+    node : Moments, Classes, AmountsOfTargets or ClassesOfTargets
     criterion : named tuple
     left : ndarray of int64, shape (n_quantities, n_columns)
-        What goes left: g, or the weight of each class.
+        What goes left: g, or the weight of each class, or the sums of targets.
     h : ndarray of int64, shape (n_columns,)
         The weight that goes left.
     scores : ndarray of float64, shape (n_columns,)
@@ -87,6 +87,15 @@ def _(node, criterion, left, h, scores):
     finish_class_scores(criterion, h, node, scores)
 
 
+@score_columns.of(AmountsOfTargets)
+@score_columns.of(ClassesOfTargets)
+def _(node, criterion, left, h, scores):
+    scores[:] = 0.0
+    for k in range(node.sums.shape[0]):
+        add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
+    finish_target_scores(criterion, h, node, scores)
+
+
 @lean_kernel
 def add_class_terms(criterion, left, whole, h, h_all, terms):
     """Add the terms of one class, of weight ``whole`` in the node and ``left[j]`` left of the split of column j."""
@@ -100,4 +109,13 @@ def finish_class_scores(criterion, h, node, scores):
     for j in range(scores.shape[0]):
         one, other = float(h[j]), float(node.h - h[j])
         found = score_of_terms(criterion, scores[j], one, other, node.h, node.weights.shape[0])
+        scores[j] = found if (one > 0.0) & (other > 0.0) else -1.0
+
+
+@lean_kernel
+def finish_target_scores(criterion, h, node, scores):
+    """Turn sums of terms over all targets into scores, for criteria that are arithmetic."""
+    for j in range(scores.shape[0]):
+        one, other = float(h[j]), float(node.h - h[j])
+        found = score_of_terms(criterion, scores[j], one, other, node.h, 1)
         scores[j] = found if (one > 0.0) & (other > 0.0) else -1.0

@@ -21,6 +21,7 @@ zero.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,16 +71,25 @@ def levels_of(targets: NDArray[np.float64], total_weight: int) -> tuple[NDArray[
     total_weight : int
         What the weights of a tree sum up to at most, times the larger factor.
     """
-    centered = targets
-    with np.errstate(over="ignore"):
-        shifted = targets - targets[targets.shape[0] // 2]
-        if np.isfinite(shifted).all():
-            centered = shifted
-    bits = min(_LEVEL_BITS, _ALL_BITS - total_weight.bit_length())
-    largest = float(np.abs(centered).max())
+    return levels_of_several([targets], total_weight)
+
+
+def levels_of_several(targets: Sequence[NDArray[np.float64]], total_weight: int) -> tuple[NDArray[np.int64], int]:
+    """Return several targets in fixed point of one scale, one after the other, so that the deviations of all can be added up.
+
+    Parameters and result are otherwise those of :func:`levels_of`.
+    """
+    centered = []
+    for one in targets:
+        with np.errstate(over="ignore"):
+            shifted = one - one[one.shape[0] // 2]
+        centered.append(shifted if np.isfinite(shifted).all() else one)
+    bits = min(_LEVEL_BITS, _ALL_BITS - (total_weight * len(targets)).bit_length())
+    joined = np.concatenate(centered)
+    largest = float(np.abs(joined).max())
     exponent = bits - 1 - math.frexp(largest)[1] if largest else 0
-    levels = np.empty(targets.shape[0], np.int64)
-    scale_into(centered, exponent, levels)
+    levels = np.empty(joined.shape[0], np.int64)
+    scale_into(joined, exponent, levels)
     return levels, exponent
 
 

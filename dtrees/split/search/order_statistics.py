@@ -73,6 +73,8 @@ class LineUp(NamedTuple):
         Of the first i rows and of all but the first i rows, in the order of the column.
     quantiles : ndarray of float64, shape (2, n_rows + 1)
         Of the same, where constraints compare them.
+    totals : ndarray of DEVIATION, shape (4, n_rows + 1) or (4, 0)
+        Those of several targets together, with missing values on the left, and then with these on the right.
     node : ndarray of int64, shape (7,)
         The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
         says of all its rows.
@@ -85,13 +87,15 @@ class LineUp(NamedTuple):
     left: NDArray[Any]
     right: NDArray[Any]
     quantiles: NDArray[np.float64]
+    totals: NDArray[Any]
     node: NDArray[np.int64]
 
 
-def make_line_up(n_rows: int, levels: NDArray[np.int64]) -> LineUp:
-    """Return scratch space for nodes of up to ``n_rows`` rows."""
+def make_line_up(n_rows: int, levels: NDArray[np.int64], several: bool = False) -> LineUp:
+    """Return scratch space for nodes of up to ``n_rows`` rows, of one target or of ``several``."""
     line, links, items, left, right = (np.empty(n_rows + 1, kind) for kind in (LINE, LINK, ITEM, DEVIATION, DEVIATION))
-    return LineUp(levels, line, links, items, left, right, np.empty((2, n_rows + 1)), np.full(7, -1, np.int64))
+    totals = np.empty((4, n_rows + 1 if several else 0), DEVIATION)
+    return LineUp(levels, line, links, items, left, right, np.empty((2, n_rows + 1)), totals, np.full(7, -1, np.int64))
 
 
 @kernel
@@ -101,23 +105,29 @@ def put_in_line(criterion, partition, start, in_stop, scratch):
     node = line_up.node
     if node[0] == start and node[1] == in_stop:
         return
-    rows, a, b = partition.rows, partition.g, partition.h
-    n = in_stop - start
-    keys, line, levels = scratch.keys, line_up.line, line_up.levels
-    for i in range(n):
-        keys[i] = key_of(a[start + i], i)
+    for i in range(in_stop - start):
+        scratch.keys[i] = key_of(partition.g[start + i], i)
+    line_up_by_keys(criterion, partition, start, in_stop - start, scratch)
+    node[0], node[1] = start, in_stop
+
+
+@inner_kernel
+def line_up_by_keys(criterion, partition, start, n, scratch):
+    """Put the ``n`` rows of a node in the order of ``scratch.keys``: the number of the target, and the place from ``start`` on."""
+    rows, b = partition.rows, partition.h
+    line_up = scratch.line_up
+    keys, line, levels, node = scratch.keys, line_up.line, line_up.levels, line_up.node
     sort_keys(keys, scratch.spare, n, scratch.counts)
     line[0].level = 0
     line[0].weight = 0
     for i in range(n):
-        place = start + np.int64(place_in(keys[i]))
+        place, number = start + np.int64(place_in(keys[i])), code_of(keys[i])
         element = line[i + 1]
-        element.level = levels[a[place]]
+        element.level = levels[number]
         element.weight = b[place] if b.shape[0] > 0 else 1
         element.row = rows[place]
-        element.number = a[place]
+        element.number = number
     _link(line_up.links, n, line_up.items, n, n)
-    node[0], node[1] = start, in_stop
     node[2], node[3], node[4], node[5], node[6] = _begin(criterion, line, line_up.links)
 
 
@@ -322,27 +332,38 @@ def _(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits,
     return _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch)
 
 
-@kernel
-def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch):
-    """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
-    n_distinct = values.shape[0]
-    line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
-    left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
-    keys = scratch.keys
+@inner_kernel
+def list_items(codes, n_distinct, n, scratch):
+    """List the elements in line in the order of a column; return how many are not missing there, -1 if the column is constant.
+
+    Their codes are left in ``scratch.keys``.
+    """
+    keys, line, items = scratch.keys, scratch.line_up.line, scratch.line_up.items
     for i in range(n):
         keys[i] = key_of(codes[line[i + 1].row], i + 1)
     sort_keys(keys, scratch.spare, n, scratch.counts)
-    missing = np.uint64(n_distinct)
     if code_in(keys[0]) == code_in(keys[n - 1]):
-        return CONSTANT, 0.0, False
+        return -1
     end = n
-    while code_in(keys[end - 1]) == missing:
+    while code_in(keys[end - 1]) == np.uint64(n_distinct):
         end -= 1
     for i in range(n):
         item, element = items[i], np.int64(place_in(keys[i]))
         item.element = element
         item.level = line[element].level
         item.weight = line[element].weight
+    return end
+
+
+@kernel
+def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch):
+    """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
+    line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
+    left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
+    keys = scratch.keys
+    end = list_items(codes, values.shape[0], n, scratch)
+    if end < 0:
+        return CONSTANT, 0.0, False
     node = scratch.line_up.node
     begin = node[2], node[3], node[4], node[5], node[6]
     top = bar

@@ -14,7 +14,7 @@ from dtrees.split.search.random_threshold import draw_threshold
 
 
 @inner_kernel
-def _deviation_of(criterion, line, keys, n, cut, missing, which, out):
+def deviation_of(criterion, line, keys, n, cut, missing, which, out):
     """Write the deviation of some of a node's rows.
 
     ``which`` tells whether to take the rows with codes up to the cut, above it, and missing; ``keys[i]`` is the code of element i + 1.
@@ -49,7 +49,7 @@ def _deviation_of(criterion, line, keys, n, cut, missing, which, out):
 
 @inner_kernel
 def _quantile_of(criterion, line, keys, n, cut, missing, which, total):
-    """Return the quantile of some of a node's rows, of so much weight; parameters are those of :func:`_deviation_of`."""
+    """Return the quantile of some of a node's rows, of so much weight; parameters are those of :func:`deviation_of`."""
     wanted, both = criterion.above * total, criterion.above + criterion.below
     below, found, level = 0, False, line[0].level
     for i in range(n):
@@ -66,18 +66,13 @@ def _quantile_of(criterion, line, keys, n, cut, missing, which, total):
     return halfway(level, level)
 
 
-@kernel
-def search_deviations_at_random(criterion, codes, values, n, limits, bits, bar, scratch):
-    """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
+@inner_kernel
+def list_codes(line, codes, n, missing, keys):
+    """Write the codes of elements in line to ``keys``.
 
-    The node's ``n`` rows are lined up already.
+    Returns whether they vary, the lowest and the highest that is not missing, and how many are.
     """
-    line, left, right = scratch.line_up.line, scratch.line_up.left, scratch.line_up.right
-    keys = scratch.keys
-    n_distinct = values.shape[0]
-    missing = np.uint64(n_distinct)
-    low, high = missing, np.uint64(0)
-    n_missing = 0
+    low, high, n_missing = missing, np.uint64(0), 0
     for i in range(n):
         code = np.uint64(codes[line[i + 1].row])
         keys[i] = code
@@ -86,23 +81,35 @@ def search_deviations_at_random(criterion, codes, values, n, limits, bits, bar, 
         else:
             low = min(low, code)
             high = max(high, code)
-    if n_missing == n or (low == high and n_missing == 0):
+    return n_missing < n and (low != high or n_missing > 0), low, high, n_missing
+
+
+@kernel
+def search_deviations_at_random(criterion, codes, values, n, limits, bits, bar, scratch):
+    """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
+
+    The node's ``n`` rows are lined up already.
+    """
+    line, left, right = scratch.line_up.line, scratch.line_up.left, scratch.line_up.right
+    keys, missing = scratch.keys, np.uint64(values.shape[0])
+    varies, low, high, n_missing = list_codes(line, codes, n, missing, keys)
+    if not varies:
         return CONSTANT, 0.0, False
-    threshold, cut = np.inf, np.int64(n_distinct - 1)
+    threshold, cut = np.inf, np.int64(values.shape[0] - 1)
     if low < high:
         threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), bits)
     n_below = 0
     for i in range(n):
         n_below += keys[i] <= np.uint64(cut)
     whole = left[1]
-    _deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, True, True), whole)
+    deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, True, True), whole)
     top, missing_left = bar, False
     for side in range(2):
         if side == 0 and (n_missing == 0 or low == high):
             continue
         count = n_below + n_missing if side == 0 else n_below
-        _deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
-        _deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
+        deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0])
+        deviation_of(criterion, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0])
         if not may_be_taken(limits, count, n, left[0], right[0]):
             continue
         one = other = 0.0

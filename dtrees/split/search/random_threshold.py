@@ -12,7 +12,7 @@ from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
-from dtrees.split.criteria.statistics import Classes, Moments, plus_row, weight_at
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
 from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
 from dtrees.split.node.limits import is_allowed
@@ -128,6 +128,38 @@ def _(node, x, a, h, threshold, counts):
     add_left(x, threshold, np.int64(1), counts[N_LEFT], h, counts[LEFT + a])
 
 
+@_add_row.of(AmountsOfTargets)
+def _(node, x, a, h, threshold, counts):
+    _add_amounts(node.rows[a], x, threshold, counts)
+
+
+@lean_kernel
+def _add_amounts(amounts, x, threshold, counts):
+    """Add a row and its first target, and then two more targets at a time."""
+    n_left, last = counts[N_LEFT], amounts.shape[0] - 1
+    add_left(x, threshold, np.int64(1), n_left, amounts[0], counts[LEFT])
+    for t in range(1, last, 2):
+        add_left(x, threshold, amounts[t], counts[LEFT + t], amounts[t + 1], counts[LEFT + t + 1])
+    if last & 1:
+        add_left(x, threshold, amounts[last], counts[LEFT + last], np.int64(0), n_left)
+
+
+@_add_row.of(ClassesOfTargets)
+def _(node, x, a, h, threshold, counts):
+    _add_classes(node.rows[a], x, h, threshold, counts)
+
+
+@lean_kernel
+def _add_classes(classes, x, h, threshold, counts):
+    """Add a row, and its weight to the classes that it is of, two at a time."""
+    n_left, last = counts[N_LEFT], classes.shape[0] - 1
+    add_left(x, threshold, np.int64(1), n_left, h, counts[LEFT + classes[0]])
+    for t in range(1, last, 2):
+        add_left(x, threshold, h, counts[LEFT + classes[t]], h, counts[LEFT + classes[t + 1]])
+    if last & 1:
+        add_left(x, threshold, h, counts[LEFT + classes[last]], np.int64(0), n_left)
+
+
 @specialised
 def _add_missing_row(node, x, a, h, counts):
     """Add a row to what is missing in each column: its weight, then g or the weights of classes."""
@@ -144,6 +176,22 @@ def _(node, x, a, h, counts):
     n_classes = node.weights.shape[0]
     add_missing(x, h, counts[LEFT + n_classes])
     add_missing(x, h, counts[LEFT + n_classes + 1 + a])
+
+
+@_add_missing_row.of(AmountsOfTargets)
+def _(node, x, a, h, counts):
+    n_targets = node.sums.shape[0]
+    add_missing(x, h, counts[LEFT + n_targets])
+    for t in range(n_targets):
+        add_missing(x, node.rows[a, t], counts[LEFT + n_targets + 1 + t])
+
+
+@_add_missing_row.of(ClassesOfTargets)
+def _(node, x, a, h, counts):
+    n_classes = node.sums.shape[0]
+    add_missing(x, h, counts[LEFT + n_classes])
+    for t in range(node.rows.shape[1]):
+        add_missing(x, h, counts[LEFT + n_classes + 1 + node.rows[a, t]])
 
 
 @lean_kernel
@@ -174,6 +222,8 @@ def _sum_rows(node, block, places, has_missing, threshold, counts):
     """Sum what goes left and what is missing, but for weights that are all 1."""
 
 
+@_sum_rows.of(AmountsOfTargets)
+@_sum_rows.of(ClassesOfTargets)
 @_sum_rows.of(Classes)
 def _(node, block, places, has_missing, threshold, counts):
     _sum_each(node, block, places, has_missing, threshold, counts)
@@ -226,6 +276,27 @@ def _(node, j, counts, room):
         room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_classes + 1 + k, j]
     left = Classes(room[0], counts[H_LEFT, j], counts[N_LEFT, j])
     return left, Classes(room[1], counts[LEFT + n_classes, j], counts[N_MISSING, j])
+
+
+@inlined_kernel
+def _take_sums(n_sums, j, counts, room):
+    """Write the sums of a column to ``room``; return weight and number of the rows that go left, and of those without a value."""
+    for k in range(n_sums):
+        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_sums + 1 + k, j]
+    return counts[H_LEFT, j], counts[N_LEFT, j], counts[LEFT + n_sums, j], counts[N_MISSING, j]
+
+
+@_statistics_of_column.of(AmountsOfTargets)
+def _(node, j, counts, room):
+    h, n, h_missing, n_missing = _take_sums(node.sums.shape[0], j, counts, room)
+    return AmountsOfTargets(node.rows, room[0], h, n), AmountsOfTargets(node.rows, room[1], h_missing, n_missing)
+
+
+@_statistics_of_column.of(ClassesOfTargets)
+def _(node, j, counts, room):
+    h, n, h_missing, n_missing = _take_sums(node.sums.shape[0], j, counts, room)
+    left = ClassesOfTargets(node.rows, node.first, room[0], h, n)
+    return left, ClassesOfTargets(node.rows, node.first, room[1], h_missing, n_missing)
 
 
 @lean_kernel

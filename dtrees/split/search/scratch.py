@@ -56,7 +56,7 @@ class Scratch(NamedTuple):
     other_found : Found
         Another one, while two ways of searching are compared.
     classes : ndarray of int64, shape (3, n_classes) or (3, 0)
-        Weights of classes of sets of rows.
+        Weights of classes, or sums of several targets, of sets of rows.
     counts : ndarray of int64
         For :func:`~dtrees.split.table.sorting.radix_sort`.
     line_up : LineUp or None
@@ -88,18 +88,25 @@ class Scratch(NamedTuple):
 
 
 def make_scratch(
-    n_rows: int, max_distinct: int, n_classes: int, levels: NDArray[np.int64] = _NO_LEVELS, categories: bool = False
+    n_rows: int,
+    max_distinct: int,
+    n_classes: int,
+    levels: NDArray[np.int64] = _NO_LEVELS,
+    categories: bool = False,
+    n_sums: int = 0,
+    several: bool = False,
 ) -> Scratch:
     """Return scratch space for nodes of up to ``n_rows`` rows and columns of up to ``max_distinct`` distinct values.
 
     Columns with many more distinct values than the node has rows are sorted rather than put in bins, so bins are few.
-    ``n_classes`` is 0 where moments are summed; ``levels`` are the targets of criteria of order statistics.
-    ``categories`` says whether there are columns of categories.
+    ``n_classes`` is 0 where moments are summed; ``levels`` are the targets of criteria of order statistics, and ``several`` says whether
+    there are several of these. ``categories`` says whether there are columns of categories. ``n_sums`` are the sums of a node, if these are
+    not classes or moments.
     """
     n_bins = min(max_distinct, 4 * n_rows, MOST_BINS) + 1
     n_keys = n_rows + 1
     n_cells = max(MAX_CELLS, -(-min(max_distinct, MAX_SINGLE_CELLS) // 64) * 64)
-    n_sums = n_classes or 2
+    n_sums = n_sums or n_classes or 2
     return Scratch(
         bins=np.empty(0 if n_classes else n_bins, BIN),
         keys=mapped(n_keys, np.uint64),
@@ -117,7 +124,7 @@ def make_scratch(
         other_found=no_split_found(n_sums),
         classes=np.zeros((3, n_classes), np.int64),
         counts=np.empty(RADIX, np.int64),
-        line_up=make_line_up(n_rows, levels) if levels.shape[0] else None,
+        line_up=make_line_up(n_rows, levels, several) if levels.shape[0] else None,
         stretch=make_stretch(),
         groups=make_groups(max_distinct, n_sums) if categories else None,
     )

@@ -14,12 +14,14 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints import Clipped, InOrder
 from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import minus, plus_row, weight_at
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.search.column import search_sorted
 from dtrees.split.search.dominant_value import search_around_dominant
 from dtrees.split.search.order_statistics import search_deviations
+from dtrees.split.search.order_statistics_of_targets import search_deviations_of_targets
 from dtrees.split.search.random_threshold import draw_threshold, try_threshold
 from dtrees.split.search.sweep import nothing
 from dtrees.split.table.keys import code_of, place_in
@@ -65,6 +67,15 @@ def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits,
     _write_out(columns.zero_code[column], keys, partition.rows[start:in_stop], dense)
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     return search_deviations(criterion, dense, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+
+
+@search_cells.of(SeveralDeviations)
+def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
+    if keys.shape[0] == 0:
+        return CONSTANT, 0.0, False
+    _write_out(columns.zero_code[column], keys, partition.rows[start:in_stop], dense)
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    return search_deviations_of_targets(criterion, dense, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
 
 
 @lean_kernel

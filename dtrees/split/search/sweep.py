@@ -11,8 +11,8 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.parts import class_term, may_exceed, score, score_of_terms
-from dtrees.split.criteria.statistics import Classes, Moments, no_moments, plus, plus_row, weight_at
+from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, score, score_of_terms
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, no_moments, plus, plus_row, weight_at
 from dtrees.split.node.found import NONE_HIGHER, note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.table.keys import PLACE, code_of, first_key
@@ -32,6 +32,18 @@ def _(statistic, room):
 def _(statistic, room):
     room[:] = 0
     return Classes(room, ZERO(), ZERO())
+
+
+@nothing.of(AmountsOfTargets)
+def _(statistic, room):
+    room[:] = 0
+    return AmountsOfTargets(statistic.rows, room, ZERO(), ZERO())
+
+
+@nothing.of(ClassesOfTargets)
+def _(statistic, room):
+    room[:] = 0
+    return ClassesOfTargets(statistic.rows, statistic.first, room, ZERO(), ZERO())
 
 
 @specialised
@@ -56,6 +68,32 @@ def _(left, criterion, node, bar):
     for k in range(node.weights.shape[0]):
         terms += class_term(criterion, left.weights[k], node.weights[k] - left.weights[k], h, other_h)
     return score_of_terms(criterion, terms, h, other_h, node.h, node.weights.shape[0])
+
+
+@score_above.of(AmountsOfTargets)
+def _(left, criterion, node, bar):
+    h, other_h = float(left.h), float(node.h - left.h)
+    if h <= 0.0 or other_h <= 0.0:
+        return -1.0
+    terms = 0.0
+    for t in range(node.sums.shape[0]):
+        terms += class_term(criterion, left.sums[t], node.sums[t] - left.sums[t], h, other_h)
+    return score_of_terms(criterion, terms, h, other_h, node.h, 1)
+
+
+@score_above.of(ClassesOfTargets)
+def _(left, criterion, node, bar):
+    h, other_h = float(left.h), float(node.h - left.h)
+    if h <= 0.0 or other_h <= 0.0:
+        return -1.0
+    total = terms = 0.0
+    for t in range(node.first.shape[0] - 1):
+        for k in range(node.first[t], node.first[t + 1]):
+            terms += class_term(criterion, left.sums[k], node.sums[k] - left.sums[k], h, other_h)
+        if not is_arithmetic(criterion):
+            total += score_of_terms(criterion, terms, h, other_h, node.h, node.first[t + 1] - node.first[t])
+            terms = 0.0
+    return score_of_terms(criterion, terms, h, other_h, node.h, 1) if is_arithmetic(criterion) else total
 
 
 @inlined_kernel

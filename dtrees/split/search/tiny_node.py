@@ -14,7 +14,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.parts import is_arithmetic, node_statistic
-from dtrees.split.criteria.statistics import Classes, Moments, plus_row, weight_at
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
 from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.found import note_found
 from dtrees.split.node.limits import is_allowed
@@ -27,6 +27,7 @@ from dtrees.split.search.columnwise import (
     add_left,
     add_two_left,
     finish_class_scores,
+    finish_target_scores,
     score_columns,
     widen,
 )
@@ -39,6 +40,8 @@ _BEST, _SCORE = 0, 1
 #: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these;
 #: lowest and highest code, and the code that the best split is after.
 _MISSING, _H, _N, _G, _LOW, _HIGH, _CUT = 0, 1, 2, 3, 4, 5, 6
+#: What goes left of another one of several targets, or of the first of their classes, after which come the others.
+_MORE = 7
 
 
 @inlined_kernel
@@ -121,6 +124,59 @@ def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, reals
     finish_class_scores(criterion, h, node, scores)
 
 
+@_score_cut.of(AmountsOfTargets)
+def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
+    _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, reals, counts)
+
+
+@lean_kernel
+def _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, reals, counts):
+    """Score a cut: the weight and the first target are summed, and then two more targets at a time."""
+    n, n_targets, rows = places.shape[0], node.sums.shape[0], node.rows
+    h, one, other, scores = counts[_H, :width], counts[_G, :width], counts[_MORE, :width], reals[_SCORE, :width]
+    scores[:] = 0.0
+    one[:] = 0
+    for k in range(n):
+        add_left(tile[k, :width], cut, rows[a[places[k]], 0], one, weight_at(b, places[k]), h)
+    add_class_terms(criterion, one, node.sums[0], h, node.h, scores)
+    for t in range(1, n_targets, 2):
+        one[:] = 0
+        other[:] = 0
+        following = min(t + 1, n_targets - 1)
+        for k in range(n):
+            row = a[places[k]]
+            add_left(tile[k, :width], cut, rows[row, t], one, rows[row, following], other)
+        add_class_terms(criterion, one, node.sums[t], h, node.h, scores)
+        if following > t:
+            add_class_terms(criterion, other, node.sums[following], h, node.h, scores)
+    finish_target_scores(criterion, h, node, scores)
+
+
+@_score_cut.of(ClassesOfTargets)
+def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
+    _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, reals, counts)
+
+
+@lean_kernel
+def _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, reals, counts):
+    """Score a cut: rows add their weight to the classes that they are of in all targets; classes that no row is of add nothing."""
+    n, n_classes, rows = places.shape[0], node.sums.shape[0], node.rows
+    h, ignored, scores = counts[_H, :width], counts[_N, :width], reals[_SCORE, :width]
+    for c in range(n_classes):
+        if node.sums[c] > 0:
+            counts[_MORE + c, :width] = 0
+    for k in range(n):
+        weight, row = weight_at(b, places[k]), a[places[k]]
+        add_left(tile[k, :width], cut, weight, h, weight, counts[_MORE + rows[row, 0], :width])
+        for t in range(1, rows.shape[1]):
+            add_left(tile[k, :width], cut, weight, counts[_MORE + rows[row, t], :width], np.int64(0), ignored)
+    scores[:] = 0.0
+    for c in range(n_classes):
+        if node.sums[c] > 0:
+            add_class_terms(criterion, counts[_MORE + c, :width], node.sums[c], h, node.h, scores)
+    finish_target_scores(criterion, h, node, scores)
+
+
 @inlined_kernel
 def _scan_columns(limits, node, tile, width, places, a, b, reals, counts):
     """Find the best cut of every column, whose codes of the node's rows are in ``tile``."""
@@ -147,6 +203,8 @@ def _put_in_order(node, places, a):
     """Put a node's places in the order that :func:`_score_cut` wants."""
 
 
+@_put_in_order.of(AmountsOfTargets)
+@_put_in_order.of(ClassesOfTargets)
 @_put_in_order.of(Moments)
 def _(node, places, a):
     pass

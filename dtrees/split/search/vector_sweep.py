@@ -17,16 +17,20 @@ from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints import Clipped, InOrder
 from dtrees.split.criteria.gini import GiniOfClasses
-from dtrees.split.criteria.parts import is_arithmetic, score
-from dtrees.split.criteria.statistics import Classes, Moments, weight_at
+from dtrees.split.criteria.parts import is_arithmetic, score, score_of_terms
+from dtrees.split.criteria.several import SeveralClasses
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, weight_at
 from dtrees.split.node.found import note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.policy import STRETCH
+from dtrees.split.search.columnwise import add_class_terms
 from dtrees.split.search.sweep import nothing, sum_rows
 from dtrees.split.table.keys import code_in, code_of, place_in
 
 #: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
 EXACT_WEIGHT = 13_777
+#: What the fourth power of the weight of a node with several targets, times their number, is below for the same.
+_EXACT_POWER = 2.0**55
 
 
 @by_reference
@@ -65,6 +69,12 @@ def _(criterion, node):
     return node.h <= EXACT_WEIGHT
 
 
+@sweeps_stretches.of(SeveralClasses)
+def _(criterion, node):
+    square = float(node.h) * float(node.h)
+    return is_arithmetic(criterion) and square * square * node.rows.shape[1] < _EXACT_POWER
+
+
 @specialised
 def sweep_stretches(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
     """Find the best split of a node by rows sorted by code, none of them missing.
@@ -80,7 +90,17 @@ def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
 
 @sweep_stretches.of(Classes)
 def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
-    return _sweep_squares(node, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+    return _sweep_squares(node, node.weights, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+
+
+@sweep_stretches.of(AmountsOfTargets)
+def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
+    return _sweep_amounts(node, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+
+
+@sweep_stretches.of(ClassesOfTargets)
+def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
+    return _sweep_squares(node, node.sums, limits, keys, first, last, a, b, base, bar, room, found, stretch)
 
 
 @lean_kernel
@@ -149,8 +169,100 @@ def _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stre
 
 
 @lean_kernel
-def _sum_squares(keys, classes, b, base, node, left, before, squares, products, h):
+def _sum_weights(keys, a, b, base, total, numbers, h):
+    """Write the numbers of rows sorted by code, and the running sum of their weights, which is returned."""
+    for i in range(h.shape[0]):
+        place = np.uint64(base) + place_in(keys[i])
+        numbers[i] = a[place]
+        total += weight_at(b, place)
+        h[i] = total
+    return total
+
+
+@lean_kernel
+def _sum_amounts(rows, t, numbers, total, g):
+    """Write the running sum of one target over rows, which is returned."""
+    for i in range(g.shape[0]):
+        total += rows[numbers[i], t]
+        g[i] = total
+    return total
+
+
+@lean_kernel
+def _finish_scores(limits, keys, n_before, h, node, scores):
+    """Turn the terms of splits after each row into scores, but for those within a value; ``keys`` goes one row further."""
+    for i in range(scores.shape[0]):
+        a, b, n = h[i], node.h - h[i], n_before + i + 1
+        mine = score_of_terms(limits.criterion, scores[i], float(a), float(b), node.h, 1)
+        allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, a, b) & (a > 0) & (b > 0)
+        scores[i] = mine if allowed else -1.0
+
+
+@lean_kernel
+def _sweep_amounts(node, limits, keys, first, last, a, b, base, bar, before, found, stretch):
+    """Sweep the sums of several targets: a stretch of rows is gone through once for each."""
+    top, cut, weight = bar, NONE(), ZERO()
+    before[:] = 0
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        h, g, numbers = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
+        weight = _sum_weights(keys[start : start + m], a, b, base, weight, numbers, h)
+        m = max(min(m, last - 1 - start), 0)
+        scores = stretch.scores[:m]
+        scores[:] = 0.0
+        for t in range(node.sums.shape[0]):
+            before[t] = _sum_amounts(node.rows, t, numbers, before[t], g)
+            add_class_terms(limits.criterion, g[:m], node.sums[t], h[:m], node.h, scores)
+        if m == 0:
+            continue
+        _finish_scores(limits, keys[start : start + m + 1], start - first, h[:m], node, scores)
+        where = highest(stretch, ZERO(), m, top)
+        if where >= 0:
+            top = stretch.scores[where]
+            cut = start + where
+    if cut < 0:
+        return -1.0
+    left = sum_rows(keys, first, cut + 1, a, b, base, nothing(node, before))
+    note_found(found, code_of(keys[cut]), code_of(keys[cut + 1]), False, left)
+    return top
+
+
+@specialised
+def _sum_squares(node, keys, a, b, base, left, before, squares, products, h):
     """Write the running sums over classes of left**2 and left * node, and of the weight, over rows sorted by code."""
+
+
+@_sum_squares.of(Classes)
+def _(node, keys, a, b, base, left, before, squares, products, h):
+    return _sum_squares_of_classes(keys, a, b, base, node, left, before, squares, products, h)
+
+
+@_sum_squares.of(ClassesOfTargets)
+def _(node, keys, a, b, base, left, before, squares, products, h):
+    return _sum_squares_of_targets(keys, a, b, base, node, left, before, squares, products, h)
+
+
+@lean_kernel
+def _sum_squares_of_targets(keys, a, b, base, node, left, before, squares, products, h):
+    square, product, total = before
+    rows, whole = node.rows, node.sums
+    for i in range(h.shape[0]):
+        place = np.uint64(base) + place_in(keys[i])
+        row, w = a[place], weight_at(b, place)
+        for t in range(rows.shape[1]):
+            k = rows[row, t]
+            square += w * (2 * left[k] + w)
+            product += w * whole[k]
+            left[k] += w
+        total += w
+        squares[i] = square
+        products[i] = product
+        h[i] = total
+    return square, product, total
+
+
+@lean_kernel
+def _sum_squares_of_classes(keys, classes, b, base, node, left, before, squares, products, h):
     square, product, total = before
     for i in range(h.shape[0]):
         place = np.uint64(base) + place_in(keys[i])
@@ -182,18 +294,18 @@ def _score_squares(limits, keys, n_before, squares, products, h, node_square, no
 
 
 @lean_kernel
-def _sweep_squares(node, limits, keys, first, last, classes, b, base, bar, left, found, stretch):
+def _sweep_squares(node, weights, limits, keys, first, last, classes, b, base, bar, left, found, stretch):
     top = bar
     node_square = ZERO()
-    for k in range(node.weights.shape[0]):
-        node_square += node.weights[k] * node.weights[k]
+    for k in range(weights.shape[0]):
+        node_square += weights[k] * weights[k]
         left[k] = 0
     sums = ZERO(), ZERO(), ZERO()
     cut = NONE()
     for start in range(first, last, STRETCH):
         m = min(last - start, STRETCH)
         squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
-        sums = _sum_squares(keys[start : start + m], classes, b, base, node, left, sums, squares, products, h)
+        sums = _sum_squares(node, keys[start : start + m], classes, b, base, left, sums, squares, products, h)
         m = min(m, last - 1 - start)
         if m <= 0:
             continue

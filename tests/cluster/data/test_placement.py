@@ -93,6 +93,8 @@ def test_bytes_of_several_targets() -> None:
     assert Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=1).vectors == 16_000
     assert Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=4).vectors == 8_000 * (1 + 3 * 4)
     assert block_bytes(schema, 1000, weighted=False, n_classes=0, n_targets=4) == 4_000 + 8_000 * (4 + 3 * 4)
+    forest, boosting = (Sizes.of(schema, 1000, weighted=True, partition=0, n_targets=4, boosting=boosting) for boosting in (False, True))
+    assert forest.besides(trees=2) - boosting.besides(trees=2) == 2 * 4 * 8_000
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 5])

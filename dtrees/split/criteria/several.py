@@ -1,0 +1,160 @@
+"""Several targets: the sum over targets of what a criterion of one target says.
+
+One tree is grown for all of them. The impurity of a node is the mean over targets of theirs (Segal 1992), as in scikit-learn, so that
+the gain of a split is the mean of its gains. What is added up are the *terms* of a criterion, which has them for its classes anyway: the
+squared error of a target is to it what Gini impurity is to a class.
+
+The sums of all targets lie side by side, and ``a`` of a row is its number, by which kernels find what it adds to them. So rows are moved
+about in the row partition as they are for one target. There is no bound over a zone: nodes are scanned.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import ZERO, kernel
+from dtrees.split.criteria.criterion import Criterion
+from dtrees.split.criteria.parts import (
+    amounts_of,
+    class_term,
+    classes_of_targets,
+    gain,
+    is_arithmetic,
+    moments_of,
+    node_statistic,
+    score_of_terms,
+)
+from dtrees.split.criteria.statistics import Classes
+
+
+class SeveralAmounts(NamedTuple):
+    """The kernel value for several targets that are numbers.
+
+    Attributes
+    ----------
+    criterion : named tuple
+        That of one target.
+    rows : ndarray of int64, shape (n_rows, n_targets)
+        What each row adds to the sums: of each target, its amount times the row's weight. All targets have the same scale.
+    """
+
+    criterion: Any
+    rows: NDArray[np.int64]
+
+
+class SeveralClasses(NamedTuple):
+    """The kernel value for several targets that are classes.
+
+    Attributes
+    ----------
+    criterion : named tuple
+        That of one target, of any number of classes.
+    rows : ndarray of int64, shape (n_rows, n_targets)
+        The class of each row in each target, numbered through over targets.
+    first : ndarray of int64, shape (n_targets + 1,)
+        The number of the first class of each target, and of all.
+    """
+
+    criterion: Any
+    rows: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+
+class SeveralDeviations(NamedTuple):
+    """The kernel value for deviations of several targets from their medians, or other quantiles.
+
+    Attributes
+    ----------
+    criterion : Deviations
+        That of one target.
+    rows : ndarray of int64, shape (n_rows, n_targets)
+        The number of each row's target among all in ascending order, numbered through over targets.
+    """
+
+    criterion: Any
+    rows: NDArray[np.int64]
+
+
+def value_for_targets(criterion: Criterion, classes: tuple[int, ...], rows: NDArray[np.int64]) -> Any:
+    """Return the kernel value of a criterion for several targets.
+
+    Parameters
+    ----------
+    criterion : Criterion
+        One with a value :meth:`~dtrees.split.criteria.criterion.Criterion.for_targets`.
+    classes : tuple of int
+        The number of classes of each target; of numbers, this does not matter.
+    rows : ndarray of int64, shape (n_rows, n_targets)
+        As of :class:`SeveralAmounts`, :class:`SeveralClasses` or :class:`SeveralDeviations`; (0, n_targets) where no rows are looked at.
+    """
+    inner = criterion.for_targets()
+    if not criterion.by_sums:
+        return SeveralDeviations(inner, rows)
+    if criterion.task == "classification":
+        return SeveralClasses(inner, rows, np.concatenate([[0], np.cumsum(classes)]).astype(np.int64))
+    return SeveralAmounts(inner, rows)
+
+
+node_statistic.of(SeveralAmounts)(amounts_of)
+node_statistic.of(SeveralClasses)(classes_of_targets)
+node_statistic.of(SeveralDeviations)(moments_of)
+
+
+@class_term.of(SeveralAmounts)
+@class_term.of(SeveralClasses)
+def _(criterion, left, right, h, other_h):
+    return class_term(criterion.criterion, left, right, h, other_h)
+
+
+@score_of_terms.of(SeveralAmounts)
+@score_of_terms.of(SeveralClasses)
+def _(criterion, terms, h, other_h, h_all, n_classes):
+    return score_of_terms(criterion.criterion, terms, h, other_h, h_all, n_classes)
+
+
+@is_arithmetic.of(SeveralAmounts)
+@is_arithmetic.of(SeveralClasses)
+def _(criterion):
+    return is_arithmetic(criterion.criterion)
+
+
+@gain.of(SeveralAmounts)
+def _(criterion, score, node):
+    return gain(criterion.criterion, score, node) / node.sums.shape[0]
+
+
+@gain.of(SeveralClasses)
+def _(criterion, score, node):
+    # The gain of one target is linear in its score.
+    total = 0.0
+    for t in range(node.first.shape[0] - 1):
+        one = Classes(node.sums[node.first[t] : node.first[t + 1]], node.h, node.n)
+        total += gain(criterion.criterion, score if t == 0 else 0.0, one)
+    return total / (node.first.shape[0] - 1)
+
+
+@gain.of(SeveralDeviations)
+def _(criterion, score, node):
+    return gain(criterion.criterion, score, node) / criterion.rows.shape[1]
+
+
+@kernel
+def add_up_amounts(amounts, rows, out):
+    """Add up the amounts of some rows, target by target; ``out`` has a sum for each."""
+    out[:] = 0
+    for i in range(rows.shape[0]):
+        for t in range(amounts.shape[1]):
+            out[t] += amounts[rows[i], t]
+
+
+@kernel
+def add_up_classes(classes, rows, h, out):
+    """Add up the weights of classes of some rows, in their order; ``h`` is empty where every weight is 1."""
+    out[:] = 0
+    for i in range(rows.shape[0]):
+        weight = h[i] if h.shape[0] > 0 else ZERO() + 1
+        for t in range(classes.shape[1]):
+            out[classes[rows[i], t]] += weight

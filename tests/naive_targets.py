@@ -1,0 +1,88 @@
+"""The oracle for several targets: what :mod:`tests.naive` asks of them, by the formulas of one target added up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+#: In place of a number of classes: the sums of several targets, and the weight.
+SEVERAL = -1
+
+
+def _xlog2(x: float, total: float) -> float:
+    return x * math.log2(x / total) if x > 0.0 else 0.0
+
+
+class SeveralTargets(NamedTuple):
+    """What each row adds to the sums of several targets.
+
+    ``rows[i]`` are amounts, or the numbers of classes, counted through over targets, of which there are ``classes`` each (1 for amounts).
+    """
+
+    criterion: str
+    rows: Sequence[Sequence[int]]
+    classes: Sequence[int]
+    by_class: bool
+
+    def sums(self, rows: Sequence[int], b: Sequence[int] | None) -> tuple[int, ...]:
+        """The sums of some rows, target by target, and their weight."""
+        total = [0] * sum(self.classes)
+        for i in rows:
+            for t, amount in enumerate(self.rows[i]):
+                total[amount if self.by_class else t] += (1 if b is None else b[i]) if self.by_class else amount
+        return (*total, len(rows) if b is None else sum(b[i] for i in rows))
+
+    def _by_target(self, sums: Sequence[int]) -> list[Sequence[int]]:
+        ends = [sum(self.classes[: t + 1]) for t in range(len(self.classes))]
+        return [sums[end - n : end] for end, n in zip(ends, self.classes, strict=True)]
+
+    def is_defined(self, left: Sequence[int], total: Sequence[int]) -> bool:
+        """Whether means are above zero on both sides, which Poisson deviance wants of all targets."""
+        return self.criterion != "poisson" or all(0 < x < all_ for x, all_ in zip(left[:-1], total[:-1], strict=True))
+
+    def score(self, left: Sequence[int], total: Sequence[int]) -> float:
+        """The sum of the scores, in float64, in the order of targets."""
+        right = [t - x for t, x in zip(total, left, strict=True)]
+        a, b = float(left[-1]), float(right[-1])
+        if self.criterion == "poisson":
+            score = 0.0
+            for x, y in zip(left[:-1], right[:-1], strict=True):
+                mean = (float(x) + float(y)) / (a + b)
+                score += max(float(x) * math.log(float(x) / a / mean) + float(y) * math.log(float(y) / b / mean), 0.0)
+            return score
+        if self.criterion == "entropy":
+            score = 0.0
+            for mine, other in zip(self._by_target(left), self._by_target(right), strict=True):
+                terms = 0.0
+                for x, y in zip(mine, other, strict=True):
+                    terms += _xlog2(float(x), a) + _xlog2(float(y), b)
+                score += terms + float(total[-1]) * math.log2(len(mine))
+            return score
+        terms = 0.0
+        for x, y in zip(left[:-1], right[:-1], strict=True):
+            d = float(x) * b - float(y) * a
+            terms += d * d
+        return terms / (a * b)
+
+    def gain(self, score: float, total: Sequence[int]) -> float:
+        """The mean of the gains, in float64, from the score."""
+        n, w = len(self.classes), float(total[-1])
+        if self.criterion == "poisson":
+            return score / n
+        if self.criterion != "entropy":
+            return score / w / n
+        gains = []
+        for t, mine in enumerate(self._by_target(total)):
+            own = 0.0
+            for x in mine:
+                own += _xlog2(float(x), w)
+            gains.append((score if t == 0 else 0.0) - (own + w * math.log2(len(mine))))
+        return _sum_over(gains) / n
+
+
+def _sum_over(numbers: Any) -> float:
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
