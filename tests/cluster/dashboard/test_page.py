@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.cluster.dashboard.page import Page, make_page
 from dtrees.cluster.reliability import fit_registry
 from tests.cluster.dashboard.test_fit_history import round_event
-from tests.cluster.samples import in_partitions, table, targets
+from tests.cluster.samples import in_partitions, table, targets, wait_until
 from tests.slow import one_quick
 
 FRAME = table()
@@ -128,14 +129,14 @@ def read(client: Client, path: str) -> str:
         return str(answer.read().decode())
 
 
-def seen(client: Client) -> tuple[dict[frozenset[str], Any], list[list[str]], list[list[str]]]:
+def seen(client: Client, workers: bool = True) -> tuple[dict[frozenset[str], Any], list[list[str]], list[list[str]]]:
     """What somebody sees who opens the page: the sources of plots, the fits and the workers of the latest."""
     port = client.scheduler_info()["services"]["dashboard"]
     with pull_session(url=f"http://127.0.0.1:{port}/dtrees") as session:
         sources = {frozenset(source.data): source.data for source in session.document.select({"type": ColumnDataSource})}
         texts = [div.text for div in session.document.select({"type": Div})]
     tables = {table[0][0]: table[1:] for table in map(cells, filter(lambda text: "<table" in text, texts))}
-    return sources, tables["fit"], tables["worker"]
+    return sources, tables["fit"], tables["worker"] if workers else []
 
 
 def test_the_dashboard_of_a_cluster_has_the_page(client: Client) -> None:
@@ -189,3 +190,29 @@ def test_a_dashboard_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
         compat.add_dashboard_page(scheduler, "dtrees", lambda document: None)
     Application.app_paths = ("/status", "/dtrees")
     compat.add_dashboard_page(scheduler, "dtrees", lambda document: None)  # it is there
+
+
+@pytest.mark.slow
+def test_a_fit_whose_client_has_left(cluster_of_3: LocalCluster, tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+
+    def wait_for_word(progress: dtrees.callbacks.Progress) -> None:
+        if progress.done == 2:
+            wait_until(go_on.exists, 120)
+
+    with Client(cluster_of_3, set_as_default=False) as client:
+        X, y = in_partitions(FRAME, (200, 220)), in_partitions(Y, (200, 220))
+        model = dtrees.GradientBoostingRegressor(n_estimators=4)
+        key = dtrees.submit(model, X, y, client=client, detached=True, callbacks=[wait_for_word]).key
+    with Client(cluster_of_3, set_as_default=False) as client:
+        wait_until(lambda: shown_of(client, key)[0] == "growing")
+        assert shown_of(client, key)[4] == "2 of 4"
+        go_on.touch()
+        wait_until(lambda: shown_of(client, key)[0] == "finished")
+        assert dtrees.attach(key, client=client).result().n_estimators_ == 4
+
+
+def shown_of(client: Client, key: str) -> list[str]:
+    """What the list of fits says of one, from its state on."""
+    _, fits, _ = seen(client, workers=False)
+    return next((fit[2:] for fit in fits if fit[1] == key), ["unknown"])
