@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = {
     "laptop": (["california_housing.csv"], "the loaded model predicts the same: True"),
     "categories": (["adult_train.csv", "adult_test.csv"], "sets of categories: accuracy 0.87"),
+    "to_onnx": (["adult_train.csv", "adult_test.csv"], "the same labels: True"),
     "submit_and_watch": (["california_housing.csv"], "100 trees"),
     "lost_worker": (["adult_train.csv"], "the same model: True"),
 }
@@ -28,6 +29,9 @@ def test_every_example_is_tested() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name: str, tmp_path: Path) -> None:
     files, said = EXAMPLES[name]
+    if name == "to_onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
     command = [sys.executable, ROOT / "docs" / "examples" / f"{name}.py", *(real_data(file) for file in files)]
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+import dtrees
 from benchmarks import libraries
 from benchmarks.data import N_COLUMNS, synthetic
 from benchmarks.registry import benchmark
@@ -57,3 +60,36 @@ def _calls(fitted: dict[str, Any], X: NDArray[Any]) -> _Contenders:
     for contender in contenders.values():
         contender()
     return contenders
+
+
+@benchmark("prediction-jax")
+def in_jax(run: Run) -> Iterator[Yielded]:
+    """Prediction of 100,000 rows by dtrees and, in float64, by the function of JAX that its models become."""
+    if importlib.util.find_spec("jax") is None:
+        run.skip("JAX is not installed")
+        return
+    import jax
+
+    n_train, n_trees = run.size(tiny=200, small=5_000, full=20_000), run.size(tiny=3, small=20, full=100)
+    X, y = synthetic(n_train)
+    rows = synthetic(run.size(tiny=1_000, small=20_000, full=100_000), seed=1)[0].astype(np.float64)
+    models = {
+        f"boosting of {n_trees}, depth 6": libraries.our_boosting(n_trees, run.threads),
+        f"forest of {n_trees // 5 + 1} full trees": dtrees.RandomForestRegressor(n_trees // 5 + 1, n_jobs=run.threads, random_state=0),
+    }
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        given = jax.numpy.asarray(rows)
+        for name, model in models.items():
+            model.fit(X, y)
+            function = jax.jit(dtrees.to_jax(model))
+            contenders: _Contenders = {
+                "dtrees": lambda model=model: model.predict(rows),
+                "JAX": lambda function=function: function(given).block_until_ready(),
+            }
+            for contender in contenders.values():
+                contender()
+            yield from run.compare(f"prediction, {name}, {rows.shape[0]:,} x {N_COLUMNS}", contenders)
+    finally:
+        jax.config.update("jax_enable_x64", before)
