@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import json
 import os
 import re
@@ -201,6 +202,16 @@ def test_files_that_only_workers_can_read(folder: Path, tmp_path: Path, monkeypa
         monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
         assert "All is well: 1 worker and the scheduler." in succeed("check", *where).stdout
     assert "'flats.csv' does not exist" in fail("fit", "flats.csv", "--target", "rent")
+
+
+def test_check_of_a_cluster(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.cli.commands.check._fit_a_little", lambda: None)
+    assert "All is well: 1 worker and the scheduler." in succeed("check", "--scheduler", scheduler).stdout
+    real = importlib.metadata.version
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.0" if name == "pandas" else real(name))
+    assert "Versions differ: pandas." in fail("check", "--scheduler", scheduler)
+    found = json.loads(run("check", "--scheduler", scheduler, "--json").stdout)
+    assert (found["ok"], found["differing"]) == (False, ["pandas"])
 
 
 def test_reports(folder: Path, scheduler: str, tmp_path: Path) -> None:

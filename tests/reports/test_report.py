@@ -230,3 +230,20 @@ def test_what_cannot_be_reported(tmp_path):
         with pytest.raises(error, match=message):
             dtrees.report(*arguments, path, **options)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_dask_collections_are_drawn_from():
+    """The page is that of the same rows in memory, but for the time."""
+    import dask.dataframe as dd
+
+    frame, y = pd.DataFrame(X, columns=list("abcde")), pd.Series(SIGNAL)
+    model = dtrees.DecisionTreeRegressor(max_depth=2).fit(frame, y)
+    options = {"n_trees": 0, "max_rows": 50, "rows": "new"}
+    here = Page(dtrees.report(model, frame, y, **options).html)
+    lazy = Page(dtrees.report(model, dd.from_pandas(frame, npartitions=3), dd.from_pandas(y, npartitions=3), **options).html)
+    assert "50 of 300 rows (new), drawn at random" in lazy.text
+    for first in ("R²", "MAE", "a", "b"):
+        assert row(lazy, first) == row(here, first)
+    images = [[attributes["src"] for tag, attributes in page.elements if tag == "img"] for page in (here, lazy)]
+    assert images[0] == images[1]
