@@ -55,7 +55,7 @@ def test_python_example(example: str, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120
+        [sys.executable, script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=170
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

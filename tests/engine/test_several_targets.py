@@ -112,6 +112,7 @@ def several(
 
 
 @pytest.mark.slow  # kernels of their own
+@pytest.mark.timeout(600)  # several of them
 @pytest.mark.parametrize(("criterion", "classes"), CASES)
 @given(data=st.data())
 @examples(150)
