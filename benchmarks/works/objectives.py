@@ -71,13 +71,13 @@ def criteria(run: Run) -> Iterator[Yielded]:
     for depth in (6, None):
         contenders = {
             name: functools.partial(dtrees.DecisionTreeRegressor(criterion=name, max_depth=depth, random_state=0).fit, X, amounts)
-            for name in ("squared_error", "poisson", "absolute_error")
+            for name in ("squared_error", "poisson", "absolute_error", "quantile")
         }
         for fit in contenders.values():  # compiles
             fit()
         measures = run.measure(contenders)
-        for name in ("poisson", "absolute_error"):
-            most = None if run.scale == "tiny" else 4.0 if name == "absolute_error" else 1.2
+        for name in ("poisson", "absolute_error", "quantile"):
+            most = None if run.scale == "tiny" else 1.2 if name == "poisson" else 4.0
             work = f"tree {'of full depth' if depth is None else f'of depth {depth}'} by {name}, {n:,} x {X.shape[1]}"
             yield Row.of(work, "squared error", measures["squared_error"], measures[name], at_least=None if most is None else 1 / most)
 
