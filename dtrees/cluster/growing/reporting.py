@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import Any
 
 from dtrees.cluster.growing.timings import Timings
@@ -46,8 +45,9 @@ class Reporting:
         return self._callback is not None and bool(self._callback(progress))
 
     def _tell(self, progress: Progress) -> None:
+        # Not asdict, which copies all in depth: fifty microseconds, when a round of a small table takes some hundreds.
         facts: dict[str, Any] = {} if self._timings is None else vars(self._timings)
-        told = {self._unit: progress.done, "total": progress.total, "seconds": progress.seconds, "progress": asdict(progress)}
+        told = {self._unit: progress.done, "total": progress.total, "seconds": progress.seconds, "progress": dict(vars(progress))}
         tell(self._fit.name, self._unit, **told, **facts)
 
 
