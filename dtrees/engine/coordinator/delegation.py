@@ -7,13 +7,14 @@ nodes. So when no node of a tree has more than some rows, each is given to a sha
     GrowDelegated   every shard: grow nodes, in a table put together from what the others sent and its own columns
 
 The nodes of a tree are shared out over the shards, whether trees grow side by side or not. Afterwards, only the shard that grew a delegated
-node knows where rows lie within it: that shard is asked about the leaves. For rows out of bag, all shards are told.
+node knows where rows lie within it: that shard is asked about the leaves, and says at once which categories its splits send left. For rows
+out of bag, all shards are told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_COLUMNS, DELEGATED_PARTS, SHARED_CELLS
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 
 class Delegation(NamedTuple):
@@ -36,12 +38,18 @@ class Delegation(NamedTuple):
     shard : ndarray of int64
     outside : list of ndarray of uint32
         Rows of each node out of sample, in the order of its leaves, if they are to be known.
+    sets : CategorySets
+        Those of all splits within the nodes.
+    split_at : ndarray of int64
+        Where the nodes lie that these are of (:func:`place_of_split`), ascending.
     """
 
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     shard: NDArray[np.int64]
     outside: list[NDArray[np.uint32]]
+    sets: CategorySets
+    split_at: NDArray[np.int64]
 
     def shard_of(self, start: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
         """Return the shard that grew the node that each leaf lies in, ``otherwise`` for leaves that all shards know."""
@@ -58,19 +66,19 @@ class Delegation(NamedTuple):
         return {shard: knows == shard for shard in np.unique(knows).tolist()}
 
 
-NO_DELEGATION = Delegation(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), [])
+NO_DELEGATION = Delegation(*(np.empty(0, np.int64) for _ in range(3)), [], NO_SETS, np.empty(0, np.int64))
+
+
+def place_of_split(records: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where nodes lie, each as one number: no two nodes that are split have the same place."""
+    return records["start"].astype(np.int64) << 32 | records["stop"].astype(np.int64)
 
 
 def rows_to_delegate(session: Session) -> int:
     """Return up to how many rows a node is grown by one of several shards."""
     executor, plan = session.executor, session.plan
     rules = plan.rules
-    if (
-        isinstance(plan, BoostingPlan)
-        or rules.categorical
-        or rules.max_leaf_nodes is not None
-        or rules.columns_per_tree > DELEGATED_COLUMNS * executor.n_shards
-    ):
+    if isinstance(plan, BoostingPlan) or rules.max_leaf_nodes is not None or rules.columns_per_tree > DELEGATED_COLUMNS * executor.n_shards:
         return 0
     return min(executor.n_rows // (DELEGATED_PARTS * executor.n_shards), _rows_at_once(session))
 
@@ -90,6 +98,8 @@ def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Deleg
     if criterion_named(session.plan.rules.criterion).measured != "nodes":  # one shard has to know all rows to measure medians
         shard[order] = (number + np.arange(nodes.shape[0])) % n_shards
     outside: dict[int, NDArray[np.uint32]] = {}
+    sets: list[CategorySets] = []
+    split_at: list[NDArray[np.int64]] = []
     taken = np.cumsum((stop - start)[order]) // max(1, _rows_at_once(session))
     for batch in np.split(order, np.flatnonzero(np.diff(taken)) + 1):
         groups = {i: nodes[batch[shard[batch] == i]] for i in np.unique(shard[batch]).tolist()}
@@ -108,7 +118,21 @@ def grow_delegated(session: Session, number: int, grower: Grower) -> Steps[Deleg
         replies = yield {i: m.GrowDelegated(session.fit, session.epoch, groups[i], tuple(shared[i])) for i in groups}
         for i, group in groups.items():
             grown = cast(m.GrownDelegated, replies[i])
-            grower.attach(group.tolist(), [nodes.unpacked() for nodes in grown.subtrees])
+            subtrees = [nodes.unpacked() for nodes in grown.subtrees]
+            grower.attach(group.tolist(), subtrees)
+            split_at.extend(place_of_split(nodes.records)[own.node] for nodes, own in zip(subtrees, grown.sets, strict=True))
+            sets.extend(grown.sets)
             outside.update(zip(group.tolist(), grown.outside, strict=True))
     order = np.argsort(start)
-    return Delegation(start[order], stop[order], shard[order], [outside[node] for node in nodes[order].tolist()])
+    ends = np.cumsum([places.shape[0] for places in split_at])
+    every = np.concatenate(split_at)
+    which = [np.arange(end - places.shape[0], end) for places, end in zip(split_at, ends.tolist(), strict=True)]
+    joined, by_place = CategorySets.joined(np.arange(every.shape[0]), which, sets), np.argsort(every)
+    return Delegation(
+        start[order],
+        stop[order],
+        shard[order],
+        [outside[node] for node in nodes[order].tolist()],
+        joined.take(by_place),
+        every[by_place],
+    )

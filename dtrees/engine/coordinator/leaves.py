@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation
+from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation, place_of_split
 from dtrees.engine.coordinator.session import Session, Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, newton_values, penalties_of, splits_of_categories, take_apart
@@ -104,7 +104,7 @@ def complete(
     if rules.monotonic:
         put_in_order(tree, rules.monotonic, measured=criterion.task == "boosting" and measures(plan))
     if rules.categorical:
-        tree = tree.with_categories((yield from _find_sets(session, records)))
+        tree = tree.with_categories((yield from _find_sets(session, records, delegation)))
     said_by = np.flatnonzero(leaf)
     if rules.ccp_alpha > 0 and isinstance(plan, ForestPlan):
         kept = kept_nodes(left, right, cost(tree), rules.ccp_alpha)
@@ -120,15 +120,24 @@ def complete(
     return Grown(tree, closing)
 
 
-def _find_sets(session: Session, records: NDArray[Any]) -> Steps[CategorySets]:
-    """Ask for the categories that go left in the splits of a tree, each of the shard that has the column."""
-    node, column, start, stop = splits_of_categories(records, session.plan.rules)
+def _find_sets(session: Session, records: NDArray[Any], delegation: Delegation) -> Steps[CategorySets]:
+    """Ask for the categories that go left in the splits of a tree, each of the shard that has the column; delegated nodes' are known."""
+    node, column, number, start, stop = splits_of_categories(records, session.plan.rules)
     if not node.shape[0]:
         return NO_SETS
-    owner = session.executor.owner(column)
-    asked = {i: np.flatnonzero(owner == i) for i in np.unique(owner).tolist()}
-    replies = yield {i: m.FindSets(session.fit, session.epoch, column[mine], start[mine], stop[mine]) for i, mine in asked.items()}
-    return CategorySets.joined(node, list(asked.values()), [cast(CategorySets, replies[i]) for i in asked])
+    split_at = place_of_split(records[node])
+    is_known = np.isin(split_at, delegation.split_at)
+    owner = np.where(is_known, -1, session.executor.owner(column))
+    asked = {i: np.flatnonzero(owner == i) for i in np.unique(owner[~is_known]).tolist()}
+    known = np.flatnonzero(is_known)
+    which, sets = [known], [delegation.sets.take(np.searchsorted(delegation.split_at, split_at[known]))]
+    if asked:
+        replies = yield {
+            i: m.FindSets(session.fit, session.epoch, column[mine], number[mine], start[mine], stop[mine]) for i, mine in asked.items()
+        }
+        which.extend(asked.values())
+        sets.extend(cast(CategorySets, replies[i]) for i in asked)
+    return CategorySets.joined(node, which, sets)
 
 
 def _n_means(plan: ForestPlan | BoostingPlan) -> int:

@@ -78,11 +78,19 @@ def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 def splits_of_categories(
     records: NDArray[Any], rules: Rules
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """Return those of some nodes that split on categories, their columns, and the places of the rows of their left children."""
-    node = np.flatnonzero(np.isin(records["column"], rules.categorical))
-    left = records[records["left"][node]]
-    return node, records["column"][node], left["start"].astype(np.int64), left["stop"].astype(np.int64)
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return those of some nodes that split on categories, their columns and numbers, and the places of the rows of their left children.
+
+    The numbers stand in place of thresholds (:mod:`dtrees.split.search.categories`).
+    """
+    is_categorical = np.zeros(max(rules.categorical) + 3, np.bool_)
+    is_categorical[list(rules.categorical)] = True
+    # Of leaves, columns are negative: the last ones.
+    node = np.flatnonzero(is_categorical[np.minimum(records["column"], is_categorical.shape[0] - 1)])
+    split = records[node]
+    left = records[split["left"]]
+    number = split["threshold"].astype(np.float64)
+    return node, split["column"], number, left["start"].astype(np.int64), left["stop"].astype(np.int64)
 
 
 @kernel

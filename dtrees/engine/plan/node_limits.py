@@ -37,12 +37,11 @@ def _scaled_number(x: float, exponent: int) -> float:
         return math.copysign(math.inf, x)
 
 
-def _categories(rules: Rules, ids: NDArray[np.int32], weight_exponent: int) -> Categories:
-    """Return which of some columns hold categories, and how these are ordered."""
+def categories_of(rules: Rules, ids: NDArray[np.int32], smooth: float) -> Categories:
+    """Return which of some columns hold categories, and how these are ordered, with smoothing in units of the tree's weights."""
     of_column = {column: place for place, column in enumerate(rules.categorical)}
     places = np.array([of_column.get(column, -1) for column in ids.tolist()])
     least, most = (np.append(limits, 0)[places] for limits in (rules.min_samples_category, rules.max_cat_threshold))
-    smooth = _scaled_number(rules.cat_smooth, weight_exponent)
     return Categories(places >= 0, smooth, least.astype(np.int64), most.astype(np.int64))
 
 
@@ -144,7 +143,9 @@ def make_limits(
         rules.min_samples_leaf,
         min_weight,
         _scaled_number(min_gain, criterion.gain_exponent(exponents)),
-        _categories(rules, ids, weight_exponent) if rules.categorical and ids is not None else NoCategories(),
+        NoCategories()
+        if ids is None or not rules.categorical
+        else categories_of(rules, ids, _scaled_number(rules.cat_smooth, weight_exponent)),
     )
     stops = NodeLimits(
         _NO_LIMIT if rules.max_depth is None else rules.max_depth,

@@ -195,11 +195,12 @@ class Evaluate(Message):
 class FindSets(Message):
     """Ask for the categories that go left in splits of columns that the shard owns, when the tree is grown.
 
-    ``start[i]:stop[i]`` are the places of the rows of the left child of split i. Reply: :class:`CategorySets`, whose nodes
-    are the places of the splits here.
+    ``start[i]:stop[i]`` are the places of the rows of the left child of split i, ``number[i]`` is what stands in place of its threshold.
+    Reply: :class:`CategorySets`, whose nodes are the places of the splits here.
     """
 
     column: NDArray[np.int32]
+    number: NDArray[np.float64]
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
 
@@ -384,10 +385,11 @@ class SharedRows(NamedTuple):
 
 
 class GrownDelegated(NamedTuple):
-    """Nodes grown to their ends, and for each the rows out of sample, leaf by leaf; these only where they count."""
+    """Nodes grown to their ends, and for each its rows out of sample, leaf by leaf (only where they count), and its sets of categories."""
 
     subtrees: list[PackedNodes]
     outside: list[NDArray[np.uint32]]
+    sets: list[CategorySets]
 
 
 class Measured(NamedTuple):

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import RouteBits
 from dtrees.engine.shard.shard_columns import ShardColumns
-from dtrees.split.search.categories import find_subsets, mark_by_sets
+from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets, write_sets
 from dtrees.tree.category_sets import CategorySets
-
-_NO_WORDS = np.empty(0, np.uint32)
 
 
 def find_sets(
@@ -20,17 +18,18 @@ def find_sets(
     rows: NDArray[np.uint32],
     node: NDArray[np.int64],
     column: NDArray[np.integer],
+    number: NDArray[np.float64],
     start: NDArray[np.int64],
     stop: NDArray[np.int64],
 ) -> CategorySets:
-    """Return the categories that go left in splits of some nodes, by the places of the rows of their left children."""
-    places = shard_columns.place_of[column]
-    sizes = np.empty(node.shape[0], np.int64)
-    find_subsets(shard_columns.columns, places, rows, start, stop, sizes, _NO_WORDS)
-    words = np.zeros(int(sizes.sum()), np.uint32)
-    if words.shape[0]:
-        find_subsets(shard_columns.columns, places, rows, start, stop, sizes, words)
-    return CategorySets(node.astype(np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), words)
+    """Return the categories that go left in splits of some nodes, by their numbers and the places of the rows of their left children."""
+    columns, places = shard_columns.columns, shard_columns.place_of[column]
+    side = np.zeros(int(np.diff(columns.offsets)[places].max(initial=0)) + 1, np.uint8)
+    found, sizes = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty((node.shape[0], 2), np.int64)
+    find_subsets(columns, places, rows, start, stop, number, side, found, sizes)
+    words = np.zeros(int(sizes[:, 1].sum()), np.uint32)
+    write_sets(found, sizes, words)
+    return CategorySets(node.astype(np.int32), np.concatenate([[0], np.cumsum(sizes[:, 1])]).astype(np.int64), words)
 
 
 def mark_sets(

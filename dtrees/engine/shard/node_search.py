@@ -51,6 +51,7 @@ class NodeSearch:
         self._shard_columns = shard_columns
         self._may_sum = sums_zones
         self._zone_sums: ZoneSums | None = None
+        self._categorical: tuple[int, ...] = ()
 
     def open(
         self,
@@ -61,6 +62,7 @@ class NodeSearch:
         rows: RowPartition,
         size: int,
         inherit: bool,
+        categorical: tuple[int, ...] = (),
     ) -> None:
         """Begin another tree.
 
@@ -78,14 +80,18 @@ class NodeSearch:
             What their absolute sums add up to.
         inherit : bool
             Whether the tree's splits can be found by zone sums.
+        categorical : tuple of int
+            The columns of the table that hold categories.
         """
         shard_columns = self._shard_columns
         self._nodes, self._levels = nodes, levels
         self._places = shard_columns.places if pool is shard_columns.everything else shard_columns.places_among(pool)
         self._by_sums = self._may_sum and inherit
         if self._by_sums:
-            if self._zone_sums is None:
-                self._zone_sums = ZoneSums(shard_columns.zones.get(workspace.threads), workspace.threads)
+            if self._zone_sums is None or categorical != self._categorical:
+                self._categorical = categorical
+                zone_map = shard_columns.zones.get(workspace.threads, shard_columns.places_of(categorical))
+                self._zone_sums = ZoneSums(zone_map, workspace.threads)
             self._zone_sums.start(self._places, int(nodes.in_stop[0]), size, rows.h.shape[0] > 0)
 
     @property

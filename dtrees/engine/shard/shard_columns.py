@@ -22,15 +22,16 @@ class SharedZoneMap:
         self._columns = columns
         self._lock = threading.Lock()
         self._zone_map: ZoneMap | None = None
+        self._categorical: tuple[int, ...] = ()
 
-    def get(self, threads: Threads) -> ZoneMap:
-        """Return the map, made by these threads if there is none yet."""
+    def get(self, threads: Threads, categorical: tuple[int, ...] = ()) -> ZoneMap:
+        """Return the map, made by these threads if there is none yet; ``categorical`` are the columns here that hold categories."""
         with self._lock:
-            if self._zone_map is None:
-                columns = self._columns
+            if self._zone_map is None or self._categorical != categorical:
+                columns, self._categorical = self._columns, categorical
                 assert isinstance(columns, Columns), "sparse tables have no zones"
                 in_turn = columns.n_rows * columns.n_columns <= SERIAL_MAP_CELLS
-                self._zone_map = map_zones(columns, map if in_turn else threads.map)
+                self._zone_map = map_zones(columns, map if in_turn else threads.map, categorical=categorical)
             return self._zone_map
 
 
@@ -68,6 +69,10 @@ class ShardColumns(NamedTuple):
         """Return the index in ``columns`` of those of some columns of the table that are here."""
         places = self.place_of[pool]
         return places[places >= 0]
+
+    def places_of(self, columns: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the index in ``columns`` of those of some columns of the table, given by number, that are here."""
+        return tuple(place for place in self.place_of[list(columns)].tolist() if place >= 0) if columns else ()
 
 
 def make_shard_columns(

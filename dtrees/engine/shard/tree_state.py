@@ -15,7 +15,15 @@ from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned, splits_of_categories
-from dtrees.engine.plan.node_limits import Targets, constraints_of, criterion_of, limited_splits, make_limits, n_sums_of
+from dtrees.engine.plan.node_limits import (
+    Targets,
+    categories_of,
+    constraints_of,
+    criterion_of,
+    limited_splits,
+    make_limits,
+    n_sums_of,
+)
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
@@ -37,6 +45,7 @@ from dtrees.split.grow.best_first import make_budget, merge_rows
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
+from dtrees.split.node.limits import Categories
 from dtrees.split.node.records import Nodes
 from dtrees.split.node.sparse_division import mark_many_of
 from dtrees.split.numbers import hashing
@@ -45,7 +54,7 @@ from dtrees.split.policy import GATHERED_ROWS, GROW_CELLS, GROW_CELLS_BY_SUMS, N
 from dtrees.split.search.categories import mark_by_category
 from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.take_rows import take_rows
-from dtrees.tree.category_sets import CategorySets
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NOTHING = np.empty(0, np.int64)
 _ROOT_PRIORITY, _NO_PRIORITIES = np.full(1, np.inf), np.empty(0)
@@ -110,7 +119,7 @@ class TreeState:
                 return self._mark(workspace, splits.node, splits.column, splits.threshold, splits.missing_left, message.sets)
             case m.FindSets():
                 which = np.arange(message.column.shape[0])
-                return find_sets(self._shard_columns, self._rows.rows, which, message.column, message.start, message.stop)
+                return find_sets(self._shard_columns, self._rows.rows, which, message.column, message.number, message.start, message.stop)
             case m.Advance():
                 return self._advance(message, workspace)
             case m.Grow():
@@ -191,7 +200,7 @@ class TreeState:
         self._nodes.open(n_in, n, hashing.ROOT, sums)
         self._grows = True
         inherit = self._inherits and not plain and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
-        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherit)
+        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherit, self._plan.rules.categorical)
         return n_in, n, sums, exponents
 
     def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:
@@ -450,6 +459,9 @@ class TreeState:
             assembly.take(ids.tolist(), columns)
         one = copy.copy(self)
         one._shard_columns = make_shard_columns(assembly.finished(), self._shard_columns.everything, n_columns)
+        if isinstance(self._limits.categories, Categories):  # of this shard's columns
+            categories = categories_of(self._plan.rules, self._shard_columns.everything, self._limits.categories.smooth)
+            one._limits = self._limits._replace(categories=categories)
         numbers = np.arange(rows.shape[0], dtype=np.uint32)
         one._rows = partition.RowPartition(numbers, self._rows.g[places], self._rows.h[places if self._rows.h.shape[0] else places[:0]])
         one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
@@ -472,8 +484,13 @@ class TreeState:
         self._rows.rows[places], self._rows.g[places] = rows[one._rows.rows], one._rows.g
         if self._rows.h.shape[0]:
             self._rows.h[places] = one._rows.h
-        outside = []
+        outside, sets = [], []
         for nodes, by in zip(grown, moved.tolist(), strict=True):
+            if self._plan.rules.categorical:
+                split = splits_of_categories(nodes.records, self._plan.rules)
+                sets.append(find_sets(one._shard_columns, one._rows.rows, *split))
+            else:
+                sets.append(NO_SETS)
             for name in ("start", "in_stop", "stop"):
                 nodes.records[name] = nodes.records[name].astype(np.int64) - by
             if self._target.keeps_out_of_sample:
@@ -483,7 +500,7 @@ class TreeState:
                 )
             else:
                 outside.append(rows[:0])
-        return m.GrownDelegated([PackedNodes.of(nodes) for nodes in grown], outside)
+        return m.GrownDelegated([PackedNodes.of(nodes) for nodes in grown], outside, sets)
 
     def _finish(self, message: m.Finish, workspace: Workspace) -> m.Losses | None:
         if message.last is not None:

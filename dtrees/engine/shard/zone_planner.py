@@ -33,9 +33,9 @@ from dtrees.split.zones.sums import (
     fold,
     follow_slot,
     grain_for,
+    lay_out_slots,
     piece_rows,
     size_shift,
-    slot_size,
 )
 
 _NO_PLACES = np.empty(0, np.uint32)
@@ -61,13 +61,14 @@ class ZoneSums:
         self._place_of = np.empty(self._all.lists.shape[1], np.uint32)
         self._threads = threads
         self.zone_map = self._all
-        self._most_zones = 0
         self._sum_slots: SumSlots | None = None
         self._places: NDArray[np.int64] | None = None
-        self._shape = (0, 0, 0, 0)
+        self._width, self._grain = 0, 0
+        self._starts, self._shifts = np.zeros((1, 1), np.int64), np.zeros((1, 0), np.uint64)
         self._slots = np.empty((0, 0), np.int64)
         self._grains = np.empty(0, np.int64)
         self._scales = np.zeros(0, SCALE)
+        self._sides = np.empty((0, 0), np.uint8)
         self._first_scale = np.zeros(1, SCALE)
         self._flagged = np.zeros(2, np.int64)
         self._most_grain = FOLD - 1
@@ -76,11 +77,11 @@ class ZoneSums:
 
     def start(self, places: NDArray[np.int64], n_in: int, size: int, weighted: bool) -> None:
         """Forget all nodes: a new tree, of the columns at ``places``, with ``n_in`` rows whose absolute sums add up to ``size``."""
-        if places is not self._places:
-            self._places = places
+        width = 3 if weighted else 2
+        if places is not self._places or width != self._width:
+            self._places, self._width = places, width
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
-            self._most_zones = int(self.zone_map.n_zones.max(initial=0))
-        shape = (places.shape[0], self._most_zones, 3 if weighted else 2)
+            self._starts, self._shifts = lay_out_slots(self.zone_map, width)
         self._slot_of = {}
         listed = self._place_of.shape[0] > 0
         if listed:
@@ -92,20 +93,22 @@ class ZoneSums:
             )
         self._flagged[:] = 0
         # Slots get room for the smallest parts when these are first wanted: a single tree, or one of much signal, is summed without.
-        finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._shape[3])
+        finest = self._most_grain if listed else max(FOLD - 1, self._most_grain, self._grain)
         grain = grain_for(finest, self._fine_rows >> (FOLD - finest), n_in)
-        while grain > 0 and self._room(slot_size(*shape, grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
+        while grain > 0 and self._room(self._slot_size(grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
             grain -= 1
-        self._shape_slots(*shape, grain)
+        self._shape_slots(grain)
         self._first_scale[0] = int(size_shift(size)), 0, math.inf
         self._usable = n_in < MAX_PACKED_ROWS
 
-    def _shape_slots(self, n_columns: int, most_zones: int, width: int, grain: int) -> None:
-        """Have slots of so many columns, zones, numbers for each, and of that grain."""
-        shape = n_columns, most_zones, width, grain
-        size = slot_size(*shape)
-        if shape != self._shape:
-            self._shape = shape
+    def _slot_size(self, grain: int) -> int:
+        return int(self._starts[grain, -1])
+
+    def _shape_slots(self, grain: int) -> None:
+        """Have slots with room for a grain."""
+        size = self._slot_size(grain)
+        self._grain = grain
+        if size != self._slots.shape[1]:
             self._slots = np.empty((0, size), np.int64)
             self._allocate(0)
         self._max_slots = self._room(size)
@@ -116,11 +119,12 @@ class ZoneSums:
         return max(SLOTS_MIN_BYTES, SLOTS_BYTES_PER_ROW * self._all.part.shape[0]) // max(1, size * 8)
 
     def _sums(self) -> Sums:
-        _, most_zones, width, grain = self._shape
+        grain = self._grain
         most_grain = min(grain, self._most_grain)
         fine_rows = self._fine_rows >> (FOLD - (most_grain or grain))
         return Sums(
-            self._slots, self._grains, self._scales, self._first_scale, most_zones, width, most_grain, fine_rows, self._flagged, _NO_PLACES,
+            self._slots, self._grains, self._scales, self._first_scale, self._starts, self._shifts, self._width, most_grain, fine_rows,
+            self._flagged, _NO_PLACES, self._sides,
         )  # fmt: skip
 
     def _fold_all(self) -> None:
@@ -129,9 +133,9 @@ class ZoneSums:
         for slot in self._slot_of.values():
             if self._grains[slot]:
                 fold(self.zone_map, sums, slot, 0)
-        slots, scales, size = self._slots, self._scales, slot_size(*self._shape[:3], 0)
+        slots, scales, size = self._slots, self._scales, self._slot_size(0)
         live = list(self._slot_of.values())
-        self._shape_slots(*self._shape[:3], 0)
+        self._shape_slots(0)
         self._allocate(max(4, 2 * len(live)))
         self._slots[: len(live)], self._scales[: len(live)] = slots[live, :size], scales[live]
         self._slot_of = dict(zip(self._slot_of, range(len(live)), strict=True))
@@ -154,6 +158,7 @@ class ZoneSums:
     def _allocate(self, n_slots: int) -> None:
         self._slots = np.empty((n_slots, self._slots.shape[1]), np.int64)
         self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
+        self._sides = np.empty((n_slots, self.zone_map.most_codes), np.uint8)
 
     def sum_slots(self, n_threads: int, n_columns: int) -> SumSlots | None:
         """Return slots for threads that grow subtrees of a table of ``n_columns`` columns; None if sums cannot be packed.
@@ -162,7 +167,7 @@ class ZoneSums:
         """
         if not self._usable:
             return None
-        wanted = FINE_SLOTS_PER_THREAD if self._shape[3] else SLOTS_PER_THREAD
+        wanted = FINE_SLOTS_PER_THREAD if self._grain else SLOTS_PER_THREAD
         n_slots = max(n_threads, min(wanted * n_threads, self._max_slots))
         if self._slots.shape[0] < n_slots:
             self._allocate(n_slots)
@@ -207,7 +212,7 @@ class ZoneSums:
         costs = (in_stop[search] - start[search] + BOUNDS_ROWS).tolist()
         n_threads = min(self._threads.n_threads, 1 + sum(costs) * n_columns // LEVEL_THREAD_CELLS)
         n_slots = len(self._slot_of) - parents.shape[0] + 2 * search.shape[0] + 2 * n_threads
-        if self._shape[3] and n_slots > self._max_slots:
+        if self._grain and n_slots > self._max_slots:
             self._fold_all()
         inherited = {}
         for parent, child in zip(parents.tolist(), left.tolist(), strict=True):
@@ -252,7 +257,7 @@ class ZoneSums:
         piece = max(LEVEL_PIECE_ROWS, sum(sizes) // (2 * n_threads) + 1) if n_threads > 1 else self._all.part.shape[0]
         sums: list[list[Operation]] = []
         for (node, slot), size, after in zip(summed, sizes, settle, strict=True):
-            n_pieces = -(-size // max(piece, piece_rows(self._most_zones, int(self._grains[slot]))))
+            n_pieces = -(-size // max(piece, piece_rows.py_func(self._sums(), int(self._grains[slot]))))
             bounds = [int(start[node]) + size * k // n_pieces for k in range(n_pieces + 1)]
             slots = [slot] + [self._take() for _ in range(n_pieces - 1)]
             self._grains[slots], self._scales[slots] = self._grains[slot], self._scales[slot]

@@ -23,6 +23,7 @@ from dtrees.split.compile.prefetch import prefetch_to_write
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria.constraints import hand_down
+from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import is_hopeless, may_be_chosen
 from dtrees.split.grow.parallel_sums import (
     finish_settling,
@@ -77,8 +78,8 @@ from dtrees.split.node.records import Nodes, make_leaf, note_split
 from dtrees.split.node.status import NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
-from dtrees.split.search.categories import choose_sides_of_node
 from dtrees.split.table.columns import highest_code_below
+from dtrees.split.zones.by_category import choose_sides_of_slot
 from dtrees.split.zones.sum_slots import first_to_search, give_back, search_columns
 from dtrees.split.zones.sums import are_few
 
@@ -170,9 +171,10 @@ def do_piece(sum_slots, columns, work_pool, task, kind, i, piece):
         if is_last(work_pool, i):
             _decide(sum_slots, columns, work_pool, task, i)
     elif kind == MARK:
-        _mark(columns, work_pool, task, i, piece)
+        _mark(sum_slots, columns, work_pool, task, i, piece)
         if is_last(work_pool, i):
-            _begin_to_spread(work_pool, task, i)
+            _place_children(work_pool, task, i)
+            add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i, STOP] - work_pool.places[i, START]))
     else:
         _spread(sum_slots, work_pool, task, i, piece)
         if is_last(work_pool, i):
@@ -293,68 +295,73 @@ def _decide(sum_slots, columns, work_pool, task, i):
     split = work_pool.found.records[i]
     if split.status == SPLIT and may_be_chosen(task.budget, min(work_pool.priorities[i], split.gain)):
         note_split(work_pool.parts.records[work_pool.places[i, FIRST_PART]], work_pool.found.records[i])
-        if not _mark_by_category(task.limits.categories, columns, work_pool, task, i):
-            add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
+        _choose_sides(task.limits.categories, sum_slots, columns, work_pool, task, i)
+        add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
     else:
         give_back(sum_slots, places[SLOT])
         _bring_back(work_pool, task, i)
 
 
+@specialised
+def _choose_sides(categories, sum_slots, columns, work_pool, task, i):
+    """Find out which categories go left in the split of a node, if it is one of categories; the threads that mark rows look it up."""
+
+
+@_choose_sides.of(NoCategories)
+def _(categories, sum_slots, columns, work_pool, task, i):
+    return
+
+
+@_choose_sides.of(Categories)
+def _(categories, sum_slots, columns, work_pool, task, i):
+    split = work_pool.found.records[i]
+    if is_categorical(categories, split.column):
+        place, node_sums, limits, sums = place_of(work_pool, i), work_pool.sums[i], task.limits, sum_slots.sums
+        node = node_statistic(limits.criterion, node_sums, rows_of(work_pool, i))
+        partition, side, number = partition_of(work_pool, task, i), sums.sides[place[2]], split.threshold
+        choose_sides_of_slot(
+            columns, split.column, sum_slots.zone_map, partition, sums, place, node, node_sums, limits, number, task.scratch, side
+        )
+
+
 @lean_kernel
-def _begin_to_spread(work_pool, task, i):
-    """Say where the rows of a node, all of which are marked, are to go, and make the pieces of that."""
-    _place_children(work_pool, task, i)
-    add_pieces(work_pool, SPREAD, i, n_pieces(work_pool, work_pool.places[i, STOP] - work_pool.places[i, START]))
+def _mark(sum_slots, columns, work_pool, task, i, piece):
+    """Tell, and count, the rows going left."""
+    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
+    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
+    middle = min(max(first, in_stop), last)
+    _mark_rows(task.limits.categories, sum_slots, columns, work_pool, task, i, first, middle, last, work_pool.counts[i, piece])
 
 
 @specialised
-def _mark_by_category(categories, columns, work_pool, task, i):
-    """Tell, and count, the rows of a node that its split sends left, if it is one of categories; tell whether it is.
-
-    One thread does that: to find out which categories go left, it has to go through the rows of the node.
-    """
+def _mark_rows(categories, sum_slots, columns, work_pool, task, i, first, middle, last, counts):
+    """Tell which of some rows of a node go left, and count those in sample and out of sample, which begin in the ``middle``."""
 
 
-@_mark_by_category.of(NoCategories)
-def _(categories, columns, work_pool, task, i):
-    return False
+@_mark_rows.of(NoCategories)
+def _(categories, sum_slots, columns, work_pool, task, i, first, middle, last, counts):
+    _mark_by_threshold(columns, work_pool, task, i, first, middle, last, counts)
 
 
-@_mark_by_category.of(Categories)
-def _(categories, columns, work_pool, task, i):
-    split = work_pool.found.records[i]
-    column = split.column
-    if not is_categorical(categories, column):
-        return False
-    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
-    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    partition = partition_of(work_pool, task, i)
-    sums, number = work_pool.sums[i], split.threshold
-    choose_sides_of_node(column, codes, values, partition, start, in_stop, sums, task.limits, ZERO(), number, task.scratch)
-    rows, side, goes_left = partition.rows, task.scratch.groups.side, work_pool.goes_left
-    n = n_pieces(work_pool, stop - start)
-    for piece in range(n):
-        first, last = bounds_of(start, stop, piece, n)
-        middle = min(max(first, in_stop), last)
-        counts = work_pool.counts[i, piece]
+@_mark_rows.of(Categories)
+def _(categories, sum_slots, columns, work_pool, task, i, first, middle, last, counts):
+    column = work_pool.found.records[i].column
+    if is_categorical(categories, column):
+        codes, side, goes_left = columns.codes[column], sum_slots.sums.sides[work_pool.places[i, SLOT]], work_pool.goes_left
+        rows = partition_of(work_pool, task, i).rows
         counts[0] = mark_places_by_side(codes, side, rows[first:middle], goes_left[first:middle])
         counts[1] = mark_places_by_side(codes, side, rows[middle:last], goes_left[middle:last])
-    _begin_to_spread(work_pool, task, i)
-    return True
+    else:
+        _mark_by_threshold(columns, work_pool, task, i, first, middle, last, counts)
 
 
 @lean_kernel
-def _mark(columns, work_pool, task, i, piece):
-    """Tell, and count, the rows going left."""
-    start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
-    split = work_pool.found.records[i]
+def _mark_by_threshold(columns, work_pool, task, i, first, middle, last, counts):
+    split, goes_left = work_pool.found.records[i], work_pool.goes_left
     values = columns.words[columns.offsets[split.column] : columns.offsets[split.column + 1]]
     missing = np.int64(values.shape[0])
     cut = highest_code_below(values, split.cut, missing - 1, split.threshold)
     codes, rows, missing_left = columns.codes[split.column], partition_of(work_pool, task, i).rows, split.missing_left
-    first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
-    middle = min(max(first, in_stop), last)
-    goes_left, counts = work_pool.goes_left, work_pool.counts[i, piece]
     counts[0] = mark_places(codes, cut, missing, missing_left, rows[first:middle], goes_left[first:middle])
     counts[1] = mark_places(codes, cut, missing, missing_left, rows[middle:last], goes_left[middle:last])
 

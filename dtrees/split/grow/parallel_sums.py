@@ -36,13 +36,14 @@ from dtrees.split.zones.sums import (
     begin_slot,
     best_edges,
     clear,
-    elements,
     fold_like,
     follow_slot,
     get_ready,
     include,
     include_columns,
+    numbers_of,
     piece_rows,
+    size_of,
     subtract,
 )
 
@@ -62,7 +63,7 @@ def start_sum(sum_slots, work_pool, i, node):
             begin_slot(sums, slot, n_rows)
         else:
             follow_slot(sums, slot, places[SLOT], rows_of(work_pool, i) - n_rows)
-        if min(wanted, n_rows // piece_rows(sums.most_zones, sums.grains[slot])) < most:
+        if min(wanted, n_rows // piece_rows(sums, sums.grains[slot])) < most:
             most = 1
         work_pool.counts[i, n, 0], work_pool.counts[i, n, 1] = slot, 0
         n += 1
@@ -105,7 +106,7 @@ def _sum_columns(sum_slots, work_pool, task, i, piece):
         include_columns(zone_map, partition, start, in_stop, first, last, sums, places[SLOT], NONE())
         return
     slot = work_pool.counts[i, 0, 0]
-    elements(zone_map, sums, slot)[first:last] = 0
+    numbers_of(sums, slot, first, last)[:] = 0
     include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, ZERO() + 1)
     if node != i:
         subtract(zone_map, sums, places[SLOT], slot, first, last)
@@ -201,5 +202,5 @@ def lead_piece(sum_slots, work_pool, task, i, piece):
 @lean_kernel
 def _pieces_of(sum_slots, work_pool, slot):
     """Return into how many pieces a step on the columns of a slot is cut."""
-    numbers = elements(sum_slots.zone_map, sum_slots.sums, slot).size
+    numbers = size_of(sum_slots.sums, slot)
     return max(1, min(min(PIECES, 2 * work_pool.n_threads), min(sum_slots.zone_map.which.shape[0], numbers // PIECE_NUMBERS)))

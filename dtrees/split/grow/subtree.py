@@ -50,6 +50,7 @@ from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.tiny_node import search_tiny_node
 from dtrees.split.table.columns import highest_code_below
+from dtrees.split.zones.by_category import choose_sides_of_slot
 from dtrees.split.zones.sum_slots import SumSlots, begin_search, give_back_of, inherit, search_columns, slot_for
 from dtrees.split.zones.sums import note_places
 
@@ -186,27 +187,45 @@ def _inherit(sum_slots, task, n):
 
 
 @specialised
-def _mark(categories, columns, task, split, start, in_stop, stop, sums, path, bits):
-    """Set the bits of the rows of a node that its split sends left."""
+def _mark(categories, columns, task, split, n, start, in_stop, stop, sums, path, bits):
+    """Set the bits of the rows of the n-th node of the stack that its split sends left."""
 
 
 @_mark.of(NoCategories)
-def _(categories, columns, task, split, start, in_stop, stop, sums, path, bits):
+def _(categories, columns, task, split, n, start, in_stop, stop, sums, path, bits):
     _mark_by_threshold(columns, task, split, start, in_stop, stop, bits)
 
 
 @_mark.of(Categories)
-def _(categories, columns, task, split, start, in_stop, stop, sums, path, bits):
+def _(categories, columns, task, split, n, start, in_stop, stop, sums, path, bits):
     column = split.column
     if is_categorical(categories, column):
-        codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-        random_bits = draw(np.uint64(task.keys[1]) ^ path, column)
-        choose_sides_of_node(
-            column, codes, values, task.partition, start, in_stop, sums, task.limits, random_bits, split.threshold, task.scratch
-        )
-        mark_left_by_side(codes, task.scratch.groups.side, task.partition.rows, start, stop, bits)
+        _choose_sides(task.sum_slots, columns, task, split, n, start, in_stop, sums, path)
+        mark_left_by_side(columns.codes[column], task.scratch.groups.side, task.partition.rows, start, stop, bits)
     else:
         _mark_by_threshold(columns, task, split, start, in_stop, stop, bits)
+
+
+@specialised
+def _choose_sides(sum_slots, columns, task, split, n, start, in_stop, sums, path):
+    """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
+
+
+@_choose_sides.otherwise
+def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
+    column, limits, scratch = split.column, task.limits, task.scratch
+    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    bits, number = draw(np.uint64(task.keys[1]) ^ path, column), split.threshold
+    choose_sides_of_node(column, codes, values, task.partition, start, in_stop, sums, limits, bits, number, scratch, scratch.groups.side)
+
+
+@_choose_sides.of(SumSlots)
+def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
+    place, limits, scratch, side = (start, in_stop, sum_slots.slot_of[n]), task.limits, task.scratch, task.scratch.groups.side
+    node, number = node_statistic(limits.criterion, sums, in_stop - start), split.threshold
+    choose_sides_of_slot(
+        columns, split.column, sum_slots.zone_map, task.partition, sum_slots.sums, place, node, sums, limits, number, scratch, side
+    )
 
 
 @inlined_kernel
@@ -271,7 +290,7 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             continue
         note_split(nodes.records[node], split)
         used = task.bits[: (stop - start + 7) // 8]
-        _mark(limits.categories, columns, task, split, start, in_stop, stop, node_sums, path, used)
+        _mark(limits.categories, columns, task, split, n_todo, start, in_stop, stop, node_sums, path, used)
         if depth + 1 < stops.max_depth or stops.keeps_rows:
             inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
         else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
@@ -391,7 +410,7 @@ def _(categories, columns, task, split, places, sums, keep_sorted):
         values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
         node = node_statistic(limits.criterion, sums, last - first)
         m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
-        choose_sides(node, column, values, m, limits, ZERO(), split.threshold, groups)
+        choose_sides(node, column, values, m, limits, ZERO(), split.threshold, groups, groups.side)
         return divide_block_by_side(columns, block, groups.side, task.scratch.spare, task.pool, split, places, keep_sorted)
     return divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
 

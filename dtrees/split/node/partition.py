@@ -157,8 +157,9 @@ def mark_left_by_side(codes, side, rows, start, stop, bits):
 @lean_kernel
 def mark_places_by_side(codes, side, rows, goes_left):
     """Write and count as :func:`mark_places` does, where ``side`` says of each code whether rows go left."""
-    total = ZERO()
-    for i in range(rows.shape[0]):
+    n, total = np.uint64(rows.shape[0]), ZERO()
+    for i in range(n):
+        prefetch(codes, rows[min(i + np.uint64(AHEAD), n - np.uint64(1))])
         left = side[codes[rows[i]]]
         goes_left[i] = left
         total += np.int64(left)

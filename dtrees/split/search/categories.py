@@ -16,6 +16,8 @@ rows that go left, and a finished tree can read them off its rows (:func:`find_s
 
 A split is kept as a number, in place of a threshold: how many categories from the lower end of the order go left or, if it is negative,
 from its upper end; plus 2**32 times the class that the order is of. Whoever applies the split orders the node's categories once more.
+
+Where the smaller side of a split may have but a few of the categories, only these few are put in order, at both ends.
 """
 
 from __future__ import annotations
@@ -30,22 +32,22 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lea
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import Classes, Moments, weight_at
+from dtrees.split.criteria.statistics import Classes, Moments, minus, weight_at
 from dtrees.split.node.found import HAS_THRESHOLD, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed
 from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
-from dtrees.split.policy import DENSE_CATEGORIES
+from dtrees.split.policy import CATEGORY_BUCKETS, DENSE_CATEGORIES, INSERTION_ROWS, ORDERED_SHARE
 from dtrees.split.search.sweep import nothing, score_above
 from dtrees.split.table.columns import value_at
 from dtrees.split.table.keys import code_of, place_in
 from dtrees.split.table.sorting import sort_places
 
 #: The code of categories taken together.
-_RARE = np.int64(-1)
+RARE = np.int64(-1)
 #: What the class of an order is multiplied by.
-_ORDER = np.float64(2**32)
+ORDER = np.float64(2**32)
 
 
 @by_reference
@@ -61,6 +63,8 @@ class Groups(NamedTuple):
         By which they are ordered.
     order : ndarray of int64, shape (2, size)
         The places of categories in their order, and as many places to sort by.
+    counts : ndarray of int64, shape (CATEGORY_BUCKETS,)
+        How many categories there are in stretches of keys.
     side : ndarray of uint8, shape (size,)
         By code, whether rows go left.
     """
@@ -70,6 +74,7 @@ class Groups(NamedTuple):
     sums: NDArray[np.int64]
     key: NDArray[np.float64]
     order: NDArray[np.int64]
+    counts: NDArray[np.int64]
     side: NDArray[np.uint8]
 
 
@@ -77,7 +82,8 @@ def make_groups(max_distinct: int, n_sums: int) -> Groups:
     """Return room for the categories of columns of up to so many distinct values."""
     size = max_distinct + 2  # one for missing values, and one for categories taken together
     code, n, order = np.empty(size, np.int64), np.empty(size, np.int64), np.empty((2, size), np.int64)
-    return Groups(code, n, np.empty((size, n_sums), np.int64), np.empty(size), order, np.empty(size, np.uint8))
+    counts = np.empty(CATEGORY_BUCKETS, np.int64)
+    return Groups(code, n, np.empty((size, n_sums), np.int64), np.empty(size), order, counts, np.empty(size, np.uint8))
 
 
 @specialised
@@ -138,7 +144,8 @@ def _mean_of(statistic: Any, sums: Any, which: Any, smooth: Any) -> Any:
 @_mean_of.of(Moments)
 def _(statistic, sums, which, smooth):
     mean = float(statistic.g) / float(statistic.h) if statistic.h > 0 else 0.0
-    return (float(sums[0]) - mean * float(sums[1])) / (float(sums[1]) + smooth)
+    key = (float(sums[0]) - mean * float(sums[1])) / (float(sums[1]) + smooth)
+    return key if key == key else 0.0  # neither sums nor smoothing
 
 
 @_mean_of.of(Classes)
@@ -147,7 +154,8 @@ def _(statistic, sums, which, smooth):
     for k in range(sums.shape[0]):
         h += sums[k]
     share = float(statistic.weights[which]) / float(statistic.h) if statistic.h > 0 else 0.0
-    return (float(sums[which]) - share * float(h)) / (float(h) + smooth)
+    key = (float(sums[which]) - share * float(h)) / (float(h) + smooth)
+    return key if key == key else 0.0
 
 
 @lean_kernel
@@ -201,6 +209,8 @@ def _move(groups, source, target):
 @lean_kernel
 def take_rare_together(groups, m, least):
     """Make one of those of ``m`` categories that have fewer than ``least`` rows, the last one; return how many there are then."""
+    if least <= 1:
+        return m
     rare, kept = groups.code.shape[0] - 1, ZERO()
     n, sums = ZERO(), groups.sums[rare]
     for i in range(m):
@@ -216,7 +226,7 @@ def take_rare_together(groups, m, least):
             kept += 1
     if n > 0:
         groups.n[rare] = n
-        groups.code[kept] = _RARE
+        groups.code[kept] = RARE
         _move(groups, rare, kept)
         kept += 1
     return kept
@@ -235,7 +245,7 @@ def _by_mean(thresholds, node, values, groups, m, which, smooth, bits):
 def _at_random(thresholds, node, values, groups, m, which, smooth, bits):
     for i in range(m):
         code = groups.code[i]
-        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == _RARE)
+        number = np.int64(value_at(values, code)) if 0 <= code < values.shape[0] else NONE() - np.int64(code == RARE)
         groups.key[i] = uniform(draw(mix(np.uint64(bits)), number))
 
 
@@ -245,26 +255,77 @@ _set_keys.of(RandomThreshold)(_at_random)
 
 
 @lean_kernel
-def put_in_order(key, order, m):
-    """Write the places of ``m`` keys in ascending order to ``order[0]``; of equal keys, the lower place comes first."""
-    one, other = order[0], order[1]
-    for i in range(m):
-        one[i] = i
-    width = ZERO() + 1
+def sort_by_key(key, places, spare):
+    """Put ``places`` in ascending order of their keys. Of equal keys, the place that comes first is to stay first."""
+    m, run = places.shape[0], ZERO() + (INSERTION_ROWS if places.shape[0] <= INSERTION_ROWS else 8)
+    for first in range(0, m, run):
+        for i in range(first + 1, min(first + run, m)):
+            place = places[i]
+            mine, j = key[place], i - 1
+            while j >= first and key[places[j]] > mine:
+                places[j + 1] = places[j]
+                j -= 1
+            places[j + 1] = place
+    width, source, sink, in_spare = run, places, spare, False
     while width < m:
         for first in range(0, m, 2 * width):
             middle, last = min(first + width, m), min(first + 2 * width, m)
             i, j = first, middle
             for k in range(first, last):
-                if i < middle and (j >= last or key[one[i]] <= key[one[j]]):
-                    other[k] = one[i]
+                if i < middle and (j >= last or key[source[i]] <= key[source[j]]):
+                    sink[k] = source[i]
                     i += 1
                 else:
-                    other[k] = one[j]
+                    sink[k] = source[j]
                     j += 1
-        for k in range(m):
-            one[k] = other[k]
+        source, sink, in_spare = sink, source, not in_spare
         width *= 2
+    if in_spare:
+        for k in range(m):
+            places[k] = spare[k]
+
+
+@lean_kernel
+def order_ends(groups, m, most):
+    """Write the places of the ``most`` lowest of ``m`` keys, ascending, to the front of ``order[0]``, those of the highest to its end.
+
+    Of equal keys, the lower place comes first.
+    """
+    key, order, spare, counts = groups.key, groups.order[0], groups.order[1], groups.counts
+    if m > ORDERED_SHARE * most:
+        low = high = key[0]
+        for i in range(1, m):
+            low, high = min(low, key[i]), max(high, key[i])
+        scale = float(CATEGORY_BUCKETS) / (high - low)
+        if 0.0 < scale < 1e300:  # all keys are finite, and not all equal
+            # To multiply and to cut off keeps the order, so that categories need to be sorted within stretches only.
+            counts[:] = 0
+            for i in range(m):
+                counts[min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)] += 1
+            lowest, n_low = ZERO(), counts[0]
+            while n_low < most:
+                lowest += 1
+                n_low += counts[lowest]
+            highest, n_high = ZERO() + CATEGORY_BUCKETS - 1, counts[CATEGORY_BUCKETS - 1]
+            while n_high < most:
+                highest -= 1
+                n_high += counts[highest]
+            if lowest < highest:
+                at, other = ZERO(), m - n_high
+                for i in range(m):
+                    stretch = min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)
+                    if stretch <= lowest:
+                        order[at] = i
+                        at += 1
+                    elif stretch >= highest:
+                        order[other] = i
+                        other += 1
+                sort_by_key(key, order[:n_low], spare)
+                sort_by_key(key, order[m - n_high : m], spare)
+                return
+    for i in range(m):
+        order[i] = i
+    sort_by_key(key, order[:m], spare)
 
 
 @specialised
@@ -291,54 +352,96 @@ def search_groups(node, column, values, m, limits, bits, bar, groups, scratch):
 
     ``column`` is the number by which ``limits`` know the column.
     """
-    found, room, thresholds, categories = scratch.found, scratch.classes, limits.thresholds, limits.categories
     if m < 2:
         return CONSTANT, 0.0, True
-    m = take_rare_together(groups, m, categories.least[column])
-    top, cut, order = bar, ZERO(), ZERO()
-    for which in range(_n_orders(node)):
-        _set_keys(thresholds, node, values, groups, m, which, categories.smooth, bits)
-        put_in_order(groups.key, groups.order, m)
-        left = nothing(node, room[0])
-        for i in range(m - 1):
-            place = groups.order[0, i]
-            left = _plus_group(left, groups.sums[place], groups.n[place])
-            counts = min(i + 1, m - i - 1) <= categories.most[column] and _counts(thresholds, i + 1, m, bits)
-            if counts and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
-                mine = score_above(left, limits.criterion, node, top)
-                if mine > top:
-                    top, cut, order = mine, i + 1, which
-                    note_found(found, ZERO(), HAS_THRESHOLD, False, left)
-    if cut == 0:
-        return NO_SPLIT, 0.0, True
-    if order + 1 < _n_orders(node):  # another order has taken its place
-        _set_keys(thresholds, node, values, groups, m, order, categories.smooth, bits)
-        put_in_order(groups.key, groups.order, m)
-    _turn(node, values.shape[0], m, cut, order, groups, found, room)
-    return SPLIT, top, True
+    m = take_rare_together(groups, m, limits.categories.least[column])
+    return search_kept(node, column, values, m, limits, bits, bar, groups, scratch)
 
 
 @lean_kernel
-def _turn(node, n_distinct, m, cut, order, groups, found, room):
-    """Finish the split after ``cut`` of ``m`` categories in their order: what is not listed is to go right."""
-    rare_left = missing_left = has_rare = has_missing = False
-    for i in range(m):
-        code = groups.code[groups.order[0, i]]
-        if code == _RARE:
-            has_rare, rare_left = True, i < cut
-        elif code == n_distinct:
-            has_missing, missing_left = True, i < cut
-    record = found.record[0]
-    turned = rare_left if has_rare else 2 * record.n_left > node.n
-    if turned:
+def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
+    """Find the best split of a node as :func:`search_groups` does; categories of few rows have been taken together."""
+    found, room = scratch.found, scratch.classes
+    most = min(limits.categories.most[column], m - 1)
+    top, best, order = bar, ZERO(), ZERO()
+    for which in range(_n_orders(node)):
+        _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
+        order_ends(groups, m, most)
         left = nothing(node, room[0])
-        for i in range(cut, m):
-            place = groups.order[0, i]
-            left = _plus_group(left, groups.sums[place], groups.n[place])
-        note_found(found, ZERO(), HAS_THRESHOLD, False, left)
-    record.missing_left = has_missing and missing_left != turned
-    number = float(cut) + _ORDER * float(order)
-    record.threshold = -number if turned else number
+        for cut in range(1, most + 1):
+            left = _plus_place(left, groups, cut - 1)
+            score = _score_cut(left, node, cut, m, limits, bits, top)
+            if score > top:
+                top, best, order = score, cut, which
+                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+        first = max(most + 1, m - most)  # of the cuts with the smaller side at the upper end
+        left = minus(node, _sum_places(node, groups, first, m, room[1]), room[0])
+        for cut in range(first, m):
+            if cut > first:
+                left = _plus_place(left, groups, cut - 1)
+            score = _score_cut(left, node, cut, m, limits, bits, top)
+            if score > top:
+                top, best, order = score, cut, which
+                note_found(found, ZERO(), HAS_THRESHOLD, False, left)
+    if best == 0:
+        return NO_SPLIT, 0.0, True
+    if order + 1 < _n_orders(node):  # another order has taken its place
+        _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
+        order_ends(groups, m, most)
+    _turn(node, values.shape[0], m, best, most, order, groups, found, room)
+    return SPLIT, top, True
+
+
+@inlined_kernel
+def _plus_place(statistic, groups, i):
+    """Return a statistic with the rows of the category that is the ``i``-th in order."""
+    place = groups.order[0, i]
+    return _plus_group(statistic, groups.sums[place], groups.n[place])
+
+
+@lean_kernel
+def _sum_places(node, groups, first, last, room):
+    """Return the statistic of the categories ``first`` to ``last`` in order."""
+    total = nothing(node, room)
+    for i in range(first, last):
+        total = _plus_place(total, groups, i)
+    return total
+
+
+@inlined_kernel
+def _score_cut(left, node, cut, m, limits, bits, top):
+    """Return the score of the split after ``cut`` of ``m`` categories; -1.0, or a number up to ``top``, if it does not count."""
+    if _counts(limits.thresholds, cut, m, bits) and is_allowed(limits, left.n, node.n - left.n, left.h, node.h - left.h):
+        return score_above(left, limits.criterion, node, top)
+    return -1.0
+
+
+@lean_kernel
+def _turn(node, n_distinct, m, cut, most, order, groups, found, room):
+    """Finish the split after ``cut`` of ``m`` categories in their order: what is not listed is to go right.
+
+    Categories are in order up to ``most`` from both ends, of which the cut is within one.
+    """
+    rare, missing = groups.code[m - 1] == RARE, m - 1
+    if rare:
+        missing -= 1
+    has_missing = missing >= 0 and groups.code[missing] == n_distinct
+    from_low = cut <= most
+    first, last = (ZERO(), cut) if from_low else (cut, m)
+    rare_there = missing_there = False
+    for i in range(first, last):
+        place = groups.order[0, i]
+        rare_there |= rare and place == m - 1
+        missing_there |= has_missing and place == missing
+    record = found.record[0]
+    turned = rare_there == from_low if rare else 2 * record.n_left > node.n
+    if turned:
+        there = _sum_places(node, groups, first, last, room[0])
+        if from_low:
+            there = minus(node, there, room[1])
+        note_found(found, ZERO(), HAS_THRESHOLD, False, there)
+    record.missing_left = has_missing and (missing_there == from_low) != turned
+    record.threshold = -float(m - cut) - ORDER * float(order) if turned else float(cut) + ORDER * float(order)
 
 
 @separate_kernel
@@ -353,26 +456,46 @@ def search_categories(column, codes, values, partition, start, in_stop, sums, li
 
 
 @lean_kernel
-def choose_sides(node, column, values, m, limits, bits, number, groups):
-    """Write to ``groups.side``, by code, which rows a split sends left, given the node's rows of each category; see above."""
+def choose_sides(node, column, values, m, limits, bits, number, groups, side):
+    """Write to ``side``, by code, which rows a split sends left, given the node's rows of each category; see above."""
     m = take_rare_together(groups, m, limits.categories.least[column])
-    which = np.int64(abs(number) // _ORDER)
-    cut = np.int64(abs(number) - _ORDER * which)
+    choose_kept(node, values, m, limits, bits, number, groups, side)
+
+
+@lean_kernel
+def choose_kept(node, values, m, limits, bits, number, groups, side):
+    """Write which rows go left as :func:`choose_sides` does; categories of few rows have been taken together."""
+    which, n_left = np.int64(abs(number) // ORDER), n_categories_left(number)
+    from_low, n_right = number > 0.0, m - n_left
     _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
-    put_in_order(groups.key, groups.order, m)
-    groups.side[: values.shape[0] + 1] = 0
-    first, last = (ZERO(), cut) if number > 0.0 else (cut, m)
-    for i in range(first, last):
+    # The categories of the side that has fewer are told one by one.
+    some = min(n_left, n_right)
+    order_ends(groups, m, some)
+    left_is_told = n_left <= n_right
+    side[: values.shape[0] + 1] = 0
+    if not left_is_told:
+        for i in range(m):
+            if groups.code[i] != RARE:
+                side[groups.code[i]] = 1
+    first = ZERO() if from_low == left_is_told else m - some
+    for i in range(first, first + some):
         code = groups.code[groups.order[0, i]]
-        groups.side[code] = 1
+        if code != RARE:
+            side[code] = left_is_told
+
+
+@kernel
+def n_categories_left(number):
+    """Return how many of a node's categories a split sends left, missing values included."""
+    return np.int64(abs(number) - ORDER * (abs(number) // ORDER))
 
 
 @separate_kernel
-def choose_sides_of_node(column, codes, values, partition, start, in_stop, sums, limits, bits, number, scratch):
-    """Write to ``scratch.groups.side``, by code, which rows the split of a node sends left."""
+def choose_sides_of_node(column, codes, values, partition, start, in_stop, sums, limits, bits, number, scratch, side):
+    """Write to ``side``, by code, which rows the split of a node sends left."""
     node = node_statistic(limits.criterion, sums, in_stop - start)
     m = group_rows(node, codes, values.shape[0], partition, start, in_stop, scratch.groups, scratch)
-    choose_sides(node, column, values, m, limits, bits, number, scratch.groups)
+    choose_sides(node, column, values, m, limits, bits, number, scratch.groups, side)
 
 
 @kernel
@@ -409,8 +532,9 @@ def mark_by_category(
         j = places[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         random_bits = draw(np.uint64(key) ^ paths[i], np.int64(ids[i]))
-        choose_sides_of_node(j, codes, values, partition, starts[i], in_stops[i], sums[i], limits, random_bits, numbers[i], scratch)
-        mark_left_by_side(codes, scratch.groups.side, partition.rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
+        side = scratch.groups.side
+        choose_sides_of_node(j, codes, values, partition, starts[i], in_stops[i], sums[i], limits, random_bits, numbers[i], scratch, side)
+        mark_left_by_side(codes, side, partition.rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
         finish(queue)
 
 
@@ -435,10 +559,11 @@ def mark_by_sets(nodes, set_offsets, words, columns, places, missing_left, rows,
 
 
 @kernel
-def find_subsets(columns, places, rows, starts, stops, sizes, words):
+def find_subsets(columns, places, rows, starts, stops, numbers, side, found, sizes):
     """Find the categories that go left in each of some splits: those of the rows of the left child.
 
-    Rows out of sample change nothing: they go left only with a category that rows in sample go left with.
+    Rows are looked at until all that are to be found are. Rows out of sample change nothing: they go left only with a category that rows in
+    sample go left with.
 
     Parameters
     ----------
@@ -449,28 +574,44 @@ def find_subsets(columns, places, rows, starts, stops, sizes, words):
     rows : ndarray of uint32
     starts, stops : ndarray of int64, shape (n,)
         Where the rows of the left children are.
-    sizes : ndarray of int64, shape (n,)
-        How many words of bits the categories take, up to the last that is not 0. If there are no ``words``, they are written.
-    words : ndarray of uint32
-        Of all splits, one after the other: bit ``c % 32`` of word ``c // 32`` is set if category ``c`` goes left.
+    numbers : ndarray of float64, shape (n,)
+        The splits, as numbers.
+    side : ndarray of uint8
+        Room for a number for each distinct value of a column and one more, all 0, as they are again in the end.
+    found : ndarray of int64
+        Written: the numbers of the categories, of all splits in turn, -1 for missing values.
+    sizes : ndarray of int64, shape (n, 2)
+        Written: how many of these there are of each split, and how many words of 32 bits its set takes up to the last that is not 0.
     """
     at = ZERO()
     for i in range(places.shape[0]):
         j = places[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        n_distinct = values.shape[0]
-        if words.shape[0] == 0:
-            highest = NONE()
-            for k in range(starts[i], stops[i]):
-                code = np.int64(codes[rows[k]])
-                if code < n_distinct:
-                    highest = max(highest, code)
-            sizes[i] = np.int64(value_at(values, highest)) // 32 + 1 if highest >= 0 else 0
-            continue
-        mine = words[at : at + sizes[i]]
-        for k in range(starts[i], stops[i]):
+        n_left, n_found, highest = n_categories_left(numbers[i]), ZERO(), NONE()
+        k = end = starts[i]
+        while n_found < n_left and k < stops[i]:
             code = np.int64(codes[rows[k]])
-            if code < n_distinct:
-                number = np.int64(value_at(values, code))
-                mine[number >> 5] |= np.uint32(1) << np.uint32(number & 31)
-        at += sizes[i]
+            k += 1
+            if side[code] == 0:
+                side[code] = 1
+                number = np.int64(value_at(values, code)) if code < values.shape[0] else NONE()
+                found[at + n_found] = number
+                highest = max(highest, number)
+                n_found += 1
+                end = k
+        for k in range(starts[i], end):
+            side[codes[rows[k]]] = 0
+        sizes[i, 0], sizes[i, 1] = n_found, (highest + 32) // 32
+        at += n_found
+
+
+@kernel
+def write_sets(found, sizes, words):
+    """Set bit ``c % 32`` of word ``c // 32`` of each split's words for the categories c that :func:`find_subsets` found."""
+    at = first = ZERO()
+    for i in range(sizes.shape[0]):
+        for k in range(at, at + sizes[i, 0]):
+            if found[k] >= 0:
+                words[first + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
+        at += sizes[i, 0]
+        first += sizes[i, 1]

@@ -11,6 +11,8 @@ lists, in order, where most of them are in the node; otherwise they are picked f
 
 To sum all columns of a node in one pass over its rows, the parts of a row's columns are stored side by side, two bytes each.
 
+Categories have no order, so that each is a zone, and is not cut into parts; columns of very many have no zones.
+
 Cuts
 ----
 A bound on what a zone may hide grows with the zone's rows m, and noise in the sum of k rows with sqrt(k). So zones are narrow where a cut
@@ -20,6 +22,7 @@ A value that a zone's share of the rows have, or more, such as 0 in a sparse col
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +30,23 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
-from dtrees.split.policy import FEWEST_ZONES, FOLD, LIST_ROWS, LISTED_AT_ENDS, MAX_CELLS, MAX_SINGLE_CELLS, MAX_ZONES, ROWS_PER_ZONE
+from dtrees.split.policy import (
+    ALL_SUMMED_CATEGORIES,
+    FEWEST_ZONES,
+    FOLD,
+    LIST_ROWS,
+    LISTED_AT_ENDS,
+    MAX_CELLS,
+    MAX_SINGLE_CELLS,
+    MAX_ZONES,
+    ROWS_PER_ZONE,
+    SUMMED_CATEGORIES,
+)
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.mmap_arrays import Reused, mapped
+
+#: A shift that makes all codes one.
+_ALL_IN_ONE = 62
 
 
 @by_reference
@@ -43,7 +60,9 @@ class ZoneMap(NamedTuple):
     which : ndarray of int64, shape (k,)
         The columns, ascending.
     n_zones : ndarray of int64, shape (k,)
-        At most 255.
+        At most 255; in columns of categories their number, 0 if they are too many to be zones.
+    by_category : ndarray of bool, shape (k,)
+        Whether a column holds categories: its parts are codes.
     exact : ndarray of bool, shape (k,)
         Whether each zone is a single value; then its first part has it, and the others are empty.
     first_codes : ndarray of int64, shape (k, most parts + 1)
@@ -60,11 +79,14 @@ class ZoneMap(NamedTuple):
         Where the rows of each part begin in a column's list, and those of missing values; not for exact columns.
     fold : int
         A zone has ``2**fold`` parts, of which the last zone's last ones may be empty.
+    most_codes : int
+        Codes of that column of categories that has most, that of missing values included; 0 if none holds categories.
     """
 
     part: NDArray[np.uint16]
     which: NDArray[np.int64]
     n_zones: NDArray[np.int64]
+    by_category: NDArray[np.bool_]
     exact: NDArray[np.bool_]
     first_codes: NDArray[np.int64]
     shift: NDArray[np.int64]
@@ -73,15 +95,19 @@ class ZoneMap(NamedTuple):
     lists: NDArray[np.uint64]
     firsts: NDArray[np.int64]
     fold: int
+    most_codes: int
 
     def take(self, places: NDArray[np.int64]) -> ZoneMap:
         """Return some of the columns."""
-        rest: dict[str, Any] = {name: getattr(self, name)[places] for name in self._fields[1:-1]}
+        rest: dict[str, Any] = {name: getattr(self, name)[places] for name in self._fields[1:-2]}
         return self._replace(part=np.ascontiguousarray(self.part[:, places]), **rest)
 
 
-def map_zones(columns: Columns, map: Any = map, fold: int = FOLD) -> ZoneMap:
-    """Cut every column into zones, and these into ``2**fold`` parts; ``map`` as in :func:`~dtrees.split.table.columns.presort`."""
+def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: Sequence[int] = ()) -> ZoneMap:
+    """Cut every column into zones, and these into ``2**fold`` parts.
+
+    ``map`` is as in :func:`~dtrees.split.table.columns.presort`; ``categorical`` are the columns that hold categories.
+    """
     n_rows, n_columns = columns.n_rows, columns.n_columns
     n_distinct = np.diff(columns.offsets)
     n_parts = max(FEWEST_ZONES, min(MAX_ZONES - 1, n_rows // ROWS_PER_ZONE)) << fold
@@ -92,11 +118,17 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD) -> ZoneMap:
     first_codes = np.zeros((n_columns, n_parts + 1), np.int64)
     listed, ends = np.zeros((n_columns, 2, LISTED_AT_ENDS), np.uint32), np.zeros((n_columns, 4), np.int64)
     lists, firsts = np.empty((n_columns, n_rows if n_rows <= LIST_ROWS else 0), np.uint64), np.zeros(first_codes.shape, np.int64)
-    n_zones = np.zeros(n_columns, np.int64)
+    n_zones, by_category = np.zeros(n_columns, np.int64), np.zeros(n_columns, np.bool_)
+    by_category[list(categorical)] = True
+    summed = _summed_categories(n_distinct, by_category)
 
     counts = Reused(lambda: mapped(int(n_distinct.max(initial=0)) + 1, np.uint32))
 
     def cut(j: int) -> None:
+        if by_category[j]:
+            n_zones[j], shifts[j] = (n_distinct[j], 0) if summed[j] else (0, _ALL_IN_ONE)
+            part_of[j, : n_zones[j]] = np.arange(n_zones[j])
+            return
         with counts.one() as own:
             n_zones[j], shifts[j] = _cut_column(
                 columns.codes[j], own[: n_distinct[j] + 1], quantiles, fold, part_of[j], first_codes[j], listed[j], ends[j]
@@ -108,14 +140,25 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD) -> ZoneMap:
     counts.forget()
     part = np.empty((n_rows, n_columns), np.uint16)
     step = max(4096, n_rows // 64)
-    missing = n_zones << fold
+    missing = np.where(by_category, n_zones, n_zones << fold)
     list(
         map(
             lambda i: _write_parts(columns.codes, part_of, shifts, n_distinct, missing, i, min(i + step, n_rows), part),
             range(0, n_rows, step),
         )
     )
-    return ZoneMap(part, np.arange(n_columns), n_zones, n_zones == n_distinct, first_codes, shifts, listed, ends, lists, firsts, fold)
+    exact, most_codes = by_category | (n_zones == n_distinct), int((n_distinct + 1)[by_category].max(initial=0))
+    return ZoneMap(
+        part, np.arange(n_columns), n_zones, by_category, exact, first_codes, shifts, listed, ends, lists, firsts, fold, most_codes
+    )
+
+
+def _summed_categories(n_distinct: NDArray[np.int64], by_category: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which columns of categories have so few of them that nodes are summed by category."""
+    few = by_category & (n_distinct <= SUMMED_CATEGORIES)
+    order = np.argsort(np.where(few, n_distinct, 0), kind="stable")
+    few[order] &= np.cumsum(np.where(few, n_distinct, 0)[order]) <= ALL_SUMMED_CATEGORIES
+    return few
 
 
 def _quantiles(n_rows: int, n: int) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ def _add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> 
 
 
 @lean_kernel
-def add_rows(parts, partition, start, in_stop, first, last, part_shift, scale, sign, sums, width):
+def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scale, sign, sums, width):
     """Add in-sample rows to the sums of the columns ``first`` to ``last``, or take them from these.
 
     Two rows at a time; unsigned indices spare the test for negative ones.
@@ -44,19 +44,20 @@ def add_rows(parts, partition, start, in_stop, first, last, part_shift, scale, s
     partition : RowPartition
     start, in_stop : int
     first, last : int
-    part_shift : int
-        Parts are shifted right by so much.
+    starts : ndarray of int64
+        Where each column begins in ``sums``.
+    shifts : ndarray of uint64
+        The parts of each column are shifted right by so much.
     scale : SCALE
     sign : int
         1 or -1.
     sums : ndarray of int64
-        Of k columns one after the other, elements of ``width`` numbers.
+        Of the columns, elements of ``width`` numbers.
     width : int
     """
     rows, a, b = partition.rows, partition.g, partition.h
     shift, centre = scale.shift, scale.centre
-    part_shift, last_place, first, last = np.uint64(part_shift), in_stop - 1, np.uint64(first), np.uint64(last)
-    numbers = np.uint64(sums.shape[0] // max(parts.shape[1], 1))
+    last_place, first, last = in_stop - 1, np.uint64(first), np.uint64(last)
     for i in range(start, in_stop, 2):
         if i + AHEAD < last_place:
             prefetch_row(parts, np.int64(rows[i + AHEAD]))
@@ -64,23 +65,22 @@ def add_rows(parts, partition, start, in_stop, first, last, part_shift, scale, s
         other = min(i + 1, last_place)
         second = sign if other > i else np.int64(0)
         parts_0, parts_1 = parts[np.uint64(rows[i])], parts[np.uint64(rows[other])]
-        column = first * numbers
         if width == 3:
             size_0, size_1 = abs(a[i] - centre * b[i]), abs(a[other] - centre * b[other])
             g_0, packed_0, h_0 = sign * a[i], sign * ((((size_0 >> shift) + 1) << 32) + 1), sign * b[i]
             g_1, packed_1, h_1 = second * a[other], second * ((((size_1 >> shift) + 1) << 32) + 1), second * b[other]
             for j in range(first, last):
-                at = column + (np.uint64(parts_0[j]) >> part_shift) * np.uint64(3)
+                column, shift_of_parts = np.uint64(starts[j]), shifts[j]
+                at = column + (np.uint64(parts_0[j]) >> shift_of_parts) * np.uint64(3)
                 _add_pair(sums, at, g_0, packed_0)
                 sums[at + np.uint64(2)] += h_0
-                at = column + (np.uint64(parts_1[j]) >> part_shift) * np.uint64(3)
+                at = column + (np.uint64(parts_1[j]) >> shift_of_parts) * np.uint64(3)
                 _add_pair(sums, at, g_1, packed_1)
                 sums[at + np.uint64(2)] += h_1
-                column += numbers
         else:
             g_0, packed_0 = sign * a[i], sign * ((((abs(a[i] - centre) >> shift) + 1) << 32) + 1)
             g_1, packed_1 = second * a[other], second * ((((abs(a[other] - centre) >> shift) + 1) << 32) + 1)
             for j in range(first, last):
-                _add_pair(sums, column + ((np.uint64(parts_0[j]) >> part_shift) << np.uint64(1)), g_0, packed_0)
-                _add_pair(sums, column + ((np.uint64(parts_1[j]) >> part_shift) << np.uint64(1)), g_1, packed_1)
-                column += numbers
+                column, shift_of_parts = np.uint64(starts[j]), shifts[j]
+                _add_pair(sums, column + ((np.uint64(parts_0[j]) >> shift_of_parts) << np.uint64(1)), g_0, packed_0)
+                _add_pair(sums, column + ((np.uint64(parts_1[j]) >> shift_of_parts) << np.uint64(1)), g_1, packed_1)

@@ -20,12 +20,12 @@ from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
 from dtrees.split.node.limits import Categories, NoCategories, is_categorical
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
-from dtrees.split.search.categories import search_categories, search_groups
 from dtrees.split.search.sweep import cut_after, first_above, sweep_bins, sweep_sorted
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out
+from dtrees.split.zones.by_category import search_categories_of_slot
 from dtrees.split.zones.gather_rows import pick
-from dtrees.split.zones.sums import count_flagged, elements, slope_of, unpack
+from dtrees.split.zones.sums import count_flagged, element_of, slope_of, unpack
 from dtrees.split.zones.zone_arrays import part_arrays, zone_arrays
 
 _PLACE = np.uint64(0xFFFFFFFF)
@@ -69,7 +69,7 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
     """
     slot = place[2]
     grain, scale, n_zones = sums.grains[slot], sums.scales[slot], zone_map.n_zones[j]
-    element, outlined, numbers = elements(zone_map, sums, slot)[j], scratch.sums, scratch.numbers
+    element, outlined, numbers = element_of(sums, slot, j), scratch.sums, scratch.numbers
     missing = zone_arrays(element, n_zones, grain, scale.shift, outlined)
     slope, edge, top, present = slope_of(limits, scale), -1.0, bar, node.n - missing.n
     for z in range(n_zones):
@@ -110,36 +110,22 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
     """Search a node in the columns ``first`` to ``last`` of the zone map; flagged zones are scanned exactly."""
     start, in_stop, slot = place
     node = Moments(node_sums[0], node_sums[1], in_stop - start)
-    slot_elements, grain = elements(zone_map, sums, slot), sums.grains[slot]
+    grain = sums.grains[slot]
     for j in range(first, last):
         column = zone_map.which[j]
         if not begin_column(limits.criterion, node_sums, np.int64(column_ids[column])):
             continue
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
         bar = bar_of(column_ids[column], bars[i], out.records[t])
-        if _scan_categories(
-            limits.categories,
-            columns,
-            column_ids,
-            zone_map,
-            j,
-            partition,
-            sums,
-            place,
-            node,
-            node_sums,
-            limits,
-            bar,
-            bars,
-            i,
-            scratch,
-            out,
-            t,
-        ):
+        by_category, score = _search_if_categories(
+            limits.categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch
+        )
+        if by_category:
+            _keep(columns, column_ids, column, node, node_sums, limits, score, True, scratch, bars, i, out, t)
             continue
         if zone_map.exact[j]:
             n_zones = zone_map.n_zones[j] << grain
-            missing = unpack(slot_elements[j], n_zones, sums.scales[slot].shift, scratch.zones)
+            missing = unpack(element_of(sums, slot, j), n_zones, sums.scales[slot].shift, scratch.zones)
             score = _sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
             _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
             continue
@@ -166,51 +152,21 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
 
 
 @specialised
-def _scan_categories(
-    categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t
-):  # fmt: skip
-    """Search a node in a column, if it holds categories; tell whether it does."""
+def _search_if_categories(categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch):
+    """Search a node in a column if it holds categories; return whether it does, and the score of what is found, -1.0 if nothing is."""
 
 
-@_scan_categories.of(NoCategories)
-def _(categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t):
-    return False
+@_search_if_categories.of(NoCategories)
+def _(categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch):
+    return False, -1.0
 
 
-@_scan_categories.of(Categories)
-def _(categories, columns, column_ids, zone_map, j, partition, sums, place, node, node_sums, limits, bar, bars, i, scratch, out, t):
-    column, (start, in_stop, slot) = zone_map.which[j], place
-    if not is_categorical(categories, column):
-        return False
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    if zone_map.exact[j]:
-        grain, groups = sums.grains[slot], scratch.groups
-        n_zones = zone_map.n_zones[j] << grain
-        missing = unpack(elements(zone_map, sums, slot)[j], n_zones, sums.scales[slot].shift, scratch.zones)
-        m = _groups_of_zones(scratch.zones, n_zones, grain, missing, values.shape[0], groups)
-        status, score, _ = search_groups(node, column, values, m, limits, ZERO(), bar, groups, scratch)
-    else:
-        codes = columns.codes[column]
-        status, score, _ = search_categories(column, codes, values, partition, start, in_stop, node_sums, limits, ZERO(), bar, scratch)
-    if status == SPLIT:
-        _keep(columns, column_ids, column, node, node_sums, limits, score, True, scratch, bars, i, out, t)
-    return True
-
-
-@lean_kernel
-def _groups_of_zones(zones, n_zones, grain, missing, n_distinct, groups):
-    """Write the sums of zones, of which each, or the first part of each, is one category; return how many there are in the node."""
-    m = ZERO()
-    for z in range(n_zones):
-        if zones[z].n > 0:
-            groups.code[m], groups.n[m] = z >> grain, zones[z].n
-            groups.sums[m, 0], groups.sums[m, 1] = zones[z].g, zones[z].h
-            m += 1
-    if missing.n > 0:
-        groups.code[m], groups.n[m] = n_distinct, missing.n
-        groups.sums[m, 0], groups.sums[m, 1] = missing.g, missing.h
-        m += 1
-    return m
+@_search_if_categories.of(Categories)
+def _(categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch):
+    if not is_categorical(categories, zone_map.which[j]):
+        return False, -1.0
+    status, score, _ = search_categories_of_slot(columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch)
+    return True, score if status == SPLIT else -1.0
 
 
 @inner_kernel

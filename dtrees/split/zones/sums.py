@@ -32,6 +32,7 @@ from dtrees.split.criteria.parts import is_centred
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical
 from dtrees.split.policy import ASKEW, COARSE, NUMBERS_PER_CELL, ROWS_TO_ADD, SAMPLED_COLUMNS, SHARPER
+from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.accumulate import add_rows
 from dtrees.split.zones.bounds import best_edge
 from dtrees.split.zones.zone_arrays import zone_arrays
@@ -53,15 +54,17 @@ class Sums(NamedTuple):
     Attributes
     ----------
     slots : ndarray of int64, shape (n_slots, room)
-        Of each slot the beginning is used: see :func:`elements`.
+        Of each slot the beginning is used: see :func:`element_of`.
     grains : ndarray of int64, shape (n_slots,)
         What a slot holds the sums of: zones cut into ``2**grain`` parts.
     scales : ndarray of SCALE, shape (n_slots,)
         The sizes in a slot are of ``g - centre * h``; no row's is more than ``slope * h``.
     first_scale : ndarray of SCALE, shape (1,)
         That of nodes without a parent's slot.
-    most_zones : int
-        Zones of the column that has most.
+    starts : ndarray of int64, shape (fold + 1, k + 1)
+        Where each column begins in a slot of each grain, and where the last one ends.
+    shifts : ndarray of uint64, shape (fold + 1, k)
+        By how much the parts of each column are shifted to the right to be elements of a slot of each grain.
     width : int
         Numbers of an element, 2 or 3.
     most_grain : int
@@ -73,22 +76,25 @@ class Sums(NamedTuple):
     place_of : ndarray of uint32, shape (n_rows,) or (0,)
         The place of each row, unless its node will not be searched, for rows to be picked from lists
         (:class:`~dtrees.split.table.zone_map.ZoneMap`).
+    sides : ndarray of uint8, shape (n_slots, most codes)
+        Which categories go left in the split of the node that has a slot, by code.
     """
 
     slots: NDArray[np.int64]
     grains: NDArray[np.int64]
     scales: NDArray[Any]
     first_scale: NDArray[Any]
-    most_zones: int
+    starts: NDArray[np.int64]
+    shifts: NDArray[np.uint64]
     width: int
     most_grain: int
     fine_rows: int
     flagged: NDArray[np.int64]
     place_of: NDArray[np.uint32]
+    sides: NDArray[np.uint8]
 
 
-@kernel
-def _room(n, width):
+def _room(n: int, width: int) -> int:
     """Return how many elements there is room for in a column of ``n`` zones or parts.
 
     One more than these, for missing values, or some more, so that no few columns are a multiple of 4 kB apart: the same zone of them, as
@@ -100,16 +106,46 @@ def _room(n, width):
     return room
 
 
-def slot_size(n_columns: int, most_zones: int, width: int, grain: int) -> int:
-    """Return how many numbers a slot of a grain has."""
-    return n_columns * int(_room.py_func(most_zones << grain, width)) * width
+def lay_out_slots(zone_map: ZoneMap, width: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return where columns begin in slots whose elements have ``width`` numbers, and by how much their parts are shifted; see above.
+
+    All columns of numbers have the same room, that of the one that has most zones.
+    """
+    by_category, k = zone_map.by_category, zone_map.which.shape[0]
+    most_zones = int(zone_map.n_zones[~by_category].max(initial=0))
+    starts, shifts = np.zeros((zone_map.fold + 1, k + 1), np.int64), np.zeros((zone_map.fold + 1, k), np.uint64)
+    own = np.array([_room(int(n), width) for n in zone_map.n_zones[by_category]], np.int64)
+    for grain in range(zone_map.fold + 1):
+        room = np.full(k, _room(most_zones << grain, width))
+        room[by_category] = own
+        np.cumsum(room * width, out=starts[grain, 1:])
+        shifts[grain] = np.where(by_category, 0, zone_map.fold - grain)
+    return starts, shifts
 
 
 @inner_kernel
-def elements(zone_map, sums, slot):
-    """Return the elements of a slot, shape (k, room of a column, width); after a column's last comes that of missing values."""
-    k, n, width = zone_map.which.shape[0], _room(sums.most_zones << sums.grains[slot], sums.width), sums.width
-    return sums.slots[slot, : k * n * width].reshape(k, n, width)
+def element_of(sums, slot, j):
+    """Return the elements of a column in a slot, shape (room of the column, width); after the last comes that of missing values."""
+    return numbers_of(sums, slot, j, j + 1).reshape(-1, sums.width)
+
+
+@inner_kernel
+def numbers_of(sums, slot, first, last):
+    """Return all numbers of the columns ``first`` to ``last`` in a slot."""
+    starts = sums.starts[sums.grains[slot]]
+    return sums.slots[slot, starts[first] : starts[last]]
+
+
+@inner_kernel
+def size_of(sums, slot):
+    """Return how many numbers of a slot are used."""
+    return sums.starts[sums.grains[slot], sums.starts.shape[1] - 1]
+
+
+@inner_kernel
+def n_elements(zone_map, sums, slot, j):
+    """Return how many elements a column has in a slot, without that of missing values."""
+    return zone_map.n_zones[j] << (ZERO() if zone_map.by_category[j] else sums.grains[slot])
 
 
 @kernel
@@ -123,9 +159,10 @@ def grain_for(most_grain, fine_rows, n_rows):
 
 
 @kernel
-def piece_rows(most_zones, grain):
+def piece_rows(sums, grain):
     """Return the fewest rows of a piece of a sum: pieces must be added up."""
-    return max(1, ROWS_TO_ADD * (most_zones << grain))
+    k = sums.starts.shape[1] - 1
+    return max(1, ROWS_TO_ADD * sums.starts[grain, k] // max(1, k * sums.width))
 
 
 @kernel
@@ -194,8 +231,8 @@ def sharpen(zone_map, partition, place, node_sums, limits, sums):
     n, units = in_stop - start, ZERO()
     if zone_map.which.shape[0] == 0:
         return
-    first_column = elements(zone_map, sums, slot)[0]
-    for z in range((zone_map.n_zones[0] << sums.grains[slot]) + 1):
+    first_column = element_of(sums, slot, ZERO())
+    for z in range(n_elements(zone_map, sums, slot, ZERO()) + 1):
         units += first_column[z, 1] >> 32
     size = (units - n) << scale.shift
     moves = is_centred(limits.criterion) and node_sums[1] > 0
@@ -215,7 +252,7 @@ def sharpen(zone_map, partition, place, node_sums, limits, sums):
 @inner_kernel
 def clear(zone_map, sums, slot):
     """Have a slot of its grain, and of no rows."""
-    elements(zone_map, sums, slot)[:] = 0
+    numbers_of(sums, slot, ZERO(), zone_map.which.shape[0])[:] = 0
 
 
 @inner_kernel
@@ -234,15 +271,15 @@ def include(zone_map, partition, start, in_stop, sums, slot, sign):
 @inner_kernel
 def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
     """Add in-sample rows to a slot in some columns, or take them from it."""
-    flat = elements(zone_map, sums, slot).reshape(-1)
-    part_shift = zone_map.fold - sums.grains[slot]
-    add_rows(zone_map.part, partition, start, in_stop, first, last, part_shift, sums.scales[slot], sign, flat, sums.width)
+    grain = sums.grains[slot]
+    starts, shifts = sums.starts[grain], sums.shifts[grain]
+    add_rows(zone_map.part, partition, start, in_stop, first, last, starts, shifts, sums.scales[slot], sign, sums.slots[slot], sums.width)
 
 
 @inner_kernel
 def are_few(zone_map, sums, slot, n_rows):
     """Tell whether to take so many rows from a slot, one by one, is faster than to sum them and to take these sums from it."""
-    return NUMBERS_PER_CELL * n_rows * zone_map.which.shape[0] < elements(zone_map, sums, slot).size
+    return NUMBERS_PER_CELL * n_rows * zone_map.which.shape[0] < size_of(sums, slot)
 
 
 @inner_kernel
@@ -272,7 +309,7 @@ def unpack(element, n_zones, size_shift, zones):
 @inner_kernel
 def add(zone_map, sums, slot, other, first, last):
     """Add some columns of one slot to those of another of the same grain."""
-    _add(elements(zone_map, sums, slot)[first:last].reshape(-1), elements(zone_map, sums, other)[first:last].reshape(-1))
+    _add(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))
 
 
 @lean_kernel
@@ -284,7 +321,7 @@ def _add(into, other):
 @inner_kernel
 def subtract(zone_map, sums, slot, other, first, last):
     """Take some columns of one slot from those of another of the same grain."""
-    _subtract(elements(zone_map, sums, slot)[first:last].reshape(-1), elements(zone_map, sums, other)[first:last].reshape(-1))
+    _subtract(numbers_of(sums, slot, first, last), numbers_of(sums, other, first, last))
 
 
 @lean_kernel
@@ -297,11 +334,14 @@ def _subtract(into, other):
 def fold(zone_map, sums, slot, grain):
     """Add up the sums of parts to those of a grain, in place: what is written lies before all that is still to be read."""
     while sums.grains[slot] > grain:
-        fine = elements(zone_map, sums, slot)
+        fine = sums.grains[slot]
         sums.grains[slot] -= 1
-        coarse = elements(zone_map, sums, slot)
-        for j in range(fine.shape[0]):
-            _fold_pairs(fine[j].reshape(-1), coarse[j].reshape(-1), np.uint64(fine.shape[2]), zone_map.n_zones[j] << sums.grains[slot])
+        for j in range(zone_map.which.shape[0]):
+            source = sums.slots[slot, sums.starts[fine, j] : sums.starts[fine, j + 1]]
+            if zone_map.by_category[j]:
+                _move(source, numbers_of(sums, slot, j, j + 1))
+            else:
+                _fold_pairs(source, numbers_of(sums, slot, j, j + 1), np.uint64(sums.width), n_elements(zone_map, sums, slot, j))
 
 
 @lean_kernel
@@ -322,6 +362,13 @@ def _fold_pairs(fine, coarse, width, n):
             at += width
     for i in range(width):
         coarse[at + i] = fine[two * at + i]
+
+
+@lean_kernel
+def _move(source, target):
+    """Copy numbers to a place before theirs, which may overlap."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
 
 
 @inner_kernel
@@ -348,7 +395,7 @@ def best_edges(column_ids, zone_map, sums, place, node_sums, limits, first, last
     Where there is none, these are the bar and -1. Edges of parts within a zone are left to the search of those that may be better.
     """
     start, in_stop, slot = place
-    node, slot_elements = Moments(node_sums[0], node_sums[1], in_stop - start), elements(zone_map, sums, slot)
+    node = Moments(node_sums[0], node_sums[1], in_stop - start)
     lead = NONE()
     for j in range(first, last):
         if is_categorical(limits.categories, zone_map.which[j]):
@@ -356,7 +403,7 @@ def best_edges(column_ids, zone_map, sums, place, node_sums, limits, first, last
         if not begin_column(limits.criterion, node_sums, np.int64(column_ids[zone_map.which[j]])):
             continue
         n_zones = zone_map.n_zones[j]
-        missing = zone_arrays(slot_elements[j], n_zones, sums.grains[slot], sums.scales[slot].shift, scratch.sums)
+        missing = zone_arrays(element_of(sums, slot, j), n_zones, sums.grains[slot], sums.scales[slot].shift, scratch.sums)
         edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
         if edge > bar:
             bar, lead = edge, j

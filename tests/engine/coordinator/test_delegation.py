@@ -28,11 +28,11 @@ def plan_of(criterion: str = "squared_error", n_classes: int = 0, **changes: Any
     return ForestPlan(rules(criterion, P, **changes), seed=3, n_classes=n_classes, n_draws=N, out_of_bag=True)
 
 
-def grown(plan: ForestPlan, spread: list[Any] = SPREAD) -> tuple[ForestResult, ShardedExecutor]:
+def grown(plan: ForestPlan, spread: list[Any] = SPREAD, table: list[Any] = TABLE) -> tuple[ForestResult, ShardedExecutor]:
     target = wild_target(TABLE, plan.n_classes, 4)
-    executor = ShardedExecutor(TABLE, target, None, spread)
+    executor = ShardedExecutor(table, target, None, spread)
     found = grow_forest_on_shards(executor, plan, 0, 4, 2)
-    wanted = grow_forest(presort(TABLE), target, None, plan, 0, 4, 1)
+    wanted = grow_forest(presort(table), target, None, plan, 0, 4, 1)
     assert all_equal(found.trees, wanted.trees)
     assert found.oob_sum is not None
     assert wanted.oob_sum is not None
@@ -70,6 +70,19 @@ def test_medians_are_measured_by_one_shard() -> None:
     by_tree = [shard for shard, _ in sent(executor, m.MeasureNodes)]
     assert sorted(by_tree) == [0, 0, 1, 2]
     assert {shard for shard, _ in sent(executor, m.GrowDelegated)} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("changes", [{}, {"random_splits": True, "max_features": 2}])
+def test_sets_of_categories(changes: dict[str, Any]) -> None:
+    """Those of delegated nodes are told by the shards that grew these, those above by the shards that have the columns."""
+    random = np.random.default_rng(0)
+    categories = [np.where(random.random(N) < 0.1, np.nan, random.integers(0, n, N)) for n in (4, 12, 60, 200)]
+    limits = {"categorical": (3, 4, 5, 6), "cat_smooth": 1.0, "min_samples_category": (1, 1, 2, 2), "max_cat_threshold": (9,) * 4}
+    found, executor = grown(plan_of(**limits, **changes), table=[*TABLE[:3], *categories])
+    assert all(tree.categories.node.shape[0] > 20 for tree in found.trees)
+    assert sent(executor, m.GrowDelegated)
+    told = sum(message.column.shape[0] for _, message in sent(executor, m.FindSets))
+    assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 
 @pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ["gini", "entropy"]))

@@ -131,9 +131,9 @@ def test_one_row() -> None:
 def test_threads_share_one_zone_map(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
-    def map_once(*arguments: Any) -> ZoneMap:
+    def map_once(*arguments: Any, **named: Any) -> ZoneMap:
         made.append(arguments)
-        return map_zones(*arguments)
+        return map_zones(*arguments, **named)
 
     monkeypatch.setattr(shard_columns, "map_zones", map_once)
     rng = np.random.default_rng(0)

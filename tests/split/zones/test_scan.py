@@ -21,7 +21,7 @@ from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table import zone_map as zone_map_module
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
-from dtrees.split.zones.sums import SCALE, Sums, fold, size_shift, slot_size
+from dtrees.split.zones.sums import SCALE, Sums, fold, lay_out_slots, size_shift
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
@@ -46,20 +46,22 @@ def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) 
     n = rows.shape[0]
     a, b = task.g[rows], task.h[rows] if task.h.shape[0] else task.h
     scales = np.array([(size_shift(int(np.abs(a).sum())), 0, np.inf)], SCALE)
-    size = slot_size(k, int(zone_map.n_zones.max()), 3 if b.shape[0] else 2, zone_map.fold)
-    grain = zone_map.fold
+    width, grain = 3 if b.shape[0] else 2, zone_map.fold
+    starts, shifts = lay_out_slots(zone_map, width)
     flagged = np.zeros(2, np.int64)
     sums = Sums(
-        np.zeros((1, size), np.int64),
+        np.zeros((1, starts[grain, -1]), np.int64),
         np.full(1, grain),
         scales,
         scales,
-        int(zone_map.n_zones.max()),
-        3 if b.shape[0] else 2,
+        starts,
+        shifts,
+        width,
         grain,
         0,
         flagged,
         np.full(task.g.shape[0] if lists else 0, 2**32 - 1, np.uint32),
+        np.empty((1, 0), np.uint8),
     )
     if lists:
         sums.place_of[rows] = np.arange(n)
@@ -206,7 +208,7 @@ def test_children_whose_sums_are_folded(weighted: bool) -> None:
 def test_sums_are_folded_where_slots_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
     table, a, b = make_case(["continuous", "missing"], "noise", NEWTON, False, 1500, 3)
     columns = presort(table)
-    size = 8 * slot_size(2, int(map_zones(columns).n_zones.max()), 2, FOLD - 2)  # as the table is listed
+    size = 8 * int(lay_out_slots(map_zones(columns), 2)[0][FOLD - 2, -1])  # as the table is listed
     monkeypatch.setattr(engine_sums, "SLOTS_MIN_BYTES", 5 * size)
     monkeypatch.setattr(engine_sums, "SLOTS_BYTES_PER_ROW", 0)
     monkeypatch.setattr(engine_sums, "FINE_SLOTS_PER_THREAD", 4)
@@ -248,18 +250,16 @@ def test_slots_are_as_fine_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(engine_sums, "SLOTS_BYTES_PER_ROW", 0)
     n = 3000
     columns = presort([np.random.default_rng(0).normal(size=n)])
-    most_zones = int(map_zones(columns).n_zones.max())
+    starts, _ = lay_out_slots(map_zones(columns), 2)
     with Threads(2) as threads:
         for room_for, wanted in ((FOLD, [FOLD - 1, FOLD, FOLD]), (FOLD - 2, [FOLD - 2] * 3), (0, [0] * 3)):
-            monkeypatch.setattr(
-                engine_sums, "SLOTS_MIN_BYTES", 2 * engine_sums.FINE_SLOTS_PER_THREAD * 8 * slot_size(1, most_zones, 2, room_for)
-            )
+            monkeypatch.setattr(engine_sums, "SLOTS_MIN_BYTES", 2 * engine_sums.FINE_SLOTS_PER_THREAD * 8 * int(starts[room_for, -1]))
             sums = ZoneSums(map_zones(columns), threads, fine_rows=1000)
             for grain, flagged in zip(wanted, [1000, 0, 0], strict=True):
                 sums.start(np.arange(1), n, 1, False)
                 sum_slots = sums.sum_slots(2, 1)
                 assert sum_slots is not None
-                assert sum_slots.sums.slots.shape[1] == slot_size(1, most_zones, 2, grain)
+                assert sum_slots.sums.slots.shape[1] == starts[grain, -1]
                 sum_slots.sums.flagged[:] = flagged, 1000
 
 

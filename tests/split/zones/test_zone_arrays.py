@@ -10,7 +10,7 @@ from dtrees.split.policy import FOLD
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
 from dtrees.split.zones.bounds import G0, G1, H0, H1, N0, N1, SIZE
-from dtrees.split.zones.sums import SCALE, Sums, elements, fold, slot_size
+from dtrees.split.zones.sums import SCALE, Sums, _room, element_of, fold, lay_out_slots
 from dtrees.split.zones.zone_arrays import zone_arrays
 
 
@@ -20,8 +20,8 @@ def write_outline(element, n_zones, grain, size_shift, sums):
 
 
 @njit
-def elements_of(zone_map, sums, slot):
-    return elements(zone_map, sums, slot)
+def elements_of(sums, slot, j):
+    return element_of(sums, slot, j)
 
 
 @pytest.mark.parametrize("width", [2, 3])
@@ -49,24 +49,27 @@ def test_outline(width: int, grain: int, n_zones: int) -> None:
 @pytest.mark.parametrize("grain", range(FOLD + 1))
 def test_fold(width: int, grain: int) -> None:
     random = np.random.default_rng(grain)
-    X = random.integers(0, [5000, 40], (3000, 2)).astype(np.float64)
-    zone_map = map_zones(presort([X[:, 0], X[:, 1]]))
-    most_zones = int(zone_map.n_zones.max())
-    slots = random.integers(-(2**40), 2**40, (2, slot_size(2, most_zones, width, FOLD)))
+    X = random.integers(0, [5000, 300, 40], (3000, 3)).astype(np.float64)
+    zone_map = map_zones(presort(list(X.T)), categorical=(1,))
+    assert zone_map.n_zones.tolist()[1:] == [300, 40]
+    most_zones = int(zone_map.n_zones[[0, 2]].max())
+    starts, shifts = lay_out_slots(zone_map, width)
+    slots = random.integers(-(2**40), 2**40, (2, starts[FOLD, -1]))
     sums = Sums(
-        slots, np.full(2, FOLD), np.zeros(2, SCALE), np.zeros(1, SCALE), most_zones, width, FOLD, 0, np.zeros(2, np.int64),
-        np.empty(0, np.uint32),
+        slots, np.full(2, FOLD), np.zeros(2, SCALE), np.zeros(1, SCALE), starts, shifts, width, FOLD, 0, np.zeros(2, np.int64),
+        np.empty(0, np.uint32), np.empty((2, 301), np.uint8),
     )  # fmt: skip
     other = slots[0].copy()
-    fine = elements_of(zone_map, sums, np.int64(1)).copy()
+    fine = [elements_of(sums, np.int64(1), np.int64(j)).copy() for j in range(3)]
     fold(zone_map, sums, np.int64(1), np.int64(grain))
-    coarse = elements_of(zone_map, sums, np.int64(1))
-    assert coarse.shape[1] > most_zones << grain
-    assert coarse.size == slot_size(2, most_zones, width, grain)
-    for j, n_zones in enumerate(zone_map.n_zones):
-        parts = fine[j, : n_zones << FOLD].reshape(n_zones << grain, -1, width)
-        np.testing.assert_array_equal(coarse[j, : n_zones << grain], parts.sum(axis=1))
-        np.testing.assert_array_equal(coarse[j, n_zones << grain], fine[j, n_zones << FOLD])
+    coarse = [elements_of(sums, np.int64(1), np.int64(j)) for j in range(3)]
+    assert coarse[0].shape[0] == coarse[2].shape[0] > most_zones << grain
+    for j in (0, 2):
+        n_zones = zone_map.n_zones[j]
+        parts = fine[j][: n_zones << FOLD].reshape(n_zones << grain, -1, width)
+        np.testing.assert_array_equal(coarse[j][: n_zones << grain], parts.sum(axis=1))
+        np.testing.assert_array_equal(coarse[j][n_zones << grain], fine[j][n_zones << FOLD])
+    np.testing.assert_array_equal(coarse[1], fine[1])  # categories have no parts
     np.testing.assert_array_equal(slots[0], other)
 
 
@@ -75,6 +78,6 @@ def test_columns_are_not_a_multiple_of_4_kb_apart(width: int) -> None:
     """The same zones of so many columns all have places in the cache, in which those that are 4 kB apart compete for a few."""
     for most_zones in range(1, 256):
         for grain in range(FOLD + 1):
-            places = np.arange(32) * 8 * slot_size(1, most_zones, width, grain) % 4096
+            places = np.arange(32) * 8 * width * _room(most_zones << grain, width) % 4096
             assert np.unique(places).size == 32
             assert np.bincount(places // 64).max() <= 5
