@@ -43,7 +43,7 @@ MOST_BINS = 2**13
 DENSE_CATEGORIES = 4
 #: Stretches of keys that categories are counted in where only those at both ends are to be put in order, and from how many times as many
 #: categories as are wanted of an end on that is done. Of 2,000 categories, to sort all took three quarters of a fit.
-CATEGORY_BUCKETS, ORDERED_SHARE = 256, 4
+CATEGORY_BUCKETS, ORDERED_SHARE = 256, 3
 #: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: only very unequal weights take more.
 POINTER_STEPS = 6
 

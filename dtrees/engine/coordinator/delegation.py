@@ -66,7 +66,8 @@ class Delegation(NamedTuple):
         return {shard: knows == shard for shard in np.unique(knows).tolist()}
 
 
-NO_DELEGATION = Delegation(*(np.empty(0, np.int64) for _ in range(3)), [], NO_SETS, np.empty(0, np.int64))
+_NOTHING = np.empty(0, np.int64)
+NO_DELEGATION = Delegation(_NOTHING, _NOTHING, _NOTHING, [], NO_SETS, _NOTHING)
 
 
 def place_of_split(records: NDArray[Any]) -> NDArray[np.int64]:

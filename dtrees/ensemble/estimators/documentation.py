@@ -38,11 +38,11 @@ _DESCRIPTIONS = {
             Weight by which the mean of a category is moved towards that of its node before categories are put in order. With 0, the order
             is the one among whose splits the best of all sets is, but for more than two classes of a tree or forest.
         min_samples_category : int or None, default=None
-            Categories of fewer rows in a node are taken together there. None is a fifth of the mean number of rows of a category of the
-            column, but at most 100.
+            Categories of fewer rows in a node are taken together there. None is half of the mean number of rows of a category of the
+            column, but at most 10, or a fifth of it, but at most 100, whichever is more.
         max_cat_threshold : int or None, default=None
-            The side of a split that has fewer categories has at most so many. None is the square root of the number of categories of the
-            column, but at least 32.
+            The side of a split that has fewer categories has at most so many. None is twice the square root of the number of categories of
+            the column (that itself, if they have fewer than four rows on average), but at least 64.
         """,
     "importance_type": """
         importance_type : {"gain", "split", "cover"}, default="gain"

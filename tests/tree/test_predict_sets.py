@@ -1,0 +1,58 @@
+"""Prediction with trees that split on categories, against walking through them one row at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtrees.tree.category_sets import CategorySets
+from dtrees.tree.predict import add_tree, apply, packed_for, sum_values
+from dtrees.tree.predict_sets import PackedWithSets
+from dtrees.tree.tree import Tree
+from tests.tree.trees import random_tree
+
+
+def with_sets(random: np.random.Generator, tree: Tree, n_levels: int) -> Tree:
+    """Return a tree with sets of categories at most of its nodes that split on columns 1, 3 or 4."""
+    nodes = np.flatnonzero(np.isin(tree.feature, [1, 3, 4]) & (random.random(tree.node_count) < 0.9))
+    some = [np.flatnonzero(random.random(random.integers(1, n_levels + 1)) < 0.5) for _ in nodes]
+    return tree.with_categories(CategorySets.of(nodes, some))
+
+
+def naive_leaf(tree: Tree, x: Any) -> int:
+    node = 0
+    while tree.children_left[node] != -1:
+        value = float(x[tree.feature[node]])
+        if np.isnan(value):
+            left = tree.missing_go_to_left[node]
+        elif node in tree.categories.node:
+            left = int(value) in tree.categories.of_node(node)
+        else:
+            left = value <= tree.threshold[node]
+        node = int(tree.children_left[node] if left else tree.children_right[node])
+    return node
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("depth", "n_levels", "n"), [(1, 3, 100), (3, 5, 300), (6, 40, 900), (6, 2000, 40), (9, 200, 600), (12, 70, 20)])
+def test_against_walking(depth: int, n_levels: int, n: int, dtype: Any) -> None:
+    """Shallow and deep trees, few rows and many, missing values, categories that no set has, numbers that no category has."""
+    random = np.random.default_rng(depth)
+    trees = [with_sets(random, random_tree(random, 5, depth, 2), n_levels) for _ in range(3)]
+    X = random.integers(-3, n_levels + 9, (n, 5)).astype(dtype)
+    X[:, [0, 2]] = random.normal(size=(n, 2))
+    X[random.random(X.shape) < 0.1] = np.nan
+    X[random.random(X.shape) < 0.01] = 1e30
+    packed = packed_for(trees, dtype)
+    assert isinstance(packed, PackedWithSets) or not any(tree.categories.node.shape[0] for tree in trees)
+    leaves = np.array([[naive_leaf(tree, x) for tree in trees] for x in X])
+    np.testing.assert_array_equal(apply(packed, X, n_threads=2), leaves)
+    wanted = np.zeros((n, 2))
+    for t, tree in enumerate(trees):
+        wanted += tree.value[leaves[:, t]]
+        one = np.zeros((n, 2))
+        add_tree(packed, X, t, one)
+        np.testing.assert_array_equal(one, tree.value[leaves[:, t]])
+    np.testing.assert_array_equal(sum_values(packed, X), wanted)
