@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
     ),
     "extra tree": Case("regression", lambda: dtrees.ExtraTreeRegressor(random_state=3)),
     "extra tree of classes": Case("binary", lambda: dtrees.ExtraTreeClassifier(max_leaf_nodes=20, random_state=4), array=True),
-    "forest": Case(  # without sets of categories, whose nodes are not delegated
+    "forest": Case(  # without sets of categories, which have a case of their own
         "regression",
         lambda: dtrees.RandomForestRegressor(
             5, oob_score=True, max_features=0.4, max_samples=0.8, categorical_features=None, random_state=5

@@ -143,6 +143,7 @@ SENT = {
     "boosting of scores": ["Begin", "Advance"],
     "boosting with categories": ["FindSets"],
     "forest": ["Many", "ShareRows", "GrowDelegated", "MeasureLeaves", "Finish", "Renew", "Adopt"],
+    "forest with categories": ["GrowDelegated"],
     "forest of absolute error": ["MeasureNodes"],
     "forest, best first": ["Merge"],
     "forest of several targets": ["GrowDelegated", "MeasureLeaves"],

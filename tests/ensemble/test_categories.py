@@ -60,25 +60,52 @@ def test_columns_that_are_not_there(given, message):
         DecisionTreeRegressor(categorical_features=np.array(given, dtype=object) if len(given) == 2 else given).fit(FRAME, Y)
 
 
-def test_no_set_is_better():
-    """Among all sets of a node, by brute force."""
-    for target, kind in ((Y, DecisionTreeRegressor), ((Y > 6).astype(int), DecisionTreeClassifier)):
-        few = np.where(LEVEL < 7, LEVEL, np.nan)
-        tree = kind(max_depth=1, categorical_features=[0], cat_smooth=0.0, min_samples_category=1, max_cat_threshold=99).fit(
-            few[:, np.newaxis], target
-        )
+def squares(target, weight):
+    """The weighted sum of squares about the mean."""
+    return weight.sum() * np.average((target - np.average(target, weights=weight)) ** 2, weights=weight) if weight.size else 0.0
 
-        def impurity(rows, target=target):
-            return rows.sum() * target[rows].var() if rows.any() else 0.0
 
-        levels = [few == level for level in range(7)] + [np.isnan(few)]
-        worth = []
-        for size in range(1, 5):
-            for some in itertools.combinations(levels, size):
-                left = np.any(some, axis=0)
-                worth.append(impurity(left) + impurity(~left))
-        ours = np.asarray(tree.apply(few[:, np.newaxis])) == 1
-        assert impurity(ours) + impurity(~ours) == pytest.approx(min(worth), rel=1e-12)
+def deviance(target, weight):
+    """Half the Poisson deviance from the mean, but for what is the same for all splits."""
+    total = (target * weight).sum()
+    return -total * np.log(total / weight.sum()) if weight.size and total > 0 else 0.0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "options", "target", "impurity"),
+    [
+        (DecisionTreeRegressor, {}, Y, squares),
+        (DecisionTreeClassifier, {}, (Y > 6).astype(int), squares),
+        pytest.param(DecisionTreeRegressor, {"criterion": "poisson"}, np.exp(Y / 4), deviance, marks=pytest.mark.slow),
+        (GradientBoostingRegressor, {"n_estimators": 1, "reg_lambda": 0.0, "min_child_weight": 0.0}, Y, squares),
+    ],
+)
+def test_no_set_is_better(kind, options, target, impurity, weighted):
+    """Among all sets of a node, by brute force: with ties, missing values, weights."""
+    few = np.where(LEVEL < 7, LEVEL, np.nan)
+    weight = np.where(RANDOM.random(N) < 0.5, 1.0, 3.0) if weighted else np.ones(N)
+    everything = {"cat_smooth": 0.0, "min_samples_category": 1, "max_cat_threshold": 99}
+    model = kind(max_depth=1, categorical_features=[0], **everything, **options)
+    model.fit(few[:, np.newaxis], target, sample_weight=weight if weighted else None)
+    levels = [few == level for level in range(7)] + [np.isnan(few)]
+    worth = []
+    for size in range(1, 5):
+        for some in itertools.combinations(levels, size):
+            left = np.any(some, axis=0)
+            worth.append(impurity(target[left], weight[left]) + impurity(target[~left], weight[~left]))
+    ours = np.asarray(model.apply(few[:, np.newaxis])).reshape(N) == 1
+    assert impurity(target[ours], weight[ours]) + impurity(target[~ours], weight[~ours]) == pytest.approx(min(worth), rel=1e-12)
+
+
+def test_one_level_and_all_levels_distinct():
+    """No split where there is one level; where each row has its own, those from the lower end of the order."""
+    one = GradientBoostingRegressor(n_estimators=3, categorical_features=[0]).fit(np.zeros((N, 1)), Y)
+    assert all(tree.node_count == 1 for tree in trees(one))
+    everything = {"cat_smooth": 0.0, "min_samples_category": 1, "max_cat_threshold": N}
+    tree = DecisionTreeRegressor(max_depth=1, categorical_features=[0], **everything).fit(np.arange(N)[:, np.newaxis], Y)
+    left = np.asarray(tree.apply(np.arange(N)[:, np.newaxis])) == 1
+    assert Y[left].max() < Y[~left].min() or Y[~left].max() < Y[left].min()
 
 
 def test_levels_that_are_missing_or_new():

@@ -127,7 +127,7 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
     def cut(j: int) -> None:
         if by_category[j]:
             n_zones[j], shifts[j] = (n_distinct[j], 0) if summed[j] else (0, _ALL_IN_ONE)
-            part_of[j, : n_zones[j]] = np.arange(n_zones[j])
+            part_of[j, : max(1, n_zones[j])] = np.arange(max(1, n_zones[j]))
             return
         with counts.one() as own:
             n_zones[j], shifts[j] = _cut_column(

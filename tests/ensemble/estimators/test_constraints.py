@@ -285,3 +285,27 @@ def test_steps_are_in_order_within_each_tree(loss):
     grid[:, 0] = np.linspace(-4, 4, 200)
     staged = [np.zeros(200), *model.staged_predict(grid)]
     assert all(np.diff(later).min() >= 0.0 for _, later in pairwise(staged))
+
+
+@pytest.mark.slow  # compiles kernels for constraints beside sets
+@pytest.mark.parametrize("kind", [dtrees.GradientBoostingRegressor, dtrees.RandomForestRegressor, dtrees.DecisionTreeClassifier])
+def test_columns_in_order_beside_columns_of_categories(kind):
+    """On a dense grid, whatever the categories are, known, missing or new; and the sets tell something."""
+    table, y = data(5, 600)
+    rng = np.random.default_rng(5)
+    level = rng.integers(0, 30, (600, 2)).astype(np.float64)
+    y = y + rng.normal(size=30)[level[:, 0].astype(np.int64)] * (1 + (table[:, 0] > 0))
+    level[rng.random(level.shape) < 0.1] = np.nan
+    table[:, 2:] = level
+    model = kind(max_depth=6, monotonic_cst=[1, -1, 0, 0], categorical_features=[2, 3], min_samples_category=2, random_state=0)
+    model.fit(table, y > 0 if is_classifier(kind) else y)
+    assert sum(tree.categories.node.shape[0] for tree in trees(model)) > 3
+    grid = np.linspace(-4, 4, 161)
+    for column, sign in ((0, 1), (1, -1)):
+        others = np.column_stack([rng.normal(size=(40, 2)), rng.integers(-1, 33, (40, 2))])
+        others[::7, 2:] = np.nan
+        rows = np.repeat(others, grid.shape[0], axis=0)
+        rows[:, column] = np.tile(grid, 40)
+        steps = sign * np.diff(raw(model, rows).reshape(40, -1), axis=1)
+        assert steps.min() >= 0.0
+        assert steps.max() > 0.0
