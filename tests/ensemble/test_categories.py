@@ -100,7 +100,8 @@ def test_no_set_is_better(kind, options, target, impurity, weighted):
 
 def test_one_level_and_all_levels_distinct():
     """No split where there is one level; where each row has its own, those from the lower end of the order."""
-    one = GradientBoostingRegressor(n_estimators=3, categorical_features=[0]).fit(np.zeros((N, 1)), Y)
+    with pytest.warns(UserWarning, match="no tree found a split"):
+        one = GradientBoostingRegressor(n_estimators=3, categorical_features=[0]).fit(np.zeros((N, 1)), Y)
     assert all(tree.node_count == 1 for tree in trees(one))
     everything = {"cat_smooth": 0.0, "min_samples_category": 1, "max_cat_threshold": N}
     tree = DecisionTreeRegressor(max_depth=1, categorical_features=[0], **everything).fit(np.arange(N)[:, np.newaxis], Y)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dtrees.engine.coordinator import delegation as delegating
-from dtrees.engine.coordinator.delegation import Delegation
 from dtrees.engine.plan.plans import ForestPlan, ForestResult
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.run.forest_growth import grow_forest
@@ -108,7 +107,8 @@ def test_too_many_columns_are_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_knows_the_rows_of_a_leaf() -> None:
-    delegation = Delegation(np.array([10, 40]), np.array([20, 50]), np.array([2, 0]), [])
+    nowhere = delegating.NO_DELEGATION
+    delegation = nowhere._replace(start=np.array([10, 40]), stop=np.array([20, 50]), shard=np.array([2, 0]))
     assert delegation.shard_of(np.array([0, 10, 19, 20, 39, 40, 49, 50]), 7).tolist() == [7, 2, 2, 7, 7, 0, 0, 7]
     assert delegating.NO_DELEGATION.shard_of(np.array([3, 4]), 1).tolist() == [1, 1]
     asked = delegation.ask(np.array([0, 10, 40, 60]), 2)
