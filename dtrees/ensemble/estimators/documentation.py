@@ -42,7 +42,7 @@ _DESCRIPTIONS = {
             column, but at most 10, or a fifth of it, but at most 100, whichever is more.
         max_cat_threshold : int or None, default=None
             The side of a split that has fewer categories has at most so many. None is twice the square root of the number of categories of
-            the column (that itself, if they have fewer than four rows on average), but at least 64.
+            the column (that itself, if they have fewer than four rows on average), but at least 32.
         """,
     "importance_type": """
         importance_type : {"gain", "split", "cover"}, default="gain"
