@@ -121,7 +121,7 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If it starts from what only Python can compute, or is of a loss whose link is not known.
+        If it starts from what only Python can compute, is of a loss whose link is not known, or a classifier of several targets.
     """
     if not isinstance(model, TreeEstimator):
         raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees (of a pipeline, its last step)")
@@ -129,10 +129,10 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     groups = model._trees.groups
     classes = model.classes_ if isinstance(model, TreeClassifier) else None
     if not isinstance(model, Boosting):
-        if model.n_outputs_ > 1:
+        if classes is not None and model.n_outputs_ > 1:
             raise ValueError(
-                f"each tree of this {type(model).__name__} has {model.n_outputs_} targets, and {target} is given models whose trees have "
-                "one; fit a model of each target"
+                f"this {type(model).__name__} has {model.n_outputs_} targets with classes of their own, and {target} is given several "
+                "targets of regressors only; fit a classifier for each target"
             )
         n_outputs = groups[0][0].value.shape[1]
         link = IDENTITY if classes is None else SHARES

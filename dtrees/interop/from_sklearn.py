@@ -32,7 +32,8 @@ def from_sklearn(estimator: Any) -> Any:
     Parameters
     ----------
     estimator : estimator
-        A fitted tree, forest, extra-trees or gradient boosting of :mod:`sklearn.tree` or :mod:`sklearn.ensemble`, for one target.
+        A fitted tree, forest, extra-trees or gradient boosting of :mod:`sklearn.tree` or :mod:`sklearn.ensemble`; if a classifier, of one
+        target.
 
     Returns
     -------
@@ -47,7 +48,7 @@ def from_sklearn(estimator: Any) -> Any:
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If it has several targets, or boosting starts from an estimator that looks at X.
+        If a classifier has several targets, or boosting starts from an estimator that looks at X.
 
     Examples
     --------
@@ -62,10 +63,9 @@ def from_sklearn(estimator: Any) -> Any:
     """
     name = _name_of(estimator)
     check_is_fitted(estimator)
-    if getattr(estimator, "n_outputs_", 1) != 1:
-        raise ValueError(
-            f"this {name} has {estimator.n_outputs_} targets in each tree; trees of dtrees have one, so fit an estimator for each target"
-        )
+    n_targets = int(getattr(estimator, "n_outputs_", 1))
+    if n_targets > 1 and is_classifier(estimator):
+        raise ValueError(f"this {name} has {n_targets} targets with classes of their own, which are not carried; fit one for each target")
     boosting = name.startswith("GradientBoosting")
     names = getattr(estimator, "feature_names_in_", None)
     columns = [None] * estimator.n_features_in_ if names is None else [str(one) for one in names]
@@ -76,6 +76,7 @@ def from_sklearn(estimator: Any) -> Any:
         "schema": Schema(tuple(Column(one, NUMERIC) for one in columns)).to_json(),
         "named": names is not None,
         "attributes": {},
+        **({"targets": n_targets} if n_targets > 1 else {}),
     }
     if is_classifier(estimator):
         metadata["classes"] = {"dtype": estimator.classes_.dtype.str, "values": estimator.classes_.tolist()}
@@ -120,7 +121,7 @@ def _tree(theirs: Any, scale: float = 1.0) -> Tree:
     order = _preorder(nodes["left_child"], nodes["right_child"])
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    nodes, value = nodes[order], theirs.value[order, 0] * scale
+    nodes, value = nodes[order], theirs.value[order] * scale
     leaf = nodes["left_child"] < 0
     left, right = (np.where(leaf, -1, place[nodes[side]]) for side in ("left_child", "right_child"))
     loss = nodes["weighted_n_node_samples"] * nodes["impurity"]
@@ -136,7 +137,7 @@ def _tree(theirs: Any, scale: float = 1.0) -> Tree:
         gain=np.where(leaf, 0.0, np.maximum(loss - loss[left] - loss[right], 0.0)),
         n_node_samples=nodes["n_node_samples"],
         weighted_n_node_samples=nodes["weighted_n_node_samples"],
-        value=value,
+        value=value.reshape(len(value), -1),  # of several targets, or of the classes of one
     )
 
 

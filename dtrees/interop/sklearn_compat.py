@@ -55,14 +55,17 @@ def nodes_of(tree: Any) -> NDArray[Any]:
 
 
 def with_nodes(template: Any, tree: Tree, threshold: NDArray[np.float64], value: NDArray[np.float64]) -> Any:
-    """Return a tree of scikit-learn's, for as many columns and classes as a template, with nodes of dtrees and given thresholds."""
+    """Return a tree of scikit-learn's, for as many columns and classes as a template, with nodes of dtrees, given thresholds, and values.
+
+    These have the shape (n, n_targets, n_classes).
+    """
     nodes = np.zeros(tree.node_count, nodes_of(template).dtype)
     for theirs, ours in _FIELDS.items():
         nodes[theirs] = getattr(tree, ours)
     nodes["threshold"] = threshold
     cls, arguments, state = template.__reduce__()
     made = cls(*arguments)
-    made.__setstate__({**state, "max_depth": tree.max_depth, "node_count": tree.node_count, "nodes": nodes, "values": value[:, np.newaxis]})
+    made.__setstate__({**state, "max_depth": tree.max_depth, "node_count": tree.node_count, "nodes": nodes, "values": value})
     return made
 
 

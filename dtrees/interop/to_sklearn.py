@@ -46,8 +46,8 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
     TypeError
         If ``model`` is no estimator of dtrees.
     ValueError
-        If scikit-learn's trees cannot be the same: splits by sets of categories, losses that it has not, several targets, boosting with
-        splits by whether a value is missing, or values of X that become one as float32.
+        If scikit-learn's trees cannot be the same: splits by sets of categories, losses that it has not, several targets of
+        boosting or of classifiers, boosting with splits by whether a value is missing, or values of X that become one as float32.
 
     Examples
     --------
@@ -70,7 +70,8 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
         return _boosting(plain, estimator, table)
 
     def tree_for(template: Any, tree: Tree) -> Any:
-        return with_nodes(template, tree, tree.threshold if table is None else table.thresholds(tree), tree.value)
+        value = tree.value[:, :, np.newaxis] if plain.classes is None else tree.value[:, np.newaxis]
+        return with_nodes(template, tree, tree.threshold if table is None else table.thresholds(tree), value)
 
     if not hasattr(estimator, "estimators_"):
         estimator.tree_ = tree_for(estimator.tree_, plain.groups[0][0])
@@ -112,7 +113,8 @@ def _fitted_template(plain: PlainModel, kind: str) -> Any:
         "max_samples": None, "n_jobs": None, "verbose": 0, "min_samples_split": 2, "min_samples_leaf": 1, "bootstrap": False,
     }  # fmt: skip
     estimator.set_params(**{name: value for name, value in quiet.items() if name in wanted})
-    target = np.ones(2) if plain.classes is None else plain.classes
+    several = plain.loss is None and plain.n_outputs > 1
+    target = plain.classes if plain.classes is not None else np.ones((2, plain.n_outputs) if several else 2)
     estimator.fit(np.zeros((len(target), plain.n_features)), target)
     wanted.pop("n_estimators", None)
     estimator.set_params(**wanted)
@@ -133,7 +135,7 @@ def _boosting(plain: PlainModel, estimator: Any, table: Float32Table | None) -> 
     for output, group in enumerate(plain.groups):
         for round_, tree in enumerate(group):
             threshold = tree.threshold if table is None else table.thresholds(tree)
-            trees[round_, output] = single(template, with_nodes(template.tree_, tree, threshold, tree.value / rate))
+            trees[round_, output] = single(template, with_nodes(template.tree_, tree, threshold, tree.value[:, np.newaxis] / rate))
     estimator.estimators_ = trees
     estimator.init_ = model.init_
     for name in ("n_estimators_", "train_score_", "max_features_"):

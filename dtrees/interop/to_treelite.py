@@ -59,9 +59,9 @@ def to_treelite(model: Any) -> Any:
         name, task = "identity", "kRegressor"  # of a single class
     by_class = plain.link in (SOFTMAX, SHARES)
     n_targets, n_classes = (1, plain.n_outputs) if by_class else (plain.n_outputs, 1)
-    vector = n_classes if plain.link == SHARES else 1
+    shape = (1, 1) if plain.by_groups else (n_targets, n_classes)
     outputs = [output for output, _ in trees]
-    none = [0] * len(trees)
+    none, every = [0] * len(trees), [-1] * len(trees)
     builder = treelite.ModelBuilder(
         threshold_type="float64",
         leaf_output_type="float64",
@@ -71,12 +71,12 @@ def to_treelite(model: Any) -> Any:
             average_tree_output=plain.divisor > 1,
             num_target=n_targets,
             num_class=[n_classes] * n_targets,
-            leaf_vector_shape=(1, vector),
+            leaf_vector_shape=shape,
         ),
         tree_annotation=treelite.TreeAnnotation(
             num_tree=len(trees),
-            target_id=none if by_class else outputs,
-            class_id=[-1] * len(trees) if vector > 1 else outputs if by_class else none,
+            target_id=every if shape[0] > 1 else none if by_class else outputs,
+            class_id=every if shape[1] > 1 else outputs if by_class else none,
         ),
         postprocessor=treelite.PostProcessorFunc(name, sigmoid_alpha=plain.slope),
         base_scores=plain.initial.tolist(),

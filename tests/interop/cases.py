@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +59,8 @@ def _trees() -> list[Case]:
         found += [
             Case(f"{kind}Classifier", {"criterion": name, **size}, target) for name in ("gini", "entropy") for target in ("two", "three")
         ]
-    return found
+    found += [Case("DecisionTreeRegressor", {"criterion": "squared_error"}, "several")]
+    return [*found, Case("RandomForestRegressor", {"criterion": "squared_error", "n_estimators": 5}, "several")]
 
 
 def _boosting() -> list[Case]:
@@ -75,7 +75,7 @@ def _boosting() -> list[Case]:
 TREES, BOOSTING = _trees(), _boosting()
 
 
-def parametrized(cases: list[Case], slow: Callable[[Case], bool] = lambda case: False) -> Any:
+def parametrized(cases: list[Case]) -> Any:
     """Return a decorator that gives a test each case; those whose criteria compile kernels of their own are slow."""
     return pytest.mark.parametrize(
         "case",
@@ -83,7 +83,7 @@ def parametrized(cases: list[Case], slow: Callable[[Case], bool] = lambda case: 
             pytest.param(
                 case,
                 id=case.id,
-                marks=pytest.mark.slow if case.parameters.get("criterion") in KERNELS_OF_THEIR_OWN or slow(case) else (),
+                marks=pytest.mark.slow if case.parameters.get("criterion") in KERNELS_OF_THEIR_OWN or case.target == "several" else (),
             )
             for case in cases
         ],

@@ -171,8 +171,8 @@ def test_what_dtrees_cannot_carry_is_refused() -> None:
         from_sklearn(DecisionTreeClassifier().fit(X, TWO))
     with pytest.raises(TypeError, match=r"LinearRegression; wants a fitted one of scikit-learn's"):
         from_sklearn(LinearRegression().fit(FULL, SIGNAL))
-    with pytest.raises(ValueError, match="2 targets in each tree"):
-        from_sklearn(sklearn.tree.DecisionTreeRegressor().fit(X, TARGETS["several"]))
+    with pytest.raises(ValueError, match="2 targets with classes of their own"):
+        from_sklearn(sklearn.tree.DecisionTreeClassifier().fit(X, np.column_stack([LABELS, TWO])))
     with pytest.raises(ValueError, match="init=LinearRegression, whose predictions differ from row to row"):
         from_sklearn(sklearn.ensemble.GradientBoostingRegressor(init=LinearRegression(), n_estimators=2).fit(FULL, SIGNAL))
     with pytest.raises(NotFittedError):
@@ -196,3 +196,13 @@ def test_a_rate_of_zero_and_rare_classes() -> None:
     weight = np.where(TWO == "yes", 1.0, 1e-9)
     model = GradientBoostingClassifier(n_estimators=3).fit(FULL, TWO, weight)
     assert_allclose(to_sklearn(model).predict_proba(FULL), model.predict_proba(FULL), atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["DecisionTreeRegressor", "RandomForestRegressor"])
+def test_scikit_learns_trees_of_several_targets_come_and_go_back(name: str) -> None:
+    kind = getattr(sklearn.tree, name, None) or getattr(sklearn.ensemble, name)
+    theirs = kind(random_state=0).fit(X, TARGETS["several"])
+    model = from_sklearn(theirs)
+    assert model.n_outputs_ == 2
+    assert_array_equal(model.predict(X), theirs.predict(X))
+    assert_array_equal(to_sklearn(model).predict(X), theirs.predict(X))
