@@ -11,6 +11,7 @@ from dtrees.split.criteria.parts import (
     flag_zones_by_bound,
     flag_zones_roughly,
     gain,
+    is_bounded,
     is_centred,
     is_worthwhile,
     may_exceed,
@@ -18,6 +19,7 @@ from dtrees.split.criteria.parts import (
     score,
     score_of_terms,
     spread,
+    upper_bound,
 )
 
 #: Far more than the relative error of a few roundings of float64.
@@ -43,6 +45,10 @@ def _around(node: Any) -> None:
     def _(criterion, gain):
         return is_worthwhile(criterion.criterion, gain)
 
+    @is_bounded.of(node)
+    def _(criterion):
+        return is_bounded(criterion.criterion)
+
     @is_centred.of(node)
     def _(criterion):
         return is_centred(criterion.criterion)
@@ -60,6 +66,13 @@ _around(Clipped)
 def _(criterion, g, h, other_g, other_h):
     found = score(criterion.criterion, g, h, other_g, other_h)
     return found if are_in_order(criterion.constraints.state, mean(g, h), mean(other_g, other_h)) else -1.0
+
+
+@upper_bound.of(InOrder)
+def _(criterion, g, h, other_g, other_h):
+    if is_bounded(criterion.criterion):
+        return upper_bound(criterion.criterion, g, h, other_g, other_h)
+    return score(criterion, g, h, other_g, other_h)
 
 
 @may_exceed.of(InOrder)

@@ -122,6 +122,29 @@ def _(criterion):
 
 
 @specialised
+def is_bounded(criterion: Any) -> Any:
+    """Tell whether a score that is not arithmetic has a bound that is: :func:`upper_bound`. Optional: it has not."""
+
+
+@is_bounded.otherwise
+def _(criterion):
+    return False
+
+
+@specialised
+def upper_bound(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any) -> Any:
+    """Return what a computed score is at most, -1.0 where it is not defined: the score itself, if there is no such bound.
+
+    Arguments are those of :func:`score`. Only splits of a bound above the bar have to be scored.
+    """
+
+
+@upper_bound.otherwise
+def _(criterion, g, h, other_g, other_h):
+    return score(criterion, g, h, other_g, other_h)
+
+
+@specialised
 def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slope: Any, slack: Any, flags: Any) -> Any:
     """Set the flag of each zone in which a split may score above the bar (criteria of moments). Optional: all are.
 

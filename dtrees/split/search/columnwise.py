@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dtrees.split.compile.kernels import inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.parts import class_term, score, score_of_terms
+from dtrees.split.criteria.parts import class_term, score, score_of_terms, upper_bound
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 
 
@@ -94,6 +94,13 @@ def _(node, criterion, left, h, scores):
     for k in range(node.sums.shape[0]):
         add_class_terms(criterion, left[k], node.sums[k], h, node.h, scores)
     finish_target_scores(criterion, h, node, scores)
+
+
+@lean_kernel
+def bound_columns(node, criterion, g, h, bounds):
+    """Bound the score of a split of each column, from the moments that go left; see :func:`score_columns`."""
+    for j in range(bounds.shape[0]):
+        bounds[j] = upper_bound(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]))
 
 
 @lean_kernel

@@ -4,7 +4,8 @@ So small a node is not worth sorting: for each row i and each column, the rows w
 comparing every row with every other finds their sums. As the rows' codes lie row by row (the cells of :mod:`dtrees.split.grow.block`), the
 innermost loops run over columns and become vector instructions.
 
-Columns with missing values, and criteria whose scores are not plain arithmetic, are left to the sweep over sorted rows.
+Columns with missing values, and criteria whose scores are not plain arithmetic, are left to the sweep over sorted rows. Where these have a
+bound that is arithmetic, it is found likewise, and columns are swept, the most promising one first, only if it passes the best score.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.parts import is_arithmetic, node_statistic
+from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
 from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.found import note_found
@@ -26,9 +27,9 @@ from dtrees.split.search.columnwise import (
     add_class_terms,
     add_left,
     add_two_left,
+    bound_columns,
     finish_class_scores,
     finish_target_scores,
-    score_columns,
     widen,
 )
 from dtrees.split.search.sweep import cut_after, nothing
@@ -84,7 +85,7 @@ def _keep_best(x, high, score, best, best_cut):
 
 @specialised
 def _score_cut(node, criterion, tile, width, cut, places, a, b, reals, counts):
-    """Score a cut of every column after the codes ``cut``; the weight that goes left, zero so far, is left in ``counts``."""
+    """Score, or bound, a cut of every column after the codes ``cut``; the weight that goes left, zero so far, is left in ``counts``."""
 
 
 @_score_cut.of(Moments)
@@ -98,7 +99,7 @@ def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
     for k in range(0, n - 1, 2):
         one, other = places[k], places[k + 1]
         add_two_left(tile[k, :width], tile[k + 1, :width], cut, a[one], a[other], g, weight_at(b, one), weight_at(b, other), h)
-    score_columns(node, criterion, counts[_G:, :width], h, reals[_SCORE, :width])
+    bound_columns(node, criterion, g, h, reals[_SCORE, :width])
 
 
 @_score_cut.of(Classes)
@@ -301,8 +302,8 @@ def _search_pair(columns, limits, node, block, column, first, sums, scratch):
 def _compare_columns(block, limits, node, max_features, key, pool, first, path):
     """Draw columns for a node and find the best cut in them.
 
-    Columns that must be swept instead are left in ``block.to_sweep``. Returns whether any column varies, the best score, its column, that
-    column's place in the tile, and the number of columns to be swept.
+    Columns that must be swept instead are left in ``block.to_sweep``, the bounds of their scores in a row of reals. Returns whether any
+    column varies, the best score, its column, that column's place in the tile, and the number of columns to be swept.
     """
     width = min(max_features, pool.shape[0])
     everything = width == pool.shape[0]
@@ -331,8 +332,8 @@ def _compare_columns(block, limits, node, max_features, key, pool, first, path):
             _count_missing(x, n_missing)
     reals[_BEST, :lanes] = -1.0
     counts[_CUT, :lanes] = MISSING
-    arithmetic = is_arithmetic(limits.criterion)
-    if arithmetic:
+    arithmetic, bounded = is_arithmetic(limits.criterion), is_bounded(limits.criterion)
+    if arithmetic or bounded:
         _scan_columns(limits, node, tile, lanes, places, block.g, block.h, reals, counts)
     varies, score, winner, best_place, n_to_sweep = False, -1.0, np.int64(-1), np.int64(-1), 0
     for d in range(width):
@@ -340,6 +341,7 @@ def _compare_columns(block, limits, node, max_features, key, pool, first, path):
         if n_missing[d] == 0 and low[d] == high[d]:
             continue
         if n_missing[d] > 0 or not arithmetic:
+            reals[_SCORE, n_to_sweep] = reals[_BEST, d] if bounded and n_missing[d] == 0 else np.inf
             block.to_sweep[n_to_sweep] = column
             n_to_sweep += 1
             continue
@@ -350,6 +352,16 @@ def _compare_columns(block, limits, node, max_features, key, pool, first, path):
     if not everything:
         swap_back(pool, width, block.swaps)
     return varies, score, winner, best_place, n_to_sweep
+
+
+@inlined_kernel
+def _bring_up_best(to_sweep, bounds, n):
+    """Exchange the first of ``n`` columns with that of the largest bound."""
+    best = ZERO()
+    for k in range(1, n):
+        best = k if bounds[k] > bounds[best] else best
+    to_sweep[0], to_sweep[best] = to_sweep[best], to_sweep[0]
+    bounds[0], bounds[best] = bounds[best], bounds[0]
 
 
 @inlined_kernel
@@ -380,6 +392,9 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
         status = SPLIT if d >= 0 else NO_SPLIT
     if d >= 0:
         _describe(node, block.tile, d, block.some_places[: node.n], block.g, block.h, block.counts[_CUT, d], scratch)
+    bounded, bounds = is_bounded(limits.criterion), block.reals[_SCORE]
+    if bounded and n_to_sweep > 0:
+        _bring_up_best(to_sweep, bounds, n_to_sweep)
     n_drawn = ZERO()
     swept = 0
     while swept < n_to_sweep or (status == CONSTANT and width < n_columns):
@@ -388,10 +403,13 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
             draw_columns(key, path, pool, n_drawn, width)
             n_drawn = width
             to_sweep[n_to_sweep] = pool[width - 1]
+            bounds[n_to_sweep] = np.inf
             n_to_sweep += 1
-        column = to_sweep[swept]
+        column, bar = to_sweep[swept], bar_for(to_sweep[swept], winner, score)
         swept += 1
-        found = sweep_column(columns, column, block, first, last, sums, limits, bar_for(column, winner, score), scratch)
+        if bounded and bounds[swept - 1] <= bar and status != CONSTANT:
+            continue
+        found = sweep_column(columns, column, block, first, last, sums, limits, bar, scratch)
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found

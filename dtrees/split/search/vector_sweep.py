@@ -2,7 +2,7 @@
 
 In a plain sweep every row waits for the sums of the one before. Here a stretch of rows is gone through twice: first the running sums, then
 the scores, in which no row depends on another, so that the compiler can turn them into vector instructions. For criteria whose scores are
-plain arithmetic.
+plain arithmetic, or have a bound that is: then only rows whose bound passes are scored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints import Clipped, InOrder
 from dtrees.split.criteria.gini import GiniOfClasses
-from dtrees.split.criteria.parts import is_arithmetic, score, score_of_terms
+from dtrees.split.criteria.parts import is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, weight_at
 from dtrees.split.node.found import note_found
@@ -55,7 +55,7 @@ def sweeps_stretches(criterion, node):
 
 @sweeps_stretches.otherwise
 def _(criterion, node):
-    return is_arithmetic(criterion)
+    return is_arithmetic(criterion) or is_bounded(criterion)
 
 
 @sweeps_stretches.of(Clipped)
@@ -118,10 +118,10 @@ def _sum_moments(keys, a, b, base, before, g, h):
 
 @lean_kernel
 def _score_moments(limits, keys, n_before, g, h, node, scores):
-    """Score the splits after each row but those within a value; ``keys`` goes one row further."""
+    """Bound the scores of the splits after each row but those within a value; ``keys`` goes one row further."""
     for i in range(scores.shape[0]):
         other_h, n = node.h - h[i], n_before + i + 1
-        mine = score(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h))
+        mine = upper_bound(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h))
         allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, h[i], other_h)
         scores[i] = mine if allowed else -1.0
 
@@ -148,6 +148,18 @@ def highest(stretch, low, high, top):
 
 
 @lean_kernel
+def _highest_score(limits, g, h, node, stretch, top):
+    """Return the place of the first of the highest scores, whose bounds there are, above ``top``, and the score; -1 if there is none."""
+    where, criterion = NONE(), limits.criterion
+    for i in range(g.shape[0]):
+        if stretch.scores[i] > top:
+            mine = score(criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(node.h - h[i]))
+            if mine > top:
+                top, where = mine, i
+    return where, top
+
+
+@lean_kernel
 def _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stretch):
     top = bar
     sums = ZERO(), ZERO()
@@ -160,8 +172,12 @@ def _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stre
             continue
         _score_moments(limits, keys[start : start + m + 1], start - first, g[:m], h[:m], node, stretch.scores[:m])
         where = highest(stretch, ZERO(), m, top)
-        if where >= 0:
+        if is_bounded(limits.criterion):
+            if where >= 0:
+                where, top = _highest_score(limits, g[:m], h[:m], node, stretch, top)
+        elif where >= 0:
             top = stretch.scores[where]
+        if where >= 0:
             i = start + where
             left = Moments(g[where], h[where], i + 1 - first)
             note_found(found, code_of(keys[i]), code_of(keys[i + 1]), False, left)

@@ -12,7 +12,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Classes, Moments
 from dtrees.split.search.sweep import score_above
 from tests import naive
-from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.naive import ENTROPY, GINI, NEWTON, POISSON, SQUARED_ERROR
 
 weights = st.one_of(st.integers(1, 20), st.integers(1, 2**59))
 penalties = st.sampled_from([0.0, 1.0, 1e-3, 2.0**30])
@@ -85,6 +85,33 @@ def test_mirrored_splits_tie_exactly(left: tuple[int, int], right: tuple[int, in
     left, right = (left[1] // 2, left[1]), (right[1] // 3, right[1])
     for criterion in (GINI, ENTROPY):
         assert float_gain(criterion, left, right) == float_gain(criterion, right, left)
+
+
+amounts = st.one_of(st.integers(0, 20), st.integers(0, 2**59))
+
+
+@given(st.tuples(amounts, weights), st.tuples(amounts, weights), st.floats(0.5, 2.0), st.booleans())
+def test_no_score_by_poisson_deviance_is_above_its_bound(left: tuple[int, int], right: tuple[int, int], ratio: float, near: bool) -> None:
+    value = criterion_named(POISSON).for_kernels(0, 0.0)
+    if near:  # means that hardly differ, or as much as where the bound is sharp
+        right = (int(left[0] * ratio * (right[1] / left[1])), right[1])
+    (x, a), (y, b) = left, right
+    sides = float(x), float(a), float(y), float(b)
+    score, bound = float(parts.score(value, *sides)), float(parts.upper_bound(value, *sides))
+    assert parts.is_bounded(value)
+    assert score <= bound
+    assert (score == -1.0) == (bound == -1.0)
+    mean = (x + y) / (a + b)
+    if score >= 0.0 and all(0.5 < g / h / mean < 2.0 for g, h in (left, right)):
+        assert bound <= 1.05 * score + 2.0**-40 * (x + y)
+    assert score <= 0.0 or parts.may_exceed(value, *sides, np.nextafter(score, 0.0))
+
+
+def test_the_bounds_of_other_criteria_are_their_scores() -> None:
+    for criterion in (SQUARED_ERROR, NEWTON, GINI):
+        value = criterion_named(criterion).for_kernels(0, 0.0)
+        assert not parts.is_bounded(value)
+        assert parts.upper_bound(value, 3.0, 4.0, 1.0, 2.0) == parts.score(value, 3.0, 4.0, 1.0, 2.0)
 
 
 @pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])

@@ -16,7 +16,8 @@ from dtrees.split.node.limits import BestThreshold, SplitLimits
 from dtrees.split.policy import STRETCH
 from dtrees.split.search.sweep import nothing, sweep_sorted
 from dtrees.split.search.vector_sweep import EXACT_WEIGHT, make_stretch, sweep_stretches, sweeps_stretches
-from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
+from tests.naive import ENTROPY, GINI, NEWTON, POISSON, SQUARED_ERROR
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 SIZES = [2, 3, 40, STRETCH - 1, STRETCH, STRETCH + 1, 2 * STRETCH, 3 * STRETCH + 17]
 
@@ -60,7 +61,7 @@ def limits_for(criterion: str, n: int, weight: int, n_classes: int, rng: np.rand
     return SplitLimits(criterion_named(criterion).for_kernels(n_classes, penalty), BestThreshold(), 1.0, least, lightest, -np.inf)
 
 
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, NEWTON])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, NEWTON, POISSON]))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_moments(criterion: str, weighted: bool) -> None:
     n_found = 0
@@ -73,6 +74,7 @@ def test_moments(criterion: str, weighted: bool) -> None:
             a = rng.integers(0, 2, n + base) * (b if weighted else 1)
         else:
             a = rng.integers(-1, 2, n + base) if seed % 2 else rng.integers(-(2**50), 2**50, n + base)
+        a = np.abs(a) if criterion == POISSON else a
         sums = np.array([a[base:].sum(), b[base:].sum() if weighted else n])
         limits = limits_for(criterion, n, int(sums[1]), 0, rng)
         answers: list[Any] = []
