@@ -217,12 +217,15 @@ class Output:
         What the values are, such as ``"predict"``: a good name for a series or for tasks.
     labels : tuple or None
         Of the ``width`` columns, where they have labels (the classes).
+    further : tuple of int
+        Dimensions after the second one. There are no frames of such.
     """
 
     dtype: np.dtype[Any]
     width: int | None = None
     name: str = "predict"
     labels: tuple[Any, ...] | None = None
+    further: tuple[int, ...] = ()
 
 
 class Backend(Protocol):

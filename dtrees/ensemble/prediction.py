@@ -28,6 +28,7 @@ from dtrees.tree.tree import Tree
 if TYPE_CHECKING:
     from dtrees.tree.packing import Packed
     from dtrees.tree.predict_sets import PackedWithSets
+    from dtrees.tree.shapley.paths import Paths
 
 Step = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -49,9 +50,10 @@ class AdditiveTrees:
         self.groups = tuple(tuple(group) for group in groups)
         self.initial = initial
         self._packs: dict[np.dtype[Any], tuple[Packed | PackedWithSets, ...]] = {}
+        self._paths: tuple[Paths, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packs": {}}
+        return {**self.__dict__, "_packs": {}, "_paths": None}
 
     @property
     def n_rounds(self) -> int:
@@ -66,6 +68,14 @@ class AdditiveTrees:
 
             self._packs[dtype] = packs = tuple(packed_for(group, dtype) for group in self.groups)
         return packs
+
+    def paths(self) -> tuple[Paths, ...]:
+        """Return the groups, packed for Shapley values."""
+        if self._paths is None:
+            from dtrees.tree.shapley.paths import pack_paths
+
+            self._paths = tuple(pack_paths(group) for group in self.groups)
+        return self._paths
 
     def _threads(self, n_rows: int, n_trees: int, n_jobs: int | None) -> int:
         """Return how many threads to use; counting cores takes longer than predicting a few rows."""

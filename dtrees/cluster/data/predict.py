@@ -1,7 +1,8 @@
 """Predictions for Dask collections: lazy, partition by partition.
 
 A DataFrame gives a Series with the same partitions, divisions and index; where there are several values for each row (probabilities,
-leaves), a DataFrame with a column for each. An Array gives an Array with the same row chunks. The model is one node of the graph, which
+leaves), a DataFrame with a column for each, and an Array where these have several values each. An Array gives an Array with the same row
+chunks. The model is one node of the graph, which
 the tasks of all partitions share.
 """
 
@@ -42,6 +43,10 @@ def predict(X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> 
 def _predict_frame(X: Any, function: Any, output: Output) -> Any:
     from dask.dataframe.utils import make_meta
 
+    if output.further:
+        # From a meta that is an array, Dask makes an Array whose chunks are as long as the partitions, which it does not know.
+        nothing = np.empty((0, output.width or 0, *output.further), output.dtype)
+        return X.map_partitions(_predict_to_array, function, column_names(X), meta=nothing, token=f"dtrees-{output.name}")
     empty = np.empty(0 if output.width is None else (0, output.width), output.dtype)
     meta = _as_frame(empty, make_meta(X).index[:0], output)
     return X.map_partitions(_predict_partition, function, output, column_names(X), meta=meta, token=f"dtrees-{output.name}")
@@ -51,6 +56,10 @@ def _predict_partition(
     part: pd.DataFrame, function: Callable[[Any], NDArray[Any]], output: Output, names: list[Any]
 ) -> pd.Series | pd.DataFrame:
     return _as_frame(function(in_order(part, names) if len(part) else part), part.index, output)
+
+
+def _predict_to_array(part: pd.DataFrame, function: Callable[[Any], NDArray[Any]], names: list[Any]) -> NDArray[Any]:
+    return function(in_order(part, names) if len(part) else part)
 
 
 def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Series | pd.DataFrame:
@@ -63,8 +72,11 @@ def _as_frame(values: NDArray[Any], index: pd.Index, output: Output) -> pd.Serie
 def _predict_array(X: Any, function: Any, output: Output) -> Any:
     import dask.array as da
 
-    options: dict[str, Any] = {"drop_axis": 1} if output.width is None else {"chunks": (X.chunks[0], (output.width,))}
-    meta = np.empty((0,) * (1 if output.width is None else 2), output.dtype)
+    shape = (*(() if output.width is None else (output.width,)), *output.further)
+    options: dict[str, Any] = {"drop_axis": 1} if output.width is None else {"chunks": (X.chunks[0], *((size,) for size in shape))}
+    if output.further:
+        options["new_axis"] = [2 + i for i in range(len(output.further))]
+    meta = np.empty((0,) * (1 + len(shape)), output.dtype)
     return da.map_blocks(_predict_block, X, function=function, dtype=output.dtype, meta=meta, token=f"dtrees-{output.name}", **options)
 
 

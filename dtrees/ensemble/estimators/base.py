@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.compat import DocumentationLink, stand_in_for_sklearns
+from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
 from dtrees.ensemble.input.columns import columns_of_categories
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 
 
-class TreeEstimator(EstimatorState, DocumentationLink, BaseEstimator, ABC):
+class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator, ABC):
     """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}

@@ -133,3 +133,39 @@ def test_other_columns_are_refused_before_anything_is_computed(classifier: dtree
         classifier.predict(da.from_array(NUMBERS)[:, da.from_array(np.ones(5, bool))])
     with pytest.raises(ValueError, match="1 dimension"):
         classifier.predict(in_partitions(FRAME, LENGTHS[3])["wide"])
+
+
+def test_explanations_of_a_frame(classifier: dtrees.RandomForestClassifier) -> None:
+    boosted = dtrees.GradientBoostingRegressor(n_estimators=3).fit(FRAME, TARGETS["regression"])
+    lazy = in_partitions(FRAME, LENGTHS[7])
+    background = in_partitions(FRAME.head(20), (12, 8))
+    for rows in (None, background):
+        values = boosted.shap_values(lazy, rows)
+        assert list(values.columns) == list(FRAME.columns)
+        assert values.npartitions == 7
+        computed = values.compute()
+        assert computed.index.equals(lazy.index.compute())
+        local = None if rows is None else FRAME.head(20)
+        np.testing.assert_array_equal(computed.to_numpy(), boosted.shap_values(FRAME, local))
+        assert boosted.shap_expected_value(rows) == boosted.shap_expected_value(local)
+    of_classes, pairs = classifier.shap_values(lazy), classifier.shap_interaction_values(lazy)
+    width = FRAME.shape[1]
+    for values, shape in ((of_classes, (width, 2)), (pairs, (width, width, 2))):
+        assert values.shape[1:] == shape
+        assert len(values.chunks[0]) == 7
+        assert values.dtype == np.float64
+    np.testing.assert_array_equal(of_classes.compute(), classifier.shap_values(FRAME))
+    np.testing.assert_array_equal(pairs.compute(), classifier.shap_interaction_values(FRAME))
+
+
+def test_explanations_of_an_array(regressor: dtrees.GradientBoostingRegressor) -> None:
+    X = da.from_array(NUMBERS, chunks=(100, 2))
+    values, pairs = regressor.shap_values(X), regressor.shap_interaction_values(X)
+    width = NUMBERS.shape[1]
+    assert values.chunks == (X.chunks[0], (width,))
+    assert pairs.chunks == (X.chunks[0], (width,), (width,))
+    np.testing.assert_array_equal(values.compute(), regressor.shap_values(NUMBERS))
+    np.testing.assert_array_equal(pairs[150:160].compute(), regressor.shap_interaction_values(NUMBERS[150:160]))
+    forest = dtrees.ExtraTreesClassifier(3, random_state=0).fit(NUMBERS, TARGETS["binary"])
+    assert forest.shap_values(X).chunks == (X.chunks[0], (width,), (2,))
+    np.testing.assert_array_equal(forest.shap_values(X).compute(), forest.shap_values(NUMBERS))

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+import dtrees
+from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, N, X, every_kind, is_classifier, make, target, trees
+from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
+
+#: A frame with missing values and categories, and categories that only rows to be explained have.
+FRAME = pd.DataFrame(X[:, :4], columns=list("abcd"))
+FRAME["job"] = pd.Categorical(np.random.default_rng(1).choice(["smith", "baker", "miller", "cook"], N))
+ROWS = FRAME.head(3).copy()
+ROWS["job"] = ["cook", "potter", None]
+
+
+def explained(model, rows):
+    """What is explained: predictions, probabilities or raw scores."""
+    if is_classifier(type(model)):
+        return model.decision_function(rows) if type(model) in BOOSTING else model.predict_proba(rows)
+    return model.predict(rows)
+
+
+def naive(model, rows, background=None):
+    """Games of the rows of a matrix, by the trees themselves, per output, from the expected value on."""
+    matrix = model._schema.matrix(rows)
+    seen = None if background is None else model._schema.matrix(background)
+    found = []
+    for row in matrix:
+        games = [game_of(list(group), row, matrix.shape[1], seen) for group in model._trees.groups]
+        scale = 1 if type(model) in BOOSTING else len(trees(model))
+        found.append({known: np.concatenate([game[known] for game in games]) / scale for known in games[0]})
+    return found
+
+
+@every_kind
+def test_values_are_those_by_definition_and_add_up(kind):
+    model = make(kind, max_depth=4).fit(FRAME, target(kind))
+    values, expected, pairs = model.shap_values(ROWS), model.shap_expected_value(), model.shap_interaction_values(ROWS)
+    n_outputs = () if np.ndim(expected) == 0 else (3,)
+    assert values.shape == (3, 5, *n_outputs)
+    assert pairs.shape == (3, 5, 5, *n_outputs)
+    assert np.ndim(expected) == len(n_outputs) == int(is_classifier(kind))
+    np.testing.assert_allclose(values.sum(axis=1) + expected, explained(model, ROWS), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(pairs.sum(axis=2), values, rtol=0, atol=1e-12)
+    for game, mine, my_pairs in zip(naive(model, ROWS), values, pairs, strict=True):
+        np.testing.assert_allclose(mine.reshape(5, -1), shapley_values(game, 5), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(my_pairs.reshape(5, 5, -1), interaction_values(game, 5), rtol=0, atol=1e-12)
+
+
+@every_kind
+def test_interventional_values_are_those_by_definition_and_add_up(kind):
+    model, background = make(kind, max_depth=4).fit(FRAME, target(kind)), FRAME.tail(4)
+    values, expected = model.shap_values(ROWS, background), model.shap_expected_value(background)
+    np.testing.assert_allclose(values.sum(axis=1) + expected, explained(model, ROWS), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(expected, explained(model, background).mean(axis=0), rtol=0, atol=1e-12)
+    for game, mine in zip(naive(model, ROWS, background), values, strict=True):
+        np.testing.assert_allclose(mine.reshape(5, -1), shapley_values(game, 5), rtol=0, atol=1e-12)
+
+
+def test_two_classes():
+    y = LABELS == "low"
+    boosted = make(dtrees.GradientBoostingClassifier).fit(X, y)
+    assert boosted.shap_values(X).shape == X.shape
+    np.testing.assert_allclose(boosted.shap_values(X).sum(axis=1) + boosted.shap_expected_value(), boosted.decision_function(X))
+    forest = make(dtrees.RandomForestClassifier).fit(X, y)
+    values = forest.shap_values(X)
+    assert values.shape == (*X.shape, 2)
+    np.testing.assert_allclose(values[..., 0], -values[..., 1], atol=1e-14)
+
+
+def test_several_targets_are_explained_as_each_by_itself():
+    y = np.column_stack([SIGNAL, np.nan_to_num(X[:, 1])])
+    parameters = {"n_estimators": 5, "max_features": None, "colsample_bytree": 1.0, "subsample": 1.0}
+    model = dtrees.GradientBoostingRegressor(**parameters).fit(X, y)
+    alone = [dtrees.GradientBoostingRegressor(**parameters).fit(X, one) for one in y.T]
+    assert np.array_equal(model.shap_values(X), np.stack([one.shap_values(X) for one in alone], axis=2))
+    assert model.shap_expected_value().tolist() == [one.shap_expected_value() for one in alone]
+
+
+def test_deep_forests_and_threads():
+    table = np.random.default_rng(0).normal(size=(3000, 6))
+    y = np.sin(3 * table[:, 0]) + table[:, 1] * table[:, 2]
+    forest = dtrees.RandomForestRegressor(3, random_state=0, n_jobs=2).fit(table, y)
+    assert max(tree.get_depth() for tree in forest) > 15
+    values = forest.shap_values(table[:600])
+    np.testing.assert_allclose(values.sum(axis=1) + forest.shap_expected_value(), forest.predict(table[:600]), rtol=0, atol=1e-12)
+    assert np.array_equal(forest.set_params(n_jobs=1).shap_values(table[:600]), values)
+    some = forest.shap_values(table[:20], table[-10:])
+    expected = forest.shap_expected_value(table[-10:])
+    np.testing.assert_allclose(some.sum(axis=1) + expected, forest.predict(table[:20]), rtol=0, atol=1e-12)
+
+
+def test_any_kind_of_table():
+    model = make(dtrees.GradientBoostingRegressor).fit(FRAME, SIGNAL)
+    values = model.shap_values(FRAME)
+    assert np.array_equal(model.shap_values(pl.from_pandas(FRAME)), values)
+    assert np.array_equal(model.shap_values(pl.from_pandas(FRAME).to_arrow()), values)
+    cells = sparse.random_array((60, 30), density=0.2, random_state=0, format="csr")
+    by_cells = make(dtrees.GradientBoostingRegressor).fit(cells, cells.sum(axis=1))
+    assert np.array_equal(by_cells.shap_values(cells, cells[:5]), by_cells.shap_values(cells.toarray(), cells[:5].toarray()))
+    small = make(dtrees.GradientBoostingRegressor).fit(X.astype(np.float32), SIGNAL)
+    total = small.shap_values(X.astype(np.float32)).sum(axis=1) + small.shap_expected_value()
+    np.testing.assert_allclose(total, small.predict(X.astype(np.float32)))
+
+
+def test_what_trees_add_to_a_start_is_explained():
+    table = np.nan_to_num(X)
+    start = LinearRegression().fit(table, SIGNAL)
+    model = make(dtrees.GradientBoostingRegressor, init=start).fit(table, SIGNAL)
+    total = model.shap_values(table).sum(axis=1) + model.shap_expected_value()
+    np.testing.assert_allclose(total + model.init_.predict(table), model.predict(table))
+    margin = make(dtrees.GradientBoostingRegressor).fit(table, SIGNAL, base_margin=start.predict(table))
+    total = margin.shap_values(table, table[:5]).sum(axis=1) + margin.shap_expected_value(table[:5])
+    np.testing.assert_allclose(total, margin.predict(table, base_margin=0))
+
+
+def test_a_loss_with_a_link_is_explained_before_it():
+    model = make(dtrees.GradientBoostingRegressor, loss="poisson").fit(X, SIGNAL - SIGNAL.min())
+    np.testing.assert_allclose(np.exp(model.shap_values(X).sum(axis=1) + model.shap_expected_value()), model.predict(X))
+
+
+def test_a_model_that_went_through_a_file_is_explained_alike(tmp_path):
+    model = make(dtrees.RandomForestClassifier).fit(FRAME, LABELS)
+    values = model.shap_values(ROWS)
+    dtrees.save(model, tmp_path / "model")
+    assert np.array_equal(dtrees.load(tmp_path / "model").shap_values(ROWS), values)
+
+
+@pytest.mark.parametrize(
+    ("background", "message"),
+    [
+        (FRAME.iloc[:0], "background has no rows"),
+        (FRAME[["a", "b"]], "background: The feature names should match"),
+        (FRAME.assign(a="text"), "background: "),
+        (7, "background: "),
+        (FRAME.assign(a=np.inf), "background: .*infinity"),
+    ],
+)
+def test_a_wrong_background_is_named(background, message):
+    model = make(dtrees.GradientBoostingRegressor).fit(FRAME, SIGNAL)
+    for method in (model.shap_expected_value, lambda some: model.shap_values(ROWS, some)):
+        with pytest.raises(ValueError, match=message):
+            method(background)
+
+
+def test_a_model_without_trees_explains_nothing():
+    with pytest.raises(NotFittedError):
+        dtrees.DecisionTreeRegressor().shap_values(X)
+    with pytest.raises(ValueError, match="feature names"):
+        make(dtrees.GradientBoostingRegressor).fit(FRAME, SIGNAL).shap_values(FRAME[["a", "b"]])
