@@ -58,6 +58,7 @@ class RandomForestRegressor(ForestRegressor):
         n_estimators: int = 100,
         *,
         criterion: str = "squared_error",
+        alpha: float = 0.9,
         max_depth: int | None = None,
         min_samples_split: int | float = 2,
         min_samples_leaf: int | float = 1,
@@ -81,7 +82,6 @@ class RandomForestRegressor(ForestRegressor):
         importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -213,6 +213,7 @@ class ExtraTreesRegressor(ForestRegressor):
         n_estimators: int = 100,
         *,
         criterion: str = "squared_error",
+        alpha: float = 0.9,
         max_depth: int | None = None,
         min_samples_split: int | float = 2,
         min_samples_leaf: int | float = 1,
@@ -236,7 +237,6 @@ class ExtraTreesRegressor(ForestRegressor):
         importance_type: str = "gain",
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
-        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 

@@ -238,6 +238,7 @@ class DecisionTreeRegressor(SingleTreeRegressor):
         self,
         *,
         criterion: str = "squared_error",
+        alpha: float = 0.9,
         splitter: str = "best",
         max_depth: int | None = None,
         min_samples_split: int | float = 2,
@@ -256,7 +257,6 @@ class DecisionTreeRegressor(SingleTreeRegressor):
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
         importance_type: str = "gain",
-        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 
@@ -364,6 +364,7 @@ class ExtraTreeRegressor(SingleTreeRegressor):
         self,
         *,
         criterion: str = "squared_error",
+        alpha: float = 0.9,
         splitter: str = "random",
         max_depth: int | None = None,
         min_samples_split: int | float = 2,
@@ -382,7 +383,6 @@ class ExtraTreeRegressor(SingleTreeRegressor):
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
         importance_type: str = "gain",
-        alpha: float = 0.9,
     ) -> None:
         self._keep_parameters(locals())
 
