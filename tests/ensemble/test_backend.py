@@ -37,7 +37,7 @@ class Blocks:
 class BlockBackend:
     """Loads by putting blocks together; predicts lazily, block by block, with a function that went through pickle."""
 
-    def fit(self, estimator, X, y, sample_weight, options):
+    def fit(self, estimator, X, y, sample_weight, options, client=None, placement=None):
         return None
 
     def load(self, X, y, sample_weight, options):
