@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from tests.kernel_cache import compile_kernels
 # Test processes and workers import the same packages many times: bytecode is kept, also where the environment says not to.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell has what it starts in the background ignore Ctrl-C, which some tests press.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Workers are forked from a process that has all they need.
 if "forkserver" in multiprocessing.get_all_start_methods():
