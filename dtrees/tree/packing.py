@@ -120,6 +120,32 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
     return packed
 
 
+def pack_nodes(trees: Sequence[Tree], record: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.uint32]]:
+    """Return where each tree's nodes begin, the nodes of all trees as records, in their order, and the words of their sets of categories.
+
+    Parameters
+    ----------
+    trees : sequence of Tree
+    record : dtype
+        Of the fields ``threshold``, ``missing_left``, ``feature`` (-1 at leaves), ``left``, ``right``, ``first_word`` and ``n_words``:
+        the words of a node's set, from -1 and none where it has a threshold. Other fields are left as they are.
+    """
+    roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])]).astype(np.int64)
+    nodes = np.empty(roots[-1], record)
+    nodes["first_word"], nodes["n_words"] = -1, 0
+    n_words = 0
+    for tree, first in zip(trees, roots.tolist(), strict=False):
+        mine = nodes[first : first + tree.node_count]
+        mine["threshold"], mine["missing_left"] = tree.threshold, tree.missing_go_to_left
+        mine["feature"] = np.maximum(tree.feature, -1)
+        mine["left"], mine["right"] = tree.children_left, tree.children_right
+        sets = tree.categories
+        mine["first_word"][sets.node] = n_words + sets.offset[:-1]
+        mine["n_words"][sets.node] = np.diff(sets.offset)
+        n_words += sets.words.shape[0]
+    return roots, nodes, np.concatenate([tree.categories.words for tree in trees])
+
+
 def _rounded_down(threshold: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the largest numbers of a dtype that are not above thresholds: numbers of that dtype compare with both alike."""
     if dtype == np.float64:

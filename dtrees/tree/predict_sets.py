@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
+from dtrees.tree.packing import pack_nodes
 from dtrees.tree.tree import Tree
 
 #: Rows of a stretch, which share the tables of a tree, and those of a block, which go through its tests together.
@@ -100,20 +101,7 @@ class PackedWithSets(NamedTuple):
 
 def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
     """Pack at least one tree; all must have values of the same shape."""
-    roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])]).astype(np.int64)
-    nodes = np.empty(roots[-1], _NODE)
-    nodes["first_word"], nodes["n_words"] = -1, 0
-    n_words = 0
-    for tree, first in zip(trees, roots.tolist(), strict=False):
-        mine = nodes[first : first + tree.node_count]
-        mine["threshold"], mine["missing_left"] = tree.threshold, tree.missing_go_to_left
-        mine["feature"] = np.maximum(tree.feature, -1)
-        mine["left"], mine["right"] = tree.children_left, tree.children_right
-        sets = tree.categories
-        mine["first_word"][sets.node] = n_words + sets.offset[:-1]
-        mine["n_words"][sets.node] = np.diff(sets.offset)
-        n_words += sets.words.shape[0]
-    words = np.concatenate([tree.categories.words for tree in trees])
+    roots, nodes, words = pack_nodes(trees, _NODE)
     inner, has_set = nodes["feature"] >= 0, nodes["first_word"] >= 0
     by_threshold, by_set = (np.unique(nodes["feature"][inner & some]).astype(np.int64) for some in (~has_set, has_set))
     most_words = np.zeros(by_set.shape[0], np.int64)

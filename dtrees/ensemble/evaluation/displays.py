@@ -10,6 +10,7 @@ import html
 import logging
 import sys
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtrees.engine.plan.plans import Progress
@@ -156,7 +157,7 @@ def _tell(line: str) -> None:
         _STANDARD_ERROR.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, line, (), None))
 
 
-class _Live:
+class _Live(ABC):
     """A display that is drawn anew now and then."""
 
     def __init__(self) -> None:
@@ -171,8 +172,9 @@ class _Live:
             self._next = now + _SECONDS_BETWEEN_UPDATES
             self._draw(progress)
 
+    @abstractmethod
     def _draw(self, progress: Progress) -> None:
-        raise NotImplementedError
+        """Draw it anew."""
 
 
 class TerminalBar(_Live):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.tree.packing import pack_nodes
 from dtrees.tree.tree import Tree
 
 _NODE = np.dtype(
@@ -80,23 +81,11 @@ class Paths(NamedTuple):
 
 def pack_paths(trees: Sequence[Tree]) -> Paths:
     """Pack at least one tree; all must have values of the same shape."""
-    roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])]).astype(np.int64)
-    nodes = np.empty(roots[-1], _NODE)
-    nodes["first_word"], nodes["n_words"] = -1, 0
-    n_words = 0
-    for tree, first in zip(trees, roots.tolist(), strict=False):
-        mine = nodes[first : first + tree.node_count]
-        mine["threshold"], mine["missing_left"], mine["feature"] = tree.threshold, tree.missing_go_to_left, tree.feature
-        mine["left"], mine["right"], mine["share"] = tree.children_left, tree.children_right, _shares(tree)
-        sets = tree.categories
-        mine["first_word"][sets.node] = n_words + sets.offset[:-1]
-        mine["n_words"][sets.node] = np.diff(sets.offset)
-        n_words += sets.words.shape[0]
+    roots, nodes, words = pack_nodes(trees, _NODE)
+    nodes["share"] = np.concatenate([_shares(tree) for tree in trees])
     inner = nodes["feature"] >= 0
     columns, place = np.unique(nodes["feature"][inner], return_inverse=True)
-    nodes["feature"] = -1
     nodes["feature"][inner] = place
-    words = np.concatenate([tree.categories.words for tree in trees])
     value = np.concatenate([tree.value for tree in trees])
     depth, n_distinct = np.zeros(len(trees), np.int64), np.zeros(len(trees), np.int64)
     mean = np.zeros((len(trees), value.shape[1]))
