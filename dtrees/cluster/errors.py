@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from dtrees.engine.plan.plans import FitInterrupted
+
 
 class ClusterError(RuntimeError):
     """A fit that ended because of the cluster rather than the data."""
@@ -75,6 +77,7 @@ def exits_as_errors() -> Iterator[None]:
     try:
         yield
     except (SystemExit, KeyboardInterrupt) as error:
+        origin = error.origin if isinstance(error, FitInterrupted) else error
         raise RuntimeError(
-            f"a callback or metric raised {error!r}, which would end the worker it ran on; a callback ends a fit by returning True"
+            f"a callback or metric raised {origin!r}, which would end the worker it ran on; a callback ends a fit by returning True"
         ) from error

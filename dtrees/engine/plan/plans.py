@@ -354,6 +354,14 @@ class FitInterrupted(KeyboardInterrupt):
         super().__init__()
         self.result = result
 
+    @property
+    def origin(self) -> BaseException:
+        """The KeyboardInterrupt that this stands for: the user's, with its arguments."""
+        error: BaseException = self
+        while isinstance(error, FitInterrupted) and error.__cause__ is not None:
+            error = error.__cause__
+        return error
+
 
 #: Called after each tree or round; returning True ends the fit there.
 Callback = Callable[[Progress], bool | None]

@@ -136,8 +136,9 @@ def grown_or_kept(grow: Callable[[], Result], callbacks: Sequence[Any], n_before
         return grow()
     except FitInterrupted as interrupted:
         result: Result = interrupted.result
+        origin = interrupted.origin
     if not keeps_on_interrupt(callbacks) or count(result) <= n_before:
-        raise KeyboardInterrupt
+        raise origin
     warn_of_interrupt(count(result))
     return result
 
