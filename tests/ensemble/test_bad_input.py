@@ -205,11 +205,53 @@ def test_unknown_parameters():
         dtrees.DecisionTreeRegressor().set_params(depth=3)
 
 
-def test_contradictions():
-    with pytest.raises(ValueError, match="max_samples=3 cannot be set if bootstrap=False"):
-        dtrees.RandomForestRegressor(bootstrap=False, max_samples=3).fit(X, Y)
-    with pytest.raises(ValueError, match="oob_score=True is only available if bootstrap=True"):
-        dtrees.ExtraTreesClassifier(oob_score=True).fit(X, Y)
+TREE, FOREST, BOOSTING = dtrees.DecisionTreeRegressor, dtrees.RandomForestClassifier, dtrees.GradientBoostingRegressor
+NUMBERED, SETS = X.astype(int), {"eval_set": [(X, Y)]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "options", "names"),
+    [
+        (FOREST, {"bootstrap": False, "max_samples": 3}, {}, "max_samples=3 .* bootstrap=False"),
+        (FOREST, {"bootstrap": False, "oob_score": True}, {}, "oob_score=True .* bootstrap=True"),
+        (FOREST, {"bootstrap": "balanced", "max_samples": 3}, {}, "max_samples=3 .* bootstrap='balanced'"),
+        (FOREST, {"bootstrap": "balanced", "class_weight": "balanced"}, {}, "class_weight='balanced' .* bootstrap='balanced'"),
+        (FOREST, {}, {"callbacks": [dtrees.EarlyStopping(3)]}, "callbacks .* EarlyStopping is for boosting"),
+        (TREE, {"criterion": "absolute_error", "categorical_features": [0]}, {}, "criterion='absolute_error' .* categorical_features="),
+        (TREE, {"criterion": "absolute_error", "cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* criterion='absolute_error'"),
+        (BOOSTING, {"categorical_features": None, "cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* categorical_features=None"),
+        (FOREST, {"categorical_features": None, "min_samples_category": 2}, {}, "min_samples_category=2 .* categorical_features=None"),
+        (FOREST, {"categorical_features": None, "max_cat_threshold": 2}, {}, "max_cat_threshold=2 .* categorical_features=None"),
+        (TREE, {"max_cat_threshold": 2}, {"y": np.c_[Y, Y]}, "max_cat_threshold=2 .* 2 targets of y"),
+        (BOOSTING, {"categorical_features": [1], "monotonic_cst": [0, 1]}, {}, r"monotonic_cst is 1 .* categorical_features=\[1\]"),
+        (BOOSTING, {"max_features": 1, "colsample_bylevel": 0.5}, {}, "max_features=1 .* colsample_bylevel=0.5"),
+        (BOOSTING, {"scoring": "r2"}, {}, "scoring='r2' .* n_iter_no_change is None"),
+        (BOOSTING, {"early_stopping_rounds": 3}, {}, "early_stopping_rounds=3 .* eval_set is None"),
+        (BOOSTING, {"early_stopping_rounds": 3}, SETS | {"callbacks": [dtrees.EarlyStopping(3)]}, "early_stopping_rounds or in callbacks"),
+        (BOOSTING, {"loss": "huber", "eval_metric": "loss"}, SETS, "eval_metric has 'loss', but loss='huber'"),
+        (BOOSTING, {"init": "zero"}, {"base_margin": Y}, "base_margin is given, and init is 'zero'"),
+        (BOOSTING, {}, SETS | {"base_margin": Y}, "eval_set .* no base_margin"),
+        (BOOSTING, {}, {"checkpoint_interval": 5}, "checkpoint_interval=5 .* checkpoint is None"),
+        (FOREST, {}, {"checkpoint_interval": 5}, "checkpoint_interval=5 .* checkpoint is None"),
+    ],
+)  # fmt: skip
+def test_contradictions_name_both(kind, parameters, options, names):
+    with pytest.raises((ValueError, TypeError), match=names):
+        kind(**parameters).fit(**{"X": NUMBERED, "y": Y} | options)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [
+        ({"alpha": 0.5}, "alpha=0.5 .* loss='huber' or loss='quantile', but loss is 'squared_error'"),
+        ({"tweedie_variance_power": 1.2}, "tweedie_variance_power=1.2 .* loss='tweedie', but loss is 'squared_error'"),
+        ({"validation_fraction": 0.2}, "validation_fraction=0.2 .* n_iter_no_change is None"),
+        ({"tol": 0.0}, "tol=0.0 .* n_iter_no_change is None"),
+    ],
+)
+def test_what_has_no_effect_names_what_it_wants(parameters, names):
+    with pytest.warns(UserWarning, match=names):
+        BOOSTING(n_estimators=1, min_child_weight=0.1, **parameters).fit(X, Y)
 
 
 def test_class_weights():

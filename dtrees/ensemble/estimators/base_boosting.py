@@ -32,7 +32,7 @@ from dtrees.ensemble.evaluation.metrics import check_metrics, metric_for, metric
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
 from dtrees.ensemble.in_process import LOCAL
-from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input import combinations, parameters
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
@@ -93,12 +93,13 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         return {name: float(getattr(self, name)) for name in registry.parameters_of(registry.name_of(self.loss))}
 
     def _warn_of_parameters_without_effect(self) -> None:
-        """Warn of parameters that were set for another loss; scikit-learn's checks set ``alpha`` whatever the loss."""
+        """Warn of parameters that were set for another loss, or for rows held out; scikit-learn's estimators ignore such."""
         for name in self._PARAMETERS_OF_LOSSES:
             others, value = registry.losses_with(name), getattr(self, name)
             if registry.name_of(self.loss) not in others and value not in others.values():
                 wanted = " or ".join(f"loss={other!r}" for other in others)
                 warn(f"{name}={value} has no effect: it is for {wanted}, but loss is {self.loss!r}; pass such a loss, or no {name}")
+        combinations.warn_of_rows_held_out(self)
 
     @property
     def _fitted_loss(self) -> LinkedLoss:
@@ -118,7 +119,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         callbacks: Sequence[Callback | EarlyStopping] = (),
         monitor: Monitor | None = None,
         checkpoint: Any = None,
-        checkpoint_interval: float = 60.0,
+        checkpoint_interval: float = combinations.CHECKPOINT_INTERVAL,
         client: Any = None,
         placement: str | None = None,
     ) -> Self:
@@ -183,6 +184,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if keep and name != self._loss_name:
             raise ValueError(f"warm_start=True keeps the trees of the loss {self._loss_name!r}, but loss is {name!r}; pass the same")
         self._warn_of_parameters_without_effect()
+        combinations.check_checkpoint(checkpoint, checkpoint_interval)
         loss_parameters = self._parameters_of_loss()
         if keep and loss_parameters != self._loss_parameters:
             raise ValueError(
@@ -194,6 +196,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         default = registry.default_metric(name, classify=is_classifier(self))
         asked = check_metrics(self.eval_metric, classify=is_classifier(self), default=default)
         self._check_combinations(asked, scorer, base_margin, keep=keep)
+        combinations.check_early_stopping(self.early_stopping_rounds, sets)
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))

@@ -37,7 +37,7 @@ from dtrees.ensemble.estimators.row_samples import SampleSource, permutation_imp
 from dtrees.ensemble.evaluation.callbacks import Monitor, grown_or_kept, with_monitor
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.in_process import LOCAL
-from dtrees.ensemble.input import parameters, several_targets
+from dtrees.ensemble.input import combinations, parameters, several_targets
 from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, by_target, first_column, split_targets, subset_accuracy
@@ -78,7 +78,7 @@ class Forest(Members, TreeEstimator):
         callbacks: Sequence[Callback] = (),
         monitor: Monitor | None = None,
         checkpoint: Any = None,
-        checkpoint_interval: float = 60.0,
+        checkpoint_interval: float = combinations.CHECKPOINT_INTERVAL,
         client: Any = None,
         placement: str | None = None,
     ) -> Self:
@@ -121,6 +121,7 @@ class Forest(Members, TreeEstimator):
             If a parameter or the data cannot be used; the message says what is wanted.
         """
         self._check_bootstrap()
+        combinations.check_checkpoint(checkpoint, checkpoint_interval)
         keep = self._continues_previous_fit()
         trees: list[Tree] = list(self._trees.groups[0]) if keep else []
         if self.n_estimators < len(trees):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dtrees.engine.plan.plans import Callback, Progress
+from dtrees.ensemble.evaluation.callbacks import EarlyStopping
 from dtrees.ensemble.evaluation.displays import Display, Lines, live_display, somebody_listens
 
 
@@ -94,7 +95,9 @@ def called_together(callbacks: Sequence[Callback]) -> Callback | None:
         others have been called too.
     """
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
-        raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress")
+        stopping = isinstance(callbacks, Sequence) and any(isinstance(callback, EarlyStopping) for callback in callbacks)
+        hint = "; EarlyStopping is for boosting" if stopping else ""
+        raise TypeError(f"callbacks is {callbacks!r}; wants a sequence of functions of a Progress{hint}")
     if not callbacks:
         return None
 

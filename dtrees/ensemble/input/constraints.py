@@ -39,10 +39,11 @@ def monotonic_rule(estimator: Any) -> tuple[int, ...]:
             f"monotonic_cst is given, and y has {estimator.n_classes_} classes. Monotonicity constraints are not supported with multiclass "
             "classification: of several probabilities, not all can rise; pass monotonic_cst=None, or fit one class against the others"
         )
-    for column, sign, holds_categories in zip(estimator._schema.columns, signs, estimator.is_categorical_, strict=True):
-        if sign and (holds_categories or column.kind == CATEGORICAL):
+    for j, (column, sign) in enumerate(zip(estimator._schema.columns, signs, strict=True)):
+        if sign and (estimator.is_categorical_[j] or column.kind == CATEGORICAL):
             raise ValueError(
-                f"monotonic_cst is {sign} for X column {column.name!r}, whose values are categories, which have no order; wants 0 for it"
+                f"monotonic_cst is {sign} for X column {j if column.name is None else column.name!r}, whose values are categories, by its "
+                f"dtype or by categorical_features={estimator.categorical_features!r:.60}, and have no order; wants 0 for it"
             )
     return tuple(signs) if any(signs) else ()
 

@@ -16,6 +16,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from dtrees.engine.plan.plans import Rules
 from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
+from dtrees.ensemble.input.combinations import check_categories
 from dtrees.ensemble.input.constraints import CONSTRAINTS, interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
@@ -235,7 +236,9 @@ def _categorical(estimator: Any, criterion: str) -> tuple[int, ...]:
     """
     from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
 
-    if not criterion_named(CRITERION_ALIASES.get(criterion, criterion)).by_sums:
+    by_sums = criterion_named(CRITERION_ALIASES.get(criterion, criterion)).by_sums
+    check_categories(estimator, by_sums=by_sums)
+    if not by_sums:
         if estimator.categorical_features is not None and not isinstance(estimator.categorical_features, str):
             raise ValueError(
                 f"criterion={criterion!r} does not go with categorical_features={estimator.categorical_features!r:.60}: no order of "

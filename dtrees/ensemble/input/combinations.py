@@ -1,0 +1,73 @@
+"""Parameters that make no sense together, whatever the data: refused, by both their names.
+
+What a fit can do although one of its parameters has no effect, as with scikit-learn's estimators, is warned of. What makes no sense
+with the targets is the business of :mod:`dtrees.ensemble.input.several_targets`, with the columns that of their rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dtrees.ensemble.input.warning import warn
+
+#: How categories are treated, and how if nothing is said.
+_OF_CATEGORIES = {"cat_smooth": 10.0, "min_samples_category": None, "max_cat_threshold": None}
+#: What rows are held out for, and how if nothing is said.
+_OF_ROWS_HELD_OUT = {"validation_fraction": 0.1, "tol": 1e-4}
+#: Seconds between checkpoints, if nothing is said.
+CHECKPOINT_INTERVAL = 60.0
+
+
+def check_categories(estimator: Any, *, by_sums: bool, n_targets: int = 1) -> None:
+    """Raise ValueError for parameters about sets of categories where no split is by such a set.
+
+    Parameters
+    ----------
+    estimator : object
+    by_sums : bool
+        Whether its criterion orders categories; otherwise their numbers are taken for numbers.
+    n_targets : int, default=1
+        How many targets a tree has; of several, numbers of categories are taken for numbers, too.
+    """
+    given = [f"{name}={getattr(estimator, name)!r}" for name, default in _OF_CATEGORIES.items() if getattr(estimator, name) != default]
+    if not given:
+        return
+    if estimator.categorical_features is None:
+        why, wish = "categorical_features=None", "name the columns that hold categories"
+    elif not by_sums:
+        why, wish = f"criterion={estimator.criterion!r}", "use another criterion"
+    elif n_targets > 1:
+        why, wish = f"a tree of the {n_targets} targets of y", "fit a model of each target"
+    else:
+        return
+    raise ValueError(
+        f"{given[0]} is about splits by sets of categories, but {why} takes category numbers for numbers; {wish}, or pass no "
+        f"{given[0].partition('=')[0]}"
+    )
+
+
+def check_checkpoint(checkpoint: Any, checkpoint_interval: Any) -> None:
+    """Raise ValueError for an interval of checkpoints where there are none."""
+    if checkpoint is None and checkpoint_interval != CHECKPOINT_INTERVAL:
+        raise ValueError(
+            f"checkpoint_interval={checkpoint_interval!r} says how often there is a checkpoint, but checkpoint is None; pass a place "
+            "for it, or no checkpoint_interval"
+        )
+
+
+def check_early_stopping(early_stopping_rounds: int | None, sets: Sequence[Any]) -> None:
+    """Raise ValueError for early stopping by evaluation sets where there are none."""
+    if early_stopping_rounds is not None and not sets:
+        raise ValueError(
+            f"early_stopping_rounds={early_stopping_rounds} is early stopping on an evaluation set, but eval_set is None or empty; pass "
+            "eval_set to fit, or use n_iter_no_change, which holds out rows of X"
+        )
+
+
+def warn_of_rows_held_out(estimator: Any) -> None:
+    """Warn of parameters about rows held out where none are."""
+    if estimator.n_iter_no_change is None:
+        for name, default in _OF_ROWS_HELD_OUT.items():
+            if (value := getattr(estimator, name)) != default:
+                warn(f"{name}={value} has no effect: it is for rows held out, but n_iter_no_change is None; pass that, or no {name}")
