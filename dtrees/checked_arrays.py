@@ -18,7 +18,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+import math
+import mmap
+import os
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 import safetensors.numpy
@@ -26,6 +30,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 Arrays = dict[str, NDArray[Any]]
+
+#: What the header calls dtypes.
+_DTYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4", "F32": "<f4",
+    "U64": "<u8", "I64": "<i8", "F64": "<f8",
+}  # fmt: skip
 
 
 def pack(key: str, document: dict[str, Any], arrays: Arrays) -> bytes:
@@ -61,7 +71,65 @@ def unpack(key: str, content: bytes) -> tuple[dict[str, Any], Arrays]:
         raise ValueError("it cannot be parsed") from error
     if not is_whole:
         raise ValueError("its content does not match its checksum")
+    check_bools(arrays)
     return document, arrays
+
+
+class MappedFile:
+    """A file of :func:`pack`'s bytes, mapped into memory: reads as :func:`safetensors.safe_open`, but copies nothing.
+
+    Pages are read when they are first needed, and shared with all that map the file. Arrays can be written to, which copies a page for this
+    process; the file stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If the file is empty, or its header cannot be that of such a file; what its arrays hold is not looked at.
+    OSError
+        If it cannot be read or mapped.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        with open(path, "rb") as file:
+            self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self._start = 8 + int.from_bytes(self._pages[:8], "little")
+        if self._start > len(self._pages):
+            raise ValueError("the header is longer than the file")
+        header = json.loads(self._pages[8 : self._start])
+        self._metadata = header.pop("__metadata__", {})
+        self._entries = header
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Keep the pages: they go when the last array does."""
+
+    def metadata(self) -> dict[str, str]:
+        """Return the entries that are no arrays."""
+        return dict(self._metadata)
+
+    def keys(self) -> Iterable[str]:
+        """Return the names of the arrays."""
+        return list(self._entries)
+
+    def get_tensor(self, name: str) -> NDArray[Any]:
+        """Return an array; raises ValueError, KeyError or TypeError if the header says nothing that can be."""
+        entry = self._entries[name]
+        dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+        first, last = entry["data_offsets"]
+        if type(shape) is not list or any(type(number) is not int or not 0 <= number < 2**62 for number in (*shape, first, last)):
+            raise ValueError(f"the array {name!r:.40} has no shape and place")
+        if math.prod(shape) * dtype.itemsize != last - first or (self._start + first) % dtype.itemsize:
+            raise ValueError(f"the array {name!r:.40} has not the size of its shape, or lies askew")
+        return np.ndarray(tuple(shape), dtype, self._pages, self._start + first)
+
+
+def check_bools(arrays: Arrays) -> None:
+    """Raise ValueError if a truth value is neither 0 nor 1, in which case NumPy and compiled code take it for different ones."""
+    for name, array in arrays.items():
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise ValueError(f"the array {name!r:.40} has truth values that are neither 0 nor 1")
 
 
 def digest(document: dict[str, Any], arrays: Arrays) -> str:

@@ -27,14 +27,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
 import dtrees
 from dtrees.atomic_file import atomic_file
-from dtrees.checked_arrays import digest, pack
+from dtrees.checked_arrays import MappedFile, check_bools, digest, pack
+from dtrees.ensemble.persistence.state import PACKED
 
 #: Version of the files written here, and the newest that can be read.
 FORMAT_VERSION = 2
@@ -50,7 +51,7 @@ _ESTIMATORS = frozenset(
 )
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: Any, path: str | os.PathLike[str], *, mappable: bool = False) -> None:
     """Write a fitted estimator to a file, which :func:`load` reads back.
 
     The file appears whole or not at all: an older file of that name is replaced in one step.
@@ -61,11 +62,14 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         One of the ten estimators of dtrees, fitted.
     path : str or path-like
         Where to write; any name and extension will do.
+    mappable : bool, default=False
+        Whether ``load(path, mmap_mode="r")`` is to be possible. The file is then three to six times as large: trees lie in it as they are
+        used.
 
     Raises
     ------
     TypeError
-        If ``model`` is not one of the ten estimators, or ``path`` no path. Of a pipeline, save the last step.
+        If ``model`` is not one of the ten estimators, ``path`` no path, or ``mappable`` no bool. Of a pipeline, save the last step.
     ValueError
         If ``path`` is an address such as ``s3://bucket/model``, or ``model`` is nothing that :func:`load` would accept, by a parameter
         that was set to a wrong value after the fit, say.
@@ -90,8 +94,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         raise TypeError(f"model must be one of the estimators of dtrees, not {type(model).__module__}.{type(model).__qualname__}.")
     check_is_fitted(model)
     _check_path(path)
+    if not isinstance(mappable, bool):
+        raise TypeError(f"mappable is {mappable!r}; wants True or False")
     try:
-        state, arrays = model._to_state()
+        state, arrays = model._to_state(mappable)
     except ValueError as error:
         raise ValueError(f"this {name} cannot be saved: {error}") from error
     document = {"format_version": FORMAT_VERSION, "dtrees_version": dtrees.__version__, "estimator": name, "state": state}
@@ -99,13 +105,17 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         file.write(pack(_KEY, document, arrays))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], *, mmap_mode: Literal["r"] | None = None) -> Any:
     """Read an estimator that :func:`save` wrote. It predicts exactly what the saved one did.
 
     Parameters
     ----------
     path : str or path-like
         The file.
+    mmap_mode : {None, "r"}, default=None
+        With "r", the model works with the file itself, mapped into memory: all processes that do so share one copy, and trees can
+        be read only. The file must have been saved with ``mappable=True``. All of it is checked here, as without mapping; from then on
+        it must not be changed in place. :func:`save` never does so: it replaces a file, and who has mapped the old one keeps that.
 
     Returns
     -------
@@ -115,9 +125,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ValueError
-        If ``path`` is an address such as ``s3://bucket/model``; if the file is no dtrees model, was written by a newer dtrees, is
-        damaged or truncated, or describes an impossible model (an index out of range, a cycle, a size that does not fit). The
-        message names the file and says what to do.
+        If ``path`` is an address such as ``s3://bucket/model``, or ``mmap_mode`` is neither; if the file was not saved for
+        mapping; if it is no dtrees model, was written by a newer dtrees, is damaged or truncated, or describes an impossible model (an
+        index out of range, a cycle, a size that does not fit). The message names the file and says what to do.
     OSError
         If the file cannot be read.
 
@@ -128,15 +138,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> model = DecisionTreeRegressor(max_depth=3).fit([[0.0], [1.0], [2.0]], [1.0, 2.0, 4.0])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "model.dtrees"
-    ...     save(model, path)
-    ...     load(path).max_depth
-    3
+    ...     save(model, path, mappable=True)
+    ...     load(path).max_depth, load(path, mmap_mode="r").predict([[1.2]]).tolist()
+    (3, [2.0])
     """
     _check_path(path)
+    if mmap_mode is not None and mmap_mode != "r":
+        raise ValueError(f"mmap_mode is {mmap_mode!r}; wants None or 'r'")
     with open(path, "rb"):  # the system's own error for a file that is not there or may not be read
         pass
     try:
-        with safe_open(path, framework="numpy") as file:
+        with MappedFile(path) if mmap_mode else safe_open(path, framework="numpy") as file:
             document = json.loads((file.metadata() or {})[_KEY])
             _check_version(document, path)
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
@@ -149,9 +161,12 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise _damaged(path, "its content does not match its checksum")
     name = document.get("estimator")
     if not isinstance(name, str) or name not in _ESTIMATORS:
-        raise ValueError(f"{_quoted(path)} holds a model of the unknown kind {name!r}. Save it again with dtrees.save.")
+        raise ValueError(f"{_quoted(path)} holds a model of the unknown kind {name!r:.40}. Save it again with dtrees.save.")
+    if mmap_mode and not any(key.startswith(PACKED) for key in arrays):
+        raise ValueError(f"{_quoted(path)} was not saved for mapping. Load it without mmap_mode, or save it with mappable=True.")
     try:
-        return _estimator_class(name)._from_state(document.get("state"), arrays)
+        check_bools(arrays)
+        return _estimator_class(name)._from_state(document.get("state"), arrays, mapped=mmap_mode is not None)
     except ValueError as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise ValueError(f"{_quoted(path)} does not describe a valid {name}: {reason}. Save the model again with dtrees.save.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import mmap
 import os
 import pickle
 import stat
@@ -141,6 +142,82 @@ def test_what_is_no_fitted_estimator_of_ours(small: Any, tmp_path: Path) -> None
     with pytest.raises(NotFittedError):
         dtrees.save(dtrees.RandomForestRegressor(), tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+# Mapped into memory
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("RandomForestClassifier", {}),
+        ("GradientBoostingClassifier", {}),
+        ("RandomForestRegressor", {"categorical_features": ["b"]}),
+    ],
+)
+def test_a_mapped_model_is_the_saved_one(name: str, parameters: dict[str, Any], tmp_path: Path) -> None:
+    model = fitted(name, **parameters)
+    path = tmp_path / "model.dtrees"
+    dtrees.save(model, path, mappable=True)
+    mapped = dtrees.load(path, mmap_mode="r")
+    for loaded in (mapped, dtrees.load(path), pickle.loads(pickle.dumps(mapped)), copy.deepcopy(mapped)):
+        np.testing.assert_array_equal(loaded.predict(table()), model.predict(table()))
+        np.testing.assert_array_equal(loaded.apply(table()), model.apply(table()))
+        np.testing.assert_array_equal(loaded.shap_values(table()[:5]), model.shap_values(table()[:5]))
+    tree = mapped._trees.groups[0][0]
+    with pytest.raises(ValueError, match="read-only"):
+        tree.value[0] = 1.0
+    # Replacing the file leaves those who have it in use alone.
+    dtrees.save(model, path)
+    np.testing.assert_array_equal(mapped.predict(table()), model.predict(table()))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])  # which compiles a kernel of its own
+def test_a_mapped_model_takes_no_memory_of_its_own(dtype: Any, tmp_path: Path) -> None:
+    """All arrays that prediction reads are pieces of the file."""
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = dtrees.GradientBoostingRegressor(n_estimators=30, max_depth=7).fit(X, X[:, 0] * X[:, 1])
+    path = tmp_path / "model"
+    dtrees.save(model, path, mappable=True)
+    mapped = dtrees.load(path, mmap_mode="r")
+    np.testing.assert_array_equal(mapped.predict(X.astype(dtype)), model.predict(X.astype(dtype)))
+    trees = mapped._trees
+    fields = [array for packs in trees._packs.values() for pack in packs for array in pack if isinstance(array, np.ndarray)]
+    for array in [*fields, *(getattr(tree, field) for tree in trees.groups[0] for field in tree.ARRAYS)]:
+        base = array
+        while isinstance(base, np.ndarray):
+            base = base.base
+        assert isinstance(base, mmap.mmap)
+
+
+def test_files_that_cannot_be_mapped(small: Any, saved: Path) -> None:
+    with pytest.raises(ValueError, match=r"model.dtrees' was not saved for mapping. Load it without mmap_mode, or save it with map"):
+        dtrees.load(saved, mmap_mode="r")
+    with pytest.raises(ValueError, match="mmap_mode is 'r\\+'; wants None or 'r'"):
+        dtrees.load(saved, mmap_mode="r+")
+    with pytest.raises(TypeError, match="mappable is 1; wants True or False"):
+        dtrees.save(small, saved, mappable=1)
+
+
+@pytest.mark.parametrize("name", ["feature", "nodes", "bits", "top_slot", "top_end", "shallow", "value", "number", "roots", "leaves"])
+def test_mapped_arrays_that_do_not_go_with_the_trees(name: str, small: Any, tmp_path: Path) -> None:
+    """What kernels read must be what the trees say, or they might read anything."""
+    path = tmp_path / "model.dtrees"
+    for change in (lambda array: array ^ 1 if array.dtype.kind != "f" else array + 1, lambda array: array[:-1], lambda array: array[None]):
+        dtrees.save(small, path, mappable=True)
+        rewrite(path, lambda _, arrays, change=change: arrays.update({f"packed.0.{name}": change(arrays[f"packed.0.{name}"])}))
+        with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*: the model holds its trees twice"):
+            dtrees.load(path, mmap_mode="r")
+    rewrite(path, lambda _, arrays: arrays.pop(f"packed.0.{name}"))
+    with pytest.raises(ValueError, match=r"model.dtrees' does not describe a valid .*: the model does not hold its trees as"):
+        dtrees.load(path, mmap_mode="r")
+
+
+def test_truth_values_that_are_neither(small: Any, saved: Path) -> None:
+    """NumPy takes a byte of 2 for true, compiled code takes its lowest bit."""
+    rewrite(saved, lambda _, arrays: arrays["trees.missing_go_to_left"].view(np.uint8).fill(2))
+    with pytest.raises(ValueError, match=r"model.dtrees' does not describe .* truth values that are neither 0 nor 1"):
+        dtrees.load(saved)
 
 
 # Writing

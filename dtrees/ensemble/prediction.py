@@ -14,7 +14,7 @@ backend maps over a collection, so they must pickle, and hold the trees but noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,31 @@ class AdditiveTrees:
 
             self._packs[dtype] = packs = tuple(packed_for(group, dtype) for group in self.groups)
         return packs
+
+    def packed_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the groups, packed for float64, as named arrays, for a file that is mapped into memory."""
+        from dtrees.tree.mapping import packed_arrays
+
+        packs = [packed_arrays(pack) for pack in self.packs(np.dtype(np.float64))]
+        return {f"{g}.{name}": array for g, arrays in enumerate(packs) for name, array in arrays.items()}
+
+    def take_packed(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Predict from arrays that :meth:`packed_arrays` gave, rows of float32 too, and make the trees read-only.
+
+        Raises
+        ------
+        ValueError
+            If they are not what these trees are when packed.
+        """
+        from dtrees.tree.mapping import packed_of
+
+        starts = [f"{g}." for g in range(len(self.groups))]
+        own = [{name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)} for start in starts]
+        packs = tuple(packed_of(group, mine) for group, mine in zip(self.groups, own, strict=True))
+        self._packs = {np.dtype(np.float32): packs, np.dtype(np.float64): packs}
+        for group in self.groups:
+            for tree in group:
+                tree.make_read_only()
 
     def paths(self) -> tuple[Paths, ...]:
         """Return the groups, packed for Shapley values."""

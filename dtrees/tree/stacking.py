@@ -50,10 +50,10 @@ _KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-def stacked(groups: Sequence[Sequence[Tree]]) -> Arrays:
-    """Return groups of as many trees each, at least one, as named arrays."""
+def stacked(groups: Sequence[Sequence[Tree]], *, whole: bool = False) -> Arrays:
+    """Return groups of as many trees each, at least one, as named arrays; ``whole``: one behind the other, however many nodes they have."""
     trees = [tree for group in groups for tree in group]
-    small = _compact(trees)
+    small = None if whole else _compact(trees)
     if small is None:
         arrays = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in Tree.ARRAYS}
     else:

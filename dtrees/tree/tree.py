@@ -156,6 +156,11 @@ class Tree:
         """Depth of the deepest leaf."""
         return int(self.node_depth.max())
 
+    def make_read_only(self) -> None:
+        """Refuse writes to the arrays from now on."""
+        for array in [getattr(self, name) for name in self.ARRAYS]:
+            array.flags.writeable = False
+
     def equals(self, other: Tree) -> bool:
         """Tell whether both are the same tree, byte for byte."""
         same = all(getattr(self, name).tobytes() == getattr(other, name).tobytes() for name in self.ARRAYS)

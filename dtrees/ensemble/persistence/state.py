@@ -35,6 +35,8 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 }
 #: Fitted attributes that are 1-D arrays of floats.
 _SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
+#: How the names of arrays begin that hold trees as prediction wants them.
+PACKED = "packed."
 #: Bytes that labels may take beyond what the longest of them needs: room for a dtype that is wider than its labels.
 _SPARE_BYTES = 2**24
 #: Integers in plans are below, and so is what they are added to.
@@ -51,8 +53,8 @@ class EstimatorState:
     _trees: AdditiveTrees
     _n_targets: int
 
-    def _to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return metadata that JSON can hold, and named arrays.
+    def _to_state(self, mappable: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return metadata that JSON can hold, and named arrays; if ``mappable``, with all that prediction needs, as it needs it.
 
         Raises
         ------
@@ -92,7 +94,9 @@ class EstimatorState:
         if hasattr(self, "classes_"):
             described = [{"dtype": labels.dtype.str, "values": labels.tolist()} for labels in by_target(self.classes_)]
             metadata["classes"] = described if self._n_targets > 1 else described[0]
-        arrays = stacked(self._trees.groups)
+        arrays = stacked(self._trees.groups, whole=mappable)
+        if mappable:
+            arrays |= {f"{PACKED}{name}": array for name, array in self._trees.packed_arrays().items()}
         if self._trees.initial is not None:
             arrays["initial"] = self._trees.initial
         for name in _SERIES:
@@ -106,8 +110,15 @@ class EstimatorState:
         return metadata, arrays
 
     @classmethod
-    def _from_state(cls, metadata: Any, arrays: dict[str, NDArray[Any]]) -> Self:
+    def _from_state(cls, metadata: Any, arrays: dict[str, NDArray[Any]], mapped: bool = False) -> Self:
         """Return the estimator that :meth:`_to_state` described.
+
+        Parameters
+        ----------
+        metadata : dict
+        arrays : dict from str to ndarray
+        mapped : bool, default=False
+            Whether the estimator is to work with these very arrays, those of a ``mappable`` state.
 
         Raises
         ------
@@ -121,6 +132,9 @@ class EstimatorState:
             if "batches" in metadata:
                 model._batches = _restore_batches(model, metadata["batches"])  # type: ignore[attr-defined]
                 model._votes = None  # type: ignore[attr-defined]
+            if mapped:
+                packed = {name.removeprefix(PACKED): array for name, array in arrays.items() if name.startswith(PACKED)}
+                model._trees.take_packed(packed)
         except (AttributeError, KeyError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
             raise ValueError(f"the model's state is damaged or of another kind: {type(error).__name__}: {error}") from error
         return model

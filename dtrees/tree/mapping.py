@@ -1,0 +1,119 @@
+"""Packed trees as plain arrays: what a model file holds besides trees, so that prediction can work with the mapped file itself.
+
+Kernels that predict do not check bounds, so arrays that come from a file are compared with what the trees say they must be. They are not
+replaced by it: all processes that map a file share its pages.
+
+>>> import numpy as np
+>>> from dtrees.tree.predict import packed_for, sum_values
+>>> stump = Tree.from_arrays(
+...     children_left=[1, -1, -1], children_right=[2, -1, -1], feature=[0, -2, -2], threshold=[0.5, -2.0, -2.0],
+...     missing_go_to_left=[True, False, False], impurity=[0.25, 0.0, 0.0], gain=[1.0, 0.0, 0.0],
+...     n_node_samples=[4, 2, 2], weighted_n_node_samples=[4.0, 2.0, 2.0], value=[[0.5], [0.0], [1.0]])
+>>> arrays = packed_arrays(packed_for([stump], np.float64))
+>>> arrays["nodes"].dtype, arrays["nodes"].shape
+(dtype('uint64'), (3, 2))
+>>> sum_values(packed_of([stump], arrays), np.array([[0.2], [0.8]]), 1)
+array([[0.],
+       [1.]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.tree.packing import Packed, pack
+from dtrees.tree.predict_sets import PackedWithSets, pack_with_sets
+from dtrees.tree.tree import Tree
+
+#: What a packed tree has an entry of.
+_OF_TREES = ("top_slot", "top_threshold", "top_end", "shallow")
+
+
+def packed_arrays(packed: Packed | PackedWithSets) -> dict[str, NDArray[Any]]:
+    """Return trees that were packed for float64 as arrays of numbers, by field; records as rows of words."""
+    return {name: _plain(array) for name, array in packed._asdict().items()}
+
+
+def packed_of(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> Packed | PackedWithSets:
+    """Return what :func:`packed_arrays` was given, made of these very arrays.
+
+    Raises
+    ------
+    ValueError
+        If they are not what the trees are when packed.
+    """
+    with_sets = any(tree.categories.node.shape[0] for tree in trees)
+    kind: type[Packed | PackedWithSets] = PackedWithSets if with_sets else Packed
+    if arrays.keys() != set(kind._fields):
+        raise ValueError("the model does not hold its trees as prediction wants them")
+    if with_sets:
+        made: Packed | PackedWithSets = pack_with_sets(trees)
+        same = all(_same(arrays[name], array) for name, array in made._asdict().items())
+    else:
+        made = pack(trees[:1])
+        same = _are_packed(trees, arrays)
+    if not same:
+        raise ValueError("the model holds its trees twice, as such and as prediction wants them, and these differ")
+    return kind(**{name: _like(arrays[name], array) for name, array in made._asdict().items()})
+
+
+def _are_packed(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Tell whether arrays hold packed trees, to the last bit; no more than one tree is packed for it at a time."""
+    all_columns = _tree_of_all_columns(trees)
+    sizes = np.array([tree.node_count for tree in trees])
+    roots, leaves = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (sizes, (sizes + 1) // 2))
+    lengths = {"nodes": roots[-1], "value": leaves[-1], "number": leaves[-1], **dict.fromkeys(_OF_TREES, len(trees))}
+    if any(arrays[name].shape[:1] != (length,) for name, length in lengths.items()):
+        return False
+    if not _same(arrays["roots"], roots) or not _same(arrays["leaves"], leaves):
+        return False
+    for t, tree in enumerate(trees):
+        one = pack([tree, all_columns])
+        node, leaf = slice(roots[t], roots[t + 1]), slice(leaves[t], leaves[t + 1])
+        pieces = {"nodes": node, "value": leaf, "number": leaf, **dict.fromkeys(_OF_TREES, slice(t, t + 1))}
+        pieces |= {"feature": slice(None), "bits": slice(None)}
+        for name, piece in pieces.items():
+            own = getattr(one, name)
+            if not _same(arrays[name][piece], own if name in ("feature", "bits") else own[: len(arrays[name][piece])]):
+                return False
+    return True
+
+
+def _tree_of_all_columns(trees: Sequence[Tree]) -> Tree:
+    """Return a tree that splits on all columns that trees split on: what is packed with it has the slots that it has with all others."""
+    columns = np.unique(np.concatenate([np.unique(tree.feature[tree.feature >= 0]) for tree in trees]))
+    n = 2 * len(columns) + 1
+    inner = np.arange(0, n - 1, 2)
+    left, right, feature = np.full(n, -1), np.full(n, -1), np.full(n, -2)
+    left[inner], right[inner], feature[inner] = inner + 1, inner + 2, columns
+    zeros = dict.fromkeys(("missing_go_to_left", "impurity", "gain", "threshold", "n_node_samples", "weighted_n_node_samples"), np.zeros(n))
+    value = np.zeros((n, trees[0].value.shape[1]))
+    return Tree.from_arrays(children_left=left, children_right=right, feature=feature, value=value, **zeros)
+
+
+def _plain(array: Any) -> NDArray[Any]:
+    """Return an array of numbers for one of records, each a row of words, 0 between its fields, or for a number; others as they are."""
+    array = np.atleast_1d(array)
+    if array.dtype.names is None:
+        return array
+    clean = np.zeros(array.shape, array.dtype)
+    for name in array.dtype.names:
+        clean[name] = array[name]
+    return clean.view(np.uint64).reshape(len(array), array.dtype.itemsize // 8)
+
+
+def _like(plain: NDArray[Any], array: Any) -> Any:
+    """Return what :func:`_plain` was given, without a copy, by an array of that kind."""
+    if np.ndim(array) == 0:
+        return plain[0]
+    return plain if array.dtype.names is None else plain.reshape(-1).view(array.dtype)
+
+
+def _same(plain: NDArray[Any], array: Any) -> bool:
+    """Tell whether :func:`_plain` makes the one of the other, to the last bit, and it can be taken for it."""
+    wanted = _plain(array)
+    return bool(plain.dtype == wanted.dtype and plain.shape == wanted.shape and plain.tobytes() == wanted.tobytes())

@@ -1,0 +1,386 @@
+"""Model files that are changed at random: each is refused by the one documented error, or is a sound model.
+
+Half of the files get a checksum that fits what was changed, as a file has that was made to do damage: they may be loaded as another model,
+which must then predict what its trees say. The other half are changed byte by byte: what is loaded must predict what it did before.
+Files of all kinds of models are tried, half of them mapped into memory too.
+
+``python -m tests.changed_model_files --files 20000`` tries so many, each thousand in a process of its own, whose crash or hang is noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import faulthandler
+import functools
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+from safetensors import safe_open
+
+import dtrees
+from dtrees import checked_arrays
+
+N_ROWS = 60
+#: Seconds that a file may take.
+PATIENCE = 120
+#: Files of a process.
+PIECE = 1000
+
+ODD_VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**62, 2**64, 10**30, -(10**30), 10**400, 0.5, -0.5, 1e-320, 1e308,
+    float("nan"), float("inf"),
+    "", "a", "x", "numeric", "categorical", "unknown", "float64", "int8", "<U3", "<U1", "<U400000000", "O", "|b1", "<f8", "<i4",
+    "<f16", "<M8[s]",
+    "V8", "i4,i4", "(2,3)f4", "S3", "balanced", "log_loss", "\ud800", "a\0", "evil" * 1000, [], [[]], {}, [None], [1, 2], ["a",
+    "b"], ["b", "a"],
+    [1, "a"], ["a", "a"], {"a": 1}, {"dict": []}, {"dict": [[[1], 2]]}, {"dict": [["a", 2.0]]}, {"dict": [[{}, {}]]},
+    {"dict": 3}, [["a", "<i4"]],
+]  # fmt: skip
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for i in range(depth):
+        value = [value] if i % 2 else {"dict": [[value, value]]} if i % 3 == 0 and depth < 20 else {"a": value}
+    return value
+
+
+def models() -> list[Any]:
+    """Fit a model of every kind."""
+    random = np.random.default_rng(5)
+    plain = random.normal(size=(N_ROWS, 4))
+    plain[random.random(plain.shape) < 0.1] = np.nan
+    frame = pd.DataFrame({"a": plain[:, 0], "b": random.choice(["x", "y", "z", None], N_ROWS), "c": random.integers(0, 5, N_ROWS)})
+    frame["d"] = pd.Categorical(random.integers(0, 3, N_ROWS))
+    number = np.nan_to_num(plain[:, 0]) + frame["c"].to_numpy()
+    labels = np.array(["low", "mid", "high"])[np.digitize(number, [1, 3])]
+    two, positive = np.column_stack([number, -(plain[:, 1] ** 2)]), np.exp(number / 4)
+    two = np.nan_to_num(two)
+    small = {"max_depth": 3, "random_state": 0}
+    ensemble = {**small, "n_estimators": 3}
+    sets = {"categorical_features": ["b", "d"]}
+    many = random.normal(size=(3000, 3))
+    return [
+        dtrees.DecisionTreeRegressor(**small).fit(frame, number),
+        dtrees.DecisionTreeRegressor(**small, criterion="quantile", alpha=0.3).fit(plain, number),
+        dtrees.DecisionTreeRegressor(**small).fit(frame, two),
+        dtrees.DecisionTreeClassifier(**small, class_weight={"low": 2.0}).fit(plain, labels),
+        dtrees.ExtraTreeRegressor(**small).fit(plain, number),
+        dtrees.ExtraTreeClassifier(**small).fit(frame, number > 2),
+        dtrees.RandomForestRegressor(**ensemble, bootstrap=False).fit(plain, number),
+        dtrees.RandomForestRegressor(n_estimators=2, random_state=0).fit(many, many[:, 0] * many[:, 1]),
+        dtrees.RandomForestRegressor(**ensemble, **sets).fit(frame, number),
+        dtrees.RandomForestClassifier(**ensemble, oob_score=True).fit(frame, labels.astype(object)),
+        dtrees.RandomForestClassifier(**ensemble).fit(plain, np.column_stack([labels, np.where(number > 2, "yes", "no")])),
+        dtrees.ExtraTreesRegressor(**ensemble).fit(frame, number),
+        dtrees.ExtraTreesClassifier(**ensemble).fit(plain, np.digitize(number, [1, 3])),
+        dtrees.GradientBoostingRegressor(**ensemble, eval_metric=["mae", "rmse"]).fit(frame, number, eval_set={"one": (frame, number)}),
+        dtrees.GradientBoostingRegressor(max_depth=None, reg_lambda=0.0, n_estimators=40, n_jobs=2).fit(plain, number),
+        dtrees.GradientBoostingRegressor(**ensemble).fit(plain, two),
+        dtrees.GradientBoostingRegressor(**ensemble, **sets, loss="quantile", alpha=0.8).fit(frame, number),
+        *(dtrees.GradientBoostingRegressor(**ensemble, loss=loss).fit(plain, positive) for loss in ("poisson", "gamma", "huber")),
+        dtrees.GradientBoostingClassifier(**ensemble, n_iter_no_change=5).fit(plain, labels),
+        dtrees.GradientBoostingClassifier(**ensemble, **sets).fit(frame, np.where(number > 2, 3.0, -2.0)),
+    ]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Give the way to each part of a JSON document."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+def change_document(state: dict[str, Any], random: np.random.Generator) -> None:
+    ways = [way for way in places(state) if way]
+    # Short ways first, so that they are not drowned by long lists.
+    depth = random.integers(1, max(map(len, ways)) + 1)
+    ways = [way for way in ways if len(way) == depth]
+    *way, last = ways[random.integers(len(ways))]
+    holder = state
+    for key in way:
+        holder = holder[key]
+    what = random.integers(6)
+    if what == 0:
+        del holder[last]
+    elif what == 1 and isinstance(holder, list):
+        holder.insert(last, copy.deepcopy(holder[last]))
+    elif what == 2 and isinstance(holder, dict):
+        holder[str(ODD_VALUES[random.integers(len(ODD_VALUES))])[:20]] = holder.pop(last)
+    elif what == 3:
+        holder[last] = nested(int(random.choice([2, 5, 100, 450, 900])))
+    elif what == 4 and isinstance(holder[last], int | float) and not isinstance(holder[last], bool):
+        holder[last] = holder[last] * int(random.integers(-3, 4)) + int(random.integers(-2, 3))
+    else:
+        holder[last] = copy.deepcopy(ODD_VALUES[random.integers(len(ODD_VALUES))])
+
+
+def change_arrays(arrays: dict[str, Any], random: np.random.Generator) -> None:
+    name = str(random.choice(sorted(arrays)))
+    array = arrays[name]
+    what = random.integers(7)
+    if what == 0:
+        del arrays[name]
+    elif what == 1:
+        arrays[name] = array.astype(random.choice(["int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bool", "uint64"]))
+    elif what == 2:
+        arrays[name] = array.reshape(-1)[: random.integers(array.size + 1)]
+    elif what == 3:
+        arrays[name] = array[..., np.newaxis] if random.integers(2) else array.reshape(-1)[:1].reshape(())
+    elif what == 4:
+        arrays[name] = np.concatenate([array, array])
+    elif what == 5:
+        arrays[str(random.choice([*sorted(arrays), "odd", "initial", "trees.children_left"]))] = array
+    elif array.size:
+        array = arrays[name] = array.copy()
+        odd = {"f": [np.nan, np.inf, -np.inf, 1e308, 0.0, -1.0], "b": [True, False]}.get(array.dtype.kind, [-2, -1, 0, 1, 2, 100])
+        with np.errstate(over="ignore"):
+            array.reshape(-1)[random.integers(array.size)] = np.array(odd[random.integers(len(odd))]).astype(array.dtype)
+
+
+def change_bools(arrays: dict[str, Any], random: np.random.Generator) -> None:
+    """Let a truth value be a byte that is neither 0 nor 1."""
+    names = [name for name, array in arrays.items() if array.dtype == np.bool_ and array.size]
+    if names:
+        name = str(random.choice(names))
+        array = arrays[name] = arrays[name].copy()
+        array.view(np.uint8).reshape(-1)[random.integers(array.size)] = random.integers(2, 256)
+
+
+def change(document: dict[str, Any], arrays: dict[str, Any], files: list[File], random: np.random.Generator) -> None:
+    what = random.integers(20)
+    if what == 0:
+        document["estimator"] = files[random.integers(len(files))].document["estimator"]
+    elif what < 12:
+        change_document(document["state"], random)
+    elif what == 12:
+        change_bools(arrays, random)
+    elif arrays:
+        change_arrays(arrays, random)
+
+
+def change_bytes(content: bytes, random: np.random.Generator) -> bytes:
+    """Damage a file: bits flip, bytes are lost, come twice, are others, or are cut off."""
+    data = bytearray(content)
+    header = 8 + int.from_bytes(content[:8], "little")
+    for _ in range(random.integers(1, 4)):
+        # The header is short, and every byte of it counts.
+        at = int(random.integers(min(header, len(data)) if random.integers(2) else len(data)))
+        length = int(random.integers(1, 65))
+        what = random.integers(8)
+        if what < 2:
+            data[at] ^= 1 << int(random.integers(8))
+        elif what == 2:
+            data[at : at + length] = random.bytes(len(data[at : at + length]))
+        elif what == 3:
+            data[at : at + length] = bytes(len(data[at : at + length]))
+        elif what == 4:
+            del data[at : at + length]
+        elif what == 5:
+            data[at:at] = data[at : at + length]
+        elif what == 6:
+            digit = [i for i in range(min(header, len(data))) if 48 <= data[i] < 58]
+            data[digit[random.integers(len(digit))] if digit else at] = int(random.integers(48, 58))
+        else:
+            del data[at:]
+        if not data:
+            break
+    return bytes(data)
+
+
+def rows_for(model: Any, random: np.random.Generator) -> Any:
+    """Rows that a model must be able to predict, by the columns that it says it has."""
+    columns = model._schema.columns
+    if columns[0].name is None:
+        return random.normal(size=(7, len(columns)))
+    frame = {}
+    for i, column in enumerate(columns):
+        known = [*column.categories, None] if column.kind == "categorical" else [0.5, -1.0, np.nan]
+        frame[i] = pd.Series(
+            [known[j] for j in random.integers(len(known), size=7)], dtype=object if column.kind == "categorical" else float
+        )
+    frame = pd.DataFrame(frame)
+    frame.columns = [column.name for column in columns]
+    return frame
+
+
+def use(model: Any, path: Path, random: np.random.Generator) -> None:
+    X = rows_for(model, random)
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function", "apply", "decision_path"):
+        if hasattr(model, method):
+            getattr(model, method)(X)
+    for name in ("estimators_", "tree_", "feature_importances_", "init_"):
+        getattr(model, name, None)
+    if hasattr(model, "staged_predict"):
+        list(model.staged_predict(X))
+    for member in np.ravel(getattr(model, "estimators_", ()))[:2]:
+        member.predict(X)
+    repr(model)
+    dtrees.save(model, path, mappable=bool(random.integers(2)))
+    again = dtrees.load(path)
+    assert repr(again) == repr(model)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def naive_raw(model: Any, X: Any) -> Any:
+    """Walk each row through each tree: raw predictions as the arrays say them."""
+    matrix = model._schema.matrix(X)
+    outputs = []
+    for group in model._trees.groups:
+        total = np.zeros((len(matrix), group[0].value.shape[1]))
+        for tree in group:
+            for i, row in enumerate(matrix.tolist()):
+                node = 0
+                while tree.feature[node] >= 0:
+                    x = row[tree.feature[node]]
+                    if x != x:
+                        left = tree.missing_go_to_left[node]
+                    elif np.isnan(tree.threshold[node]):
+                        left = x in tree.categories.of_node(node)
+                    else:
+                        left = x <= tree.threshold[node]
+                    node = (tree.children_left if left else tree.children_right)[node]
+                total[i] += tree.value[node]
+        outputs.append(total)
+    raw = np.hstack(outputs)
+    return raw if model._trees.initial is None else raw + model._trees.initial
+
+
+@dataclass
+class File:
+    """A sound model file."""
+
+    model: Any
+    mappable: bool
+    content: bytes
+    document: dict[str, Any]
+    arrays: dict[str, Any]
+
+
+@functools.cache
+def sound_files() -> list[File]:
+    """Return a file of each model, saved to be mapped and not."""
+    found = []
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        path = Path(folder) / "model"
+        for model in models():
+            for mappable in (False, True):
+                dtrees.save(model, path, mappable=mappable)
+                for mmap_mode in (None, "r") if mappable else (None,):
+                    use(dtrees.load(path, mmap_mode=mmap_mode), Path(folder) / "again", np.random.default_rng(0))
+                with safe_open(path, framework="numpy") as file:
+                    document = json.loads(file.metadata()["dtrees"])
+                    arrays = {key: file.get_tensor(key).copy() for key in file.keys()}  # noqa: SIM118
+                found.append(File(model, mappable, path.read_bytes(), document, arrays))
+    return found
+
+
+def try_file(seed: int, folder: Path) -> str:
+    """Change a file, load it, and return what came of it; raises AssertionError for what may not be."""
+    random = np.random.default_rng(seed)
+    files = sound_files()
+    file = files[random.integers(len(files))]
+    path = folder / "model"
+    has_checksum = seed % 2 == 0
+    try:
+        if has_checksum:
+            document, arrays = copy.deepcopy((file.document, file.arrays))
+            for _ in range(random.integers(1, 3)):
+                change(document, arrays, files, random)
+            document["sha256"] = checked_arrays.digest(document, arrays)
+            path.write_bytes(safetensors.numpy.save(arrays, {"dtrees": json.dumps(document)}))
+        else:
+            path.write_bytes(change_bytes(file.content, random))
+    except (RecursionError, UnicodeEncodeError):
+        return "no file can hold it"
+    loaded = {}
+    for mmap_mode in (None, "r") if file.mappable else (None,):
+        try:
+            loaded[mmap_mode] = dtrees.load(path, mmap_mode=mmap_mode)
+        except ValueError as error:
+            assert "model' " in str(error), f"seed {seed}: {error}"
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: load raised {type(error).__name__}: {error}") from error
+    if not loaded:
+        return "refused"
+    assert None in loaded, f"seed {seed}: refused, but not when it was mapped"
+    try:
+        X = rows_for(loaded[None], random)
+        raw = naive_raw(loaded[None], X)
+        for model in loaded.values():
+            same = np.array_equal(model._trees.raw(model._schema.matrix(X), 1), raw, equal_nan=True)
+            assert same, "predictions are not those of the trees"
+        if not has_checksum:
+            np.testing.assert_array_equal(loaded[None].predict(X), file.model.predict(X))
+        for model in loaded.values():
+            use(model, folder / "again", np.random.default_rng(seed))
+    except BaseException as error:
+        raise AssertionError(f"seed {seed}: {type(model).__name__} loaded, and then {type(error).__name__}: {error}") from error
+    if has_checksum:
+        return "loaded, another sound model"
+    return "loaded, the same model"
+
+
+def try_files(first: int, n_files: int, folder: Path) -> Counter[str]:
+    """Try files by number."""
+    found: Counter[str] = Counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for seed in range(first, first + n_files):
+            found[try_file(seed, folder)] += 1
+    return found
+
+
+def main() -> None:
+    """Try many files, in processes that may crash or hang."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=20_000, help="how many; default 20000")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        found: Counter[str] = Counter()
+        with tempfile.TemporaryDirectory() as folder:
+            sound_files()
+            for seed in range(options.first, options.first + options.files):
+                faulthandler.dump_traceback_later(PATIENCE, exit=True)
+                print(f"file {seed}", file=sys.stderr)
+                try:
+                    found.update(try_files(seed, 1, Path(folder)))
+                except AssertionError as error:
+                    found["NOT AS IT SHOULD BE"] += 1
+                    print(error, flush=True)
+        print(json.dumps(found))
+        return
+    total: Counter[str] = Counter()
+    for first in range(options.first, options.first + options.files, PIECE):
+        size = min(PIECE, options.first + options.files - first)
+        run = [sys.executable, "-m", "tests.changed_model_files", "--here", "--first", str(first), "--files", str(size)]
+        done = subprocess.run(run, capture_output=True, text=True, check=False)
+        *errors, last = done.stdout.splitlines() or [""]
+        print(*errors, sep="\n", end="\n" if errors else "")
+        if done.returncode:
+            total["CRASHED OR HUNG"] += 1
+            print(f"exit code {done.returncode}:", *done.stderr.splitlines()[-40:], sep="\n")
+        else:
+            total.update(json.loads(last))
+        print(first + size, dict(total), flush=True)
+    sys.exit(any(name.isupper() for name in total))
+
+
+if __name__ == "__main__":
+    main()
