@@ -141,7 +141,7 @@ def change_arrays(arrays: dict[str, Any], random: np.random.Generator) -> None:
     elif what == 3:
         arrays[name] = array[..., np.newaxis] if random.integers(2) else array.reshape(-1)[:1].reshape(())
     elif what == 4:
-        arrays[name] = np.concatenate([array, array])
+        arrays[name] = np.concatenate([np.atleast_1d(array)] * 2)
     elif what == 5:
         arrays[str(random.choice([*sorted(arrays), "odd", "initial", "trees.children_left"]))] = array
     elif array.size:

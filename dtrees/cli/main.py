@@ -198,7 +198,10 @@ def predict(**options: Any) -> None:
 @main.command(short_help="Score a saved model on a table.")
 @_model_argument
 @click.argument("data")
-@click.option("--target", required=True, metavar="COLUMN", help="The column with the right answers. Rows where it is missing are left out.")
+@click.option(
+    "--target", "targets", required=True, multiple=True, metavar="COLUMN",
+    help="The column with the right answers; rows where it is missing are left out. Repeatable: once for each target, in their order.",
+)  # fmt: skip
 @_report_option
 @_json_option
 @_separator_option

@@ -62,6 +62,19 @@ def facts_of(model: Any) -> list[tuple[str, str]]:
     return facts
 
 
+def times_of(model: Any) -> list[tuple[str, str]]:
+    """Return how long the fit took: pairs of what, and how long; none for a model that came from a file or another tool.
+
+    Of several fits by ``warm_start`` it is the last.
+    """
+    seconds = getattr(model, "_growing_seconds", None)
+    if seconds is None:
+        return []
+    n, what = model._n_grown or 0, "round" if hasattr(model, "learning_rate") else "tree"  # a checkpoint may have had some trees
+    grown = f"{n:,} {what}s, {1000 * seconds / n:.3g} ms each" if n > 1 else "trees" if n == 0 else f"a {what}"
+    return [("fit", f"{model._loading_seconds:.3g} s to check and sort the table, {seconds:.3g} s to grow {grown}")]
+
+
 def speed_of(n_rows: int, seconds: float) -> tuple[str, str]:
     """Return how fast predictions were."""
     return "prediction", f"{seconds:.3g} s for {n_rows:,} rows here, {n_rows / max(seconds, 1e-9):,.0f} rows a second"

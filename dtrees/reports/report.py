@@ -152,7 +152,7 @@ def _page(model: Any, rows: Rows, what: str | None, title: str | None, n_trees: 
             trees=figures.trees(model, n_trees, max_depth),
             changed=[parameter for parameter in parameters if parameter.changed],
             unchanged=[parameter for parameter in parameters if not parameter.changed],
-            facts=[*facts.facts_of(model), facts.speed_of(rows.n, rows.seconds)],
+            facts=[*facts.facts_of(model), *facts.times_of(model), facts.speed_of(rows.n, rows.seconds)],
             environment=facts.environment(),
             now=facts.now(),
         )

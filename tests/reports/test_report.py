@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import pickle
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -14,7 +15,7 @@ from sklearn import metrics
 
 import dtrees
 from dtrees.reports.columns import summarise_columns
-from dtrees.reports.facts import parameters_of
+from dtrees.reports.facts import parameters_of, times_of
 from dtrees.reports.rows import Target
 from dtrees.reports.scores import scores_of
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, every_kind, make, target
@@ -247,3 +248,21 @@ def test_dask_collections_are_drawn_from():
         assert row(lazy, first) == row(here, first)
     images = [[attributes["src"] for tag, attributes in page.elements if tag == "img"] for page in (here, lazy)]
     assert images[0] == images[1]
+
+
+def test_times_of_the_fit(tmp_path):
+    """They are of the last fit, and stay with the process: equal models make equal files."""
+    X, y = np.arange(40.0).reshape(-1, 1), np.arange(40.0) ** 2
+    model = dtrees.GradientBoostingRegressor(n_estimators=4, warm_start=True).fit(X, y)
+    model._loading_seconds, model._growing_seconds = 0.25, 2.0
+    assert times_of(model) == [("fit", "0.25 s to check and sort the table, 2 s to grow 4 rounds, 500 ms each")]
+    assert "500 ms each" in dtrees.report(model, X, y).html
+    model.set_params(n_estimators=7).fit(X, y)
+    assert model._growing_seconds != 2.0
+    assert " to grow 3 rounds, " in times_of(model)[0][1]
+    assert times_of(pickle.loads(pickle.dumps(model))) == times_of(model)
+    dtrees.save(model, tmp_path / "model")
+    assert times_of(dtrees.load(tmp_path / "model")) == []
+    assert times_of(dtrees.DecisionTreeRegressor().fit(X, y))[0][1].endswith(" s to grow a tree")
+    model = dtrees.RandomForestRegressor(3).fit(X, y, checkpoint=tmp_path / "trees")
+    assert times_of(model)[0][1].endswith(" s to grow trees")

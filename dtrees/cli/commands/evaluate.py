@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import dask
@@ -13,10 +14,10 @@ from dtrees.cli.clusters import cluster
 from dtrees.cli.commands.fit import warn_of_repeated_names
 from dtrees.cli.commands.predict import features_of, text_columns
 from dtrees.cli.commands.scoring import as_document, classes_of, evaluate
-from dtrees.cli.data import target as targets
 from dtrees.cli.data.destinations import check_destinations
 from dtrees.cli.data.place import place_of
 from dtrees.cli.data.tables import check_columns, column_names, find_files, read_table, repeated_names
+from dtrees.cli.data.target import TEXT, TargetSummary, summarize, with_target
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
 from dtrees.plots.canvas import pyplot
@@ -26,7 +27,7 @@ def run(
     *,
     model: str,
     data: str,
-    target: str,
+    targets: Sequence[str],
     report: str | None,
     separator: str | None,
     scheduler: str | None,
@@ -36,13 +37,15 @@ def run(
     """Carry out the command; the arguments are its options."""
     display = display or Display(as_json=as_json)
     estimator = dtrees.load(model)
-    if getattr(estimator, "n_outputs_", 1) > 1:
+    targets = list(dict.fromkeys(targets))
+    if len(targets) != estimator.n_outputs_:
         raise CommandError(
-            f"{model!r} predicts {estimator.n_outputs_} targets at once, which are not scored here; use dtrees.report in Python."
+            f"--target names {plural(len(targets), 'column')}, but {model!r} predicts {plural(estimator.n_outputs_, 'target')}; "
+            "give it once for each, in the order of the fit."
         )
     if report:
         pyplot()  # before the work is done
-    classes = classes_of(estimator)
+    classes = dict(zip(targets, classes_of(estimator), strict=True))
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(cluster(display, scheduler)) if scheduler else None
         stack.enter_context(dask.config.set(scheduler="threads") if client is None else contextlib.nullcontext())
@@ -50,45 +53,54 @@ def run(
         files = where(find_files, data)
         check_destinations({"--report": report}, [model, *files.paths])
         names = where(column_names, files, separator)
-        check_columns([target], names, "--target", data)
+        check_columns(targets, names, "--target", data)
         warn_of_repeated_names(where(repeated_names, files, separator), data, display)
-        columns = features_of(estimator, [name for name in names if name != target], data)
-        text = [*text_columns(estimator), *([target] if classes and all(isinstance(label, str) for label in classes) else [])]
+        columns = features_of(estimator, [name for name in names if name not in targets], data)
+        of_text = [name for name, labels in classes.items() if labels and all(isinstance(label, str) for label in labels)]
+        text = [*text_columns(estimator), *of_text]
         with display.stage(f"Scoring on {data}"):
-            frame = where(read_table, data, separator=separator, text=text)[list(dict.fromkeys([*columns, target]))]
-            found = targets.summarize(frame[target])
-            rows = targets.with_target(frame, target, _task(found, classes, target), found)
+            frame = where(read_table, data, separator=separator, text=text)[list(dict.fromkeys([*columns, *targets]))]
+            found = {name: summarize(frame[name]) for name in targets}
+            rows = frame
+            for name in targets:
+                rows = with_target(rows, name, _task(found[name], classes[name], name), found[name])
             if client is None:
                 estimator.set_params(n_jobs=-1)
-            trivial = scores.baseline(rows[target], classes)
-            figures = evaluate(estimator, rows, columns, target, trivial, client)
-        if found.n_missing:
-            display.warn(f"left out {found.n_missing:,} of {found.n_rows:,} rows, in which {target!r} is missing.")
-        n_rows = found.n_rows - found.n_missing
-        display.scores(f"Score on {plural(n_rows, 'row')} of {data}", figures, trivial.describe())
+            trivial = {name: scores.baseline(rows[name], classes[name]) for name in targets}
+            figures = evaluate(estimator, rows, columns, trivial, client)
+            n_all = found[targets[0]].n_rows
+            n_rows = n_all if not any(one.n_missing for one in found.values()) else len(rows)
+        if n_rows < n_all:
+            display.warn(f"left out {n_all - n_rows:,} of {n_all:,} rows, in which {' or '.join(map(repr, targets))} is missing.")
+        for name in targets:
+            of = f" of {name!r}" if len(targets) > 1 else ""
+            display.scores(f"Score{of} on {plural(n_rows, 'row')} of {data}", figures[name], trivial[name].describe())
         if report:
             with display.stage("Writing the report"):
-                dtrees.report(estimator, rows[columns], rows[target], report, rows=f"of {data}; target {target}")
+                answers = rows[targets] if len(targets) > 1 else rows[targets[0]]
+                dtrees.report(estimator, rows[columns], answers, report, rows=f"of {data}; target {', '.join(targets)}")
             display.result(f"Report written to {report}")
+    baselines = {name: one.describe() for name, one in trivial.items()}
+    documents = {name: as_document(one) for name, one in figures.items()}
     display.document(
         {
             "model": model,
             "estimator": type(estimator).__name__,
-            "target": target,
+            **({"targets": targets} if len(targets) > 1 else {"target": targets[0]}),
             "n_rows": n_rows,
-            "baseline": trivial.describe(),
-            "scores": as_document(figures),
+            "baseline": baselines if len(targets) > 1 else baselines[targets[0]],
+            "scores": documents if len(targets) > 1 else documents[targets[0]],
             "report": report,
         }
     )
 
 
-def _task(summary: targets.TargetSummary, classes: list[Any] | None, target: str) -> str:
+def _task(summary: TargetSummary, classes: list[Any] | None, target: str) -> str:
     """Return the task of the model, if the target is such as it can be compared with."""
     if not summary.kinds:
         raise CommandError(f"The target {target!r} is missing in every row; choose another column with --target.")
     if classes is None:
-        if targets.TEXT in summary.kinds:
+        if TEXT in summary.kinds:
             raise CommandError(f"The model predicts numbers, but the target {target!r} holds text such as {summary.example!r}.")
         return "regression"
     if not summary.many and not set(classes) & set(summary.distinct):

@@ -85,8 +85,8 @@ def run(options: FitOptions, display: Display | None = None) -> None:
             dtrees.save(estimator, options.output)
         if test is not None:
             with display.stage("Scoring"):
-                trivial = scores.baseline(train[options.target], classes_of(estimator))
-                figures = evaluate(estimator, test, columns, options.target, trivial, client)
+                trivial = scores.baseline(train[options.target], classes_of(estimator)[0])
+                figures = evaluate(estimator, test, columns, {options.target: trivial}, client)[options.target]
             rows = plural(n_test, "held-out row") if options.test is None else f"{plural(n_test, 'row')} of {options.test}"
             display.scores(f"Score on {rows}", figures, trivial.describe())
             found |= {"n_test": n_test, "baseline": trivial.describe(), "scores": as_document(figures)}

@@ -8,6 +8,7 @@ passed in, so estimators know nothing of where the data is.
 from __future__ import annotations
 
 import functools
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.metrics import Metric
 
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
+R = TypeVar("R")
 
 
 class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator, ABC):
@@ -138,7 +140,9 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
         chosen = self._chosen_categories()
         purpose |= {"categories": chosen or (), "several": self._SEVERAL_TARGETS}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
+        start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)
+        self._loading_seconds = time.perf_counter() - start
         if keep:
             self._check_same_encoding(table)
         self._n_targets = table.n_targets
@@ -146,6 +150,14 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
         self._note_categories(chosen)
         self.placement_ = table.placement
         return backend, table
+
+    def _timed(self, grow: Callable[[], R]) -> R:
+        """Return what ``grow()`` does, and note how long it took, for reports."""
+        start = time.perf_counter()
+        try:
+            return grow()
+        finally:
+            self._growing_seconds = time.perf_counter() - start
 
     def _chosen_categories(self) -> tuple[int, ...] | None:
         """Return the columns that ``categorical_features`` names, None where their dtype is to tell."""

@@ -211,8 +211,12 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         if checkpoint is not None:
             plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep, initial=initial)
         result = grown_or_kept(
-            lambda: backend.boost(table, plan, previous, initial, callback), callbacks, len(previous), lambda result: len(result.rounds)
+            lambda: self._timed(lambda: backend.boost(table, plan, previous, initial, callback)),
+            callbacks,
+            len(previous),
+            lambda result: len(result.rounds),
         )
+        self._n_grown = len(result.rounds) - len(previous) if checkpoint is None else None
         self._take_over(result, plan, keep=keep)
         self._loss_name, self._loss_parameters = name, loss_parameters
         if result.train_score.size and result.train_score[-1] > loss.negligible(result.initial):

@@ -141,8 +141,12 @@ class Forest(Members, TreeEstimator):
             if checkpoint is not None:
                 plan = self._with_checkpoint(plan, backend, table, checkpoint, checkpoint_interval, keep=keep)
             result = grown_or_kept(
-                lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback), callbacks, 0, lambda it: len(it.trees)
+                lambda: self._timed(lambda: backend.grow_forest(table, plan, len(trees), self.n_estimators, callback)),
+                callbacks,
+                0,
+                lambda it: len(it.trees),
             )
+            self._n_grown = len(result.trees) if checkpoint is None else None
             batch = replace(plan, checkpoint=None), len(trees), len(trees) + len(result.trees)
             # A model from a file does not know what its trees were grown on.
             self._drawn_from = [*getattr(self, "_drawn_from", [None] * len(self._batches)), SampleSource.of(table, plan)]

@@ -86,7 +86,8 @@ class SingleTree(TreeEstimator):
             class_weight=parameters.class_weights(getattr(self, "class_weight", None), table, by_rows=True),
         )
         self.max_features_ = rules.max_features
-        self._trees = AdditiveTrees([backend.grow_forest(table, plan, 0, 1, callback).trees])
+        self._trees = AdditiveTrees([self._timed(lambda: backend.grow_forest(table, plan, 0, 1, callback)).trees])
+        self._n_grown = 1
         self._warn_if_constant()
         return self
 

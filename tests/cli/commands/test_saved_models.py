@@ -69,6 +69,35 @@ def test_evaluate_with_a_report(folder: Path, tmp_path: Path) -> None:
     assert "400 rows (of " in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_evaluate_several_targets(kind: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(300, 3)), columns=["a", "b", "c"])
+    if kind == "numbers":
+        targets = pd.DataFrame({"one": frame["a"] * frame["b"], "two, or so": frame["c"] ** 2})
+        model = dtrees.RandomForestRegressor(5, random_state=0)
+    else:
+        targets = pd.DataFrame({"one": np.where(frame["a"] > 0, "p", "q"), "two, or so": np.digitize(frame["b"], [-1, 1])})
+        model = dtrees.RandomForestClassifier(5, random_state=0)
+    model.fit(frame[:200], targets[:200].to_numpy(dtype=object if kind == "classes" else float))
+    dtrees.save(model, tmp_path / "model")
+    table = pd.concat([frame, targets], axis=1)
+    table.loc[[3, 9], "one"], table.loc[[9, 20], "two, or so"] = None, None
+    table.to_csv(tmp_path / "table.csv", index=False)
+    command = "evaluate", tmp_path / "model", tmp_path / "table.csv", "--target", "one", "--target", "two, or so"
+    result = run(*command, "--json")
+    found, kept = json.loads(result.stdout), table.dropna()
+    assert (found["targets"], found["n_rows"]) == (["one", "two, or so"], 297)
+    assert "left out 3 of 300 rows, in which 'one' or 'two, or so' is missing" in result.stderr
+    predicted, metric = model.predict(kept[["a", "b", "c"]]), r2_score if kind == "numbers" else accuracy_score
+    for k, name in enumerate(targets):
+        score = found["scores"][name]["R2" if kind == "numbers" else "accuracy"]["model"]
+        assert score == pytest.approx(metric(targets.loc[kept.index, name].tolist(), predicted[:, k].tolist()))
+    assert "Score of 'two, or so' on 297 rows" in run(*command, "--report", tmp_path / "page.html").stdout
+    assert "two, or so" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_what_cannot_be_evaluated(folder: Path, tmp_path: Path) -> None:
     assert "holds text such as" in error("evaluate", folder / "rent.dtrees", folder / "few.csv", "--target", "word")
     assert "lacks 1 of the 8 columns" in error("evaluate", folder / "rent.dtrees", folder / "flats.csv", "--target", "area")
@@ -77,7 +106,7 @@ def test_what_cannot_be_evaluated(folder: Path, tmp_path: Path) -> None:
         np.arange(4.0)[:, np.newaxis], np.arange(8.0).reshape(4, 2)
     )
     dtrees.save(several, tmp_path / "several.dtrees")
-    assert "predicts 2 targets at once" in error("evaluate", tmp_path / "several.dtrees", folder / "flats.csv", "--target", "rent")
+    assert "--target names 1 column, but" in error("evaluate", tmp_path / "several.dtrees", folder / "flats.csv", "--target", "rent")
     assert "No such file" in error("evaluate", folder / "nothing", folder / "flats.csv", "--target", "rent")
 
 
