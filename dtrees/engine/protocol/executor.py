@@ -12,7 +12,7 @@ exchange
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,11 @@ class Executor(Protocol):
         Of the whole table.
     whole_threads : int
         Threads of the one shard that has all columns; 0 where columns are spread.
+    places_rows : bool
+        False: shards have columns of the table, not rows of it (:class:`dtrees.engine.rows.exchange.RowsExecutor`).
     """
+
+    places_rows: Literal[False] = False
 
     n_shards: int
     n_rows: int

@@ -18,6 +18,8 @@ from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
 from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.protocol.messages import Scores
+from dtrees.engine.rows.exchange import RowsExecutor
+from dtrees.engine.rows.fit import RowsFit
 from dtrees.engine.run.recovery import LastingFit, TreeLog
 from dtrees.engine.run.saving import Saver, without_checkpoint
 from dtrees.tree.tree import Tree
@@ -42,7 +44,7 @@ class Evaluation(Protocol):
 
 
 def boost(
-    executor: Executor,
+    executor: Executor | RowsExecutor,
     plan: BoostingPlan,
     previous: Rounds = (),
     initial: NDArray[np.float64] | None = None,
@@ -81,7 +83,12 @@ def boost(
     saver = Saver(plan.checkpoint)
     found: BoostingResult | None = saver.found
     by_row = initial is not None and initial.ndim == 2
-    fit = LastingFit(executor, without_checkpoint(plan), initial if found is None or by_row else found.initial, log)
+    start = initial if found is None or by_row else found.initial
+    fit = (
+        RowsFit(executor, without_checkpoint(plan), start, log)
+        if executor.places_rows
+        else LastingFit(executor, without_checkpoint(plan), start, log)
+    )
     initial = fit.initial
     rounds = [list(trees) for trees in previous]
     for trees in rounds:
@@ -160,12 +167,12 @@ def _has_stalled(validation: Sequence[float], plan: BoostingPlan) -> bool:
     return has_stalled(losses, plan.n_iter_no_change, plan.tol)
 
 
-def _replay(fit: LastingFit, trees: Sequence[Tree]) -> None:
+def _replay(fit: LastingFit | RowsFit, trees: Sequence[Tree]) -> None:
     for output, tree in enumerate(trees):
         fit.replay_tree(tree, output)
 
 
-def _grow(fit: LastingFit, plan: BoostingPlan, number: int, rounds: list[list[Tree]]) -> Scores:
+def _grow(fit: LastingFit | RowsFit, plan: BoostingPlan, number: int, rounds: list[list[Tree]]) -> Scores:
     """Add a round; return its scores."""
     n_outputs = plan.loss.n_outputs
     grown = []

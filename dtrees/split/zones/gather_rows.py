@@ -70,22 +70,21 @@ def _lowest(typing_context: Any, mask: Any) -> Any:
 def pick(codes, n_distinct, zone_map, j, shift, numbers, rows, keys, scratch):
     """Write ``code << 32 | place`` of the rows of a node in flagged zones of a column, places from 0.
 
-    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts the ``numbers << shift``.
+    Among rows of equal code, places ascend. The zones are those of ``scratch.zones``, their parts the ``numbers << shift``. Returns how
+    many rows there are.
     """
     if _are_listed(zone_map.ends[j], shift, numbers, rows.shape[0]):
         flags = scratch.flags[: (zone_map.n_zones[j] << zone_map.fold) >> shift]
         flags[:] = 0
         for z in numbers:
             flags[z] = 1
-        _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, flags, keys)
-        return
+        return _pick_listed(codes, zone_map.part, zone_map.listed[j], zone_map.ends[j], j, shift, rows, flags, keys)
     cell_shift = zone_map.shift[j]
     used = scratch.marks[: (n_distinct >> cell_shift) // 64 + 1]  # the code of missing values is looked up as well
     _mark(zone_map.first_codes[j], shift, numbers, cell_shift, used)
     if _cover(zone_map.first_codes[j], shift, numbers, scratch) * COVERED_SHARE > rows.shape[0]:
-        _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
-    else:
-        _pick_covered(codes, cell_shift, used, rows, keys, scratch)
+        return _pick_marked(codes, n_distinct, cell_shift, used, rows, keys)
+    return _pick_covered(codes, cell_shift, used, rows, keys, scratch)
 
 
 @lean_kernel
@@ -137,6 +136,7 @@ def _pick_marked(codes, n_distinct, shift, marks, rows, keys):
         keys[at] = code << np.uint64(32) | i
         marked = (marks[cell >> np.uint64(6)] >> (cell & np.uint64(63))) & np.uint64(1)
         at += marked & np.uint64(code < n_distinct)
+    return np.int64(at)
 
 
 @lean_kernel
@@ -188,6 +188,7 @@ def _pick_covered(codes, shift, marks, rows, keys, scratch):
             at += wanted
         if in_order:
             at, last_place = _find_places(keys, at_first, at, rows, last_place, origin, density)
+    return np.int64(at)
 
 
 @lean_kernel
@@ -266,3 +267,4 @@ def _pick_listed(codes, parts, listed, ends, j, shift, rows, flags, keys):
             if low < rows.shape[0] and rows[low] == row:
                 keys[at] = np.uint64(codes[row]) << np.uint64(32) | np.uint64(low)
                 at += 1
+    return at

@@ -126,7 +126,7 @@ def scan(columns, column_ids, zone_map, first, last, partition, sums, place, nod
         if zone_map.exact[j]:
             n_zones = zone_map.n_zones[j] << grain
             missing = unpack(element_of(sums, slot, j), n_zones, sums.scales[slot].shift, scratch.zones)
-            score = _sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
+            score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
             _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
             continue
         n_zones, m, last_zone, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
@@ -386,7 +386,7 @@ def _next_code_by_list(rows, place_of, start, in_stop, code):
 
 
 @inner_kernel
-def _sweep_values(limits, zones, n_zones, grain, missing, node, bar, scratch):
+def sweep_values(limits, zones, n_zones, grain, missing, node, bar, scratch):
     """Sweep a column each of whose zones, or the first part of each, is one value."""
     bins = scratch.bins
     m = ZERO()

@@ -1,0 +1,138 @@
+"""A boosting over shards of rows that outlasts its shards: the tree is the transaction.
+
+When shards are lost, new ones take their places, with the same rows, and the finished trees are replayed on all: a shard's predictions
+follow from its rows and the trees, so that no state travels. Then the tree under way is grown again, in a new epoch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.protocol.executor import ShardsLost
+from dtrees.engine.protocol.messages import Scores
+from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.exchange import RowsExecutor
+from dtrees.engine.rows.tree import RowsSession, grow_rows_tree
+from dtrees.engine.rows.zone_edges import Edges, merge_sketches
+from dtrees.tree.tree import Tree
+
+T = TypeVar("T")
+
+
+class RowsFit:
+    """Grows trees one after the other over shards of rows, whatever becomes of these.
+
+    Parameters
+    ----------
+    executor : RowsExecutor
+    plan : BoostingPlan
+    initial : ndarray of float64, shape (K,) or (K, n_rows), optional
+        The raw prediction to start from, of all rows or of each.
+    log : TreeLog, optional
+        Keeps trees, should the fit have to be run again (:class:`dtrees.engine.run.recovery.TreeLog`).
+    sent_rows : int, optional
+        Up to how many rows a node is grown by one shard; by default `tree.SENT_ROWS`.
+
+    Attributes
+    ----------
+    initial : ndarray of float64, shape (K,)
+    """
+
+    def __init__(
+        self,
+        executor: RowsExecutor,
+        plan: BoostingPlan,
+        initial: NDArray[np.float64] | None = None,
+        log: Any = None,
+        sent_rows: int | None = None,
+    ) -> None:
+        self._executor, self._plan, self._log = executor, plan, log
+        self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=rows_tree.SENT_ROWS if sent_rows is None else sent_rows)
+        self._n_trees = plan.n_rounds * plan.loss.n_outputs
+        self._finished: list[tuple[Tree, int]] = []
+        self._recalled: list[tuple[Tree, Scores]] = [] if log is None else log.recall()[::-1]
+        self._edges: Edges | None = None
+        self._given = initial
+        self._lasting(self._open)
+        assert self._given is not None
+        self.initial: NDArray[np.float64] = self._given if self._given.ndim == 1 else np.zeros(self._given.shape[0])
+
+    def _open(self) -> None:
+        """Open the fit on all shards, which know nothing of it yet, or are to forget it."""
+        session, executor, plan = self._session, self._executor, self._plan
+        sketches, one = self._edges is None, session.next_serial()
+        introduced = session.tell(
+            {
+                shard: m.Introduce(session.fit, session.epoch, one, shard, executor.n_shards, plan, True, sketches)
+                for shard in range(executor.n_shards)
+            }
+        )
+        replies = [cast(m.Introduced, introduced[shard]) for shard in range(executor.n_shards)]
+        session.stretches = [reply.stretches for reply in replies]
+        if sketches:
+            self._edges = merge_sketches([reply.sketches for reply in replies if reply.sketches is not None])
+        other = session.next_serial()
+        prepared = cast(m.Prepared, session.tell({0: m.Prepare(session.fit, session.epoch, one, other, self._given)})[0])
+        initial = self._given = prepared.initial
+        assert self._edges is not None
+        session.tell(
+            {
+                shard: m.Open(session.fit, session.epoch, other, _share(initial, session.stretches[shard]), self._edges, prepared.weights)
+                for shard in range(executor.n_shards)
+            }
+        )
+
+    def replay_tree(self, tree: Tree, output: int = 0) -> None:
+        """Take over a tree grown earlier: add its values to the predictions of every row."""
+        self._lasting(lambda: self._session.say(m.Replay, tree, output))
+        self._finished.append((tree, output))
+
+    def grow_tree(self, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> tuple[Tree, Scores]:
+        """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
+        if self._recalled:
+            grown, scores = self._recalled.pop()
+            self.replay_tree(grown, output)
+            return grown, scores
+        if self._executor.wants_repair(self._n_trees - len(self._finished)):
+            self._recover()
+        grown, scores = self._lasting(lambda: grow_rows_tree(self._session, tree, output, learning_rate, score))
+        self._finished.append((grown, output))
+        if self._log is not None:
+            self._log.keep(grown, scores)
+        return grown, scores
+
+    def _lasting(self, act: Callable[[], T]) -> T:
+        """Do something as often as it takes: what it leaves on shards is forgotten if some are lost."""
+        while True:
+            try:
+                return act()
+            except ShardsLost:
+                self._recover(opens=act != self._open)
+
+    def _recover(self, opens: bool = True) -> None:
+        """Replace shards that are gone, and bring all to the state after the last finished tree."""
+        while True:
+            try:
+                self._executor.repair()
+                self._session = self._session.renewed()
+                if opens:
+                    self._open()
+                    for tree, output in self._finished:
+                        self._session.say(m.Replay, tree, output)
+                return
+            except ShardsLost:
+                continue
+
+
+def _share(initial: NDArray[np.float64], stretches: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the predictions of a shard's rows to start from."""
+    if initial.ndim == 1:
+        return initial
+    return np.concatenate([initial[:, :0], *(initial[:, first:last] for first, last in stretches.tolist())], axis=1)

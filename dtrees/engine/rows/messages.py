@@ -1,0 +1,293 @@
+"""What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
+
+A message that leads to parcels has the ``serial`` number of its exchange; one that is about parcels names that number, ``of``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.protocol.messages import Message
+from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.rows.zone_edges import Edges, Sketches
+from dtrees.split.node.candidate import Candidates
+from dtrees.tree.tree import Tree
+
+
+@dataclass(frozen=True)
+class Introduce(Message):
+    """Ask for what a shard has. Reply: :class:`Introduced`. Parcels: its target and weights, to shard 0, if ``prepares``."""
+
+    serial: int
+    shard: int
+    n_shards: int
+    plan: BoostingPlan
+    prepares: bool
+    sketches: bool
+
+
+@dataclass(frozen=True)
+class Prepare(Message):
+    """Ask shard 0 for what follows from all targets. Reply: :class:`Prepared`. Parcels: which rows are held out, to each shard.
+
+    ``initial`` are as of :class:`~dtrees.engine.protocol.messages.Begin`.
+    """
+
+    of: int
+    serial: int
+    initial: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class Open(Message):
+    """Open the fit. Reply: None. ``initial`` is of all rows, shape (K,), or of the shard's, shape (K, n)."""
+
+    of: int
+    initial: NDArray[np.float64]
+    edges: Edges
+    weights: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Replay(Message):
+    """Add a finished tree to the predictions. Reply: None."""
+
+    tree: Tree
+    output: int
+
+
+@dataclass(frozen=True)
+class Derive(Message):
+    """Compute the gradients of a tree. Reply: :class:`Derived`. ``tree`` and ``output`` are as of ``Start``."""
+
+    tree: int
+    output: int
+
+
+@dataclass(frozen=True)
+class AddInOrder(Message):
+    """Go on with a sum in the order of rows, of one of the shard's stretches. Reply: the sums of its lanes, shape (4,).
+
+    ``what`` is g or h.
+    """
+
+    what: str
+    stretch: int
+    lanes: NDArray[np.float64]
+
+
+class Levelled(NamedTuple):
+    """Nodes to be summed: shape (n,) each. ``grain`` is in what."""
+
+    node: NDArray[np.int64]
+    grain: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Fix(Message):
+    """Put gradients in fixed point, and sum the root. Reply: :class:`Totals`. Parcels: sums, to searchers."""
+
+    serial: int
+    exponents: tuple[int, int]
+    summed: Levelled
+    shift: int
+
+
+class Rooted(NamedTuple):
+    """A tree's root: its rows and sums, the exponents of these, the largest slope of a row, and the shift of sizes in sums."""
+
+    n_in: int
+    sums: NDArray[np.int64]
+    exponents: tuple[int, int]
+    slope: float
+    shift: int
+
+
+@dataclass(frozen=True)
+class FindBars(Message):
+    """Put sums of nodes together. Reply: bars, shape (n_nodes,).
+
+    Attributes
+    ----------
+    of : int
+    root : Rooted
+    tasks : ndarray of int64, shape (n_summed, 4)
+        See :func:`~dtrees.split.zones.over_shards.settle_sums`; parents are numbers among the nodes of the last message of this kind.
+    summed : Levelled
+        What shards have sent sums of, in the order of ``tasks``.
+    n_slots : int
+        Of the nodes, and of those of which only sums are wanted.
+    node, n_rows, grain : ndarray of int64, shape (n_nodes,)
+        The nodes to be searched, their rows, and in what they are to be searched.
+    sums : ndarray of int64, shape (n_nodes, n_sums)
+    """
+
+    of: int
+    root: Rooted
+    tasks: NDArray[np.int64]
+    summed: Levelled
+    n_slots: int
+    node: NDArray[np.int64]
+    n_rows: NDArray[np.int64]
+    grain: NDArray[np.int64]
+    sums: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Flag(Message):
+    """Flag the parts of nodes that may hold a better split than ``bars``. Reply: how many rows these have. Parcels: to all shards."""
+
+    serial: int
+    bars: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pick(Message):
+    """Pick rows in flagged parts. Reply: None. Parcels: rows, to searchers."""
+
+    of: int
+    serial: int
+
+
+@dataclass(frozen=True)
+class Scan(Message):
+    """Find the best splits by the rows picked. Reply: :class:`Scanned`."""
+
+    of: int
+
+
+class Scanned(NamedTuple):
+    """The best splits of nodes in a shard's columns, and for each the next value above its cut (NaN: not known)."""
+
+    candidates: Candidates
+    above: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Divide(Message):
+    """Divide nodes, and sum some of their children. Reply: :class:`Cut`. Parcels: sums, to searchers.
+
+    Rows whose value in ``column[i]`` is up to ``cut[i]`` go to ``left[i]``, others of node ``node[i]`` to the next. ``ask`` tells where the
+    next value above the cut is wanted.
+    """
+
+    serial: int
+    node: NDArray[np.int64]
+    left: NDArray[np.int64]
+    column: NDArray[np.int32]
+    cut: NDArray[np.float64]
+    missing_left: NDArray[np.bool_]
+    ask: NDArray[np.bool_]
+    summed: Levelled
+    shift: int
+
+
+class Cut(NamedTuple):
+    """How many rows went left, and the next value above each cut (infinite if none is, or it was not asked for), shape (n,)."""
+
+    n_left: NDArray[np.int64]
+    above: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SendRows(Message):
+    """Send the rows of nodes to who is to grow them. Reply: None. ``nodes[i]`` are those of shard i. Parcels: rows, to these."""
+
+    serial: int
+    nodes: tuple[NDArray[np.int64], ...]
+
+
+@dataclass(frozen=True)
+class GrowSent(Message):
+    """Grow nodes to their ends, of which all shards have sent the rows. Reply: :class:`Subtrees`.
+
+    ``priority`` and ``largest`` are as of ``Grow``.
+    """
+
+    of: int
+    tree: int
+    root: Rooted
+    depth: NDArray[np.int64]
+    path: NDArray[np.uint64]
+    sums: NDArray[np.int64]
+    priority: NDArray[np.float64]
+    largest: NDArray[np.float64]
+
+
+class Subtrees(NamedTuple):
+    """Nodes grown to their ends."""
+
+    nodes: list[PackedNodes]
+
+
+@dataclass(frozen=True)
+class FinishTree(Message):
+    """Add a tree to the predictions. Reply: :class:`BlockLosses` if ``score``, otherwise None.
+
+    Rows of node ``node[i]`` are in leaf ``leaf[i]`` of the tree; others are looked up.
+    """
+
+    tree: Tree
+    output: int
+    node: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    score: bool
+
+
+class BlockLosses(NamedTuple):
+    """Losses of a shard's rows.
+
+    Attributes
+    ----------
+    block : ndarray of int64, shape (n,)
+        Numbers of blocks of which the shard has all rows.
+    sums : ndarray of float64, shape (n, n_parts)
+    torn : list of (int, ndarray of float64, shape (n_parts, m))
+        First row of a stretch within a block of which other shards have rows, and its losses.
+    weights : ndarray of float64, shape (2,)
+        What the rows trained on and held out weigh, of all shards.
+    drawn_out : int
+        Rows of this shard that are not drawn.
+    """
+
+    block: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    torn: list[tuple[int, NDArray[np.float64]]]
+    weights: NDArray[np.float64]
+    drawn_out: int
+
+
+class Introduced(NamedTuple):
+    """A shard's stretches of rows, shape (n, 2), and sketches of its columns (None where they are not asked for)."""
+
+    stretches: NDArray[np.int64]
+    sketches: Sketches | None
+
+
+class Prepared(NamedTuple):
+    """The raw prediction to start from, shape (K,) or (K, n_rows), and what the rows trained on and held out weigh, shape (2,)."""
+
+    initial: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+class Derived(NamedTuple):
+    """Absolute sums of g and of h (NaN where every h is 1), the largest of each, and how many rows are in sample."""
+
+    sums: tuple[float, float]
+    largest: tuple[float, float]
+    n_in: int
+
+
+class Totals(NamedTuple):
+    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample."""
+
+    g: int
+    h: int
+    size: int
+    slope: float

@@ -1,0 +1,45 @@
+"""Which fits cannot be grown over shards of rows, and why."""
+
+from __future__ import annotations
+
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+
+
+def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = None) -> str | None:
+    """Return why a plan cannot be grown where rows stay where they are, naming the parameter; None if it can.
+
+    ``loss`` is the loss as the user gave it.
+
+    Examples
+    --------
+    >>> from dtrees.engine.plan.plans import ForestPlan, Rules
+    >>> rows_placement_refusal(ForestPlan(Rules("squared_error", 3, 3), seed=0))
+    'placement="rows" is for gradient boosting: the trees of a forest each draw rows of the whole table'
+    """
+    if not isinstance(plan, BoostingPlan):
+        return 'placement="rows" is for gradient boosting: the trees of a forest each draw rows of the whole table'
+    rules, given = plan.rules, repr(plan.loss) if loss is None else repr(loss)
+    if plan.measures_leaves:
+        if not plan.loss.measures_leaves:
+            return 'placement="rows" does not take splits of the first order with Newton steps: leaves are measured on rows in one place'
+        return f'placement="rows" does not take loss={given}: the values of its leaves follow from the order of all their rows'
+    if plan.loss.takes_all_rows:
+        return f'placement="rows" does not take loss={given}: its gradients are computed from all rows at once'
+    if plan.scoring is not None:
+        return 'placement="rows" does not take a scoring other than "loss": a scorer looks at all rows held out at once'
+    if plan.subsample < 1.0:
+        return 'placement="rows" does not take subsample below 1'
+    if rules.random_splits:
+        return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
+    if rules.max_features < rules.columns_per_tree:
+        return (
+            'placement="rows" does not take columns drawn for each node or level (max_features, colsample_bynode, colsample_bylevel); '
+            "those drawn for each tree are fine"
+        )
+    if rules.categorical:
+        return 'placement="rows" does not take categorical_features: nodes are not summed by category'
+    if rules.monotonic:
+        return 'placement="rows" does not take monotonic constraints'
+    if rules.interactions or rules.most_columns:
+        return 'placement="rows" does not take interaction constraints'
+    return None

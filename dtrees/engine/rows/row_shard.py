@@ -1,0 +1,207 @@
+"""A shard of rows: some stretches of a table's rows, all columns of them, and the state of these rows.
+
+It answers messages one at a time, as :class:`~dtrees.engine.shard.shard.Shard` does, and does nothing on its own; what it has for other
+shards it leaves in parcels (:mod:`dtrees.engine.rows.exchange`). What is known of the tree under way is with
+:mod:`dtrees.engine.rows.rows_in_tree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.outcome.scoring import Parts
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.plan.row_draws import combine_weights
+from dtrees.engine.protocol.messages import Message, StaleMessage
+from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.exchange import Answer, Parcel
+from dtrees.engine.rows.row_target import RowTarget
+from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
+from dtrees.engine.shard.boosting_target import rows_held_out
+from dtrees.engine.threads import Threads
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.zone_map import ZoneMap
+
+
+class RowShard:
+    """Some stretches of a table's rows, which answer the messages of a fit.
+
+    Parameters
+    ----------
+    columns : Columns
+        All columns of the table, of the shard's rows.
+    stretches : sequence of tuple of int
+        The first row of each stretch, and the one after its last, ascending and without overlap. A shard may have none.
+    n_rows_total : int
+        Rows of the whole table.
+    target : ndarray, shape (n_rows,)
+        Of the shard's rows, as weights are: float64 for regression, class numbers otherwise.
+    weight : ndarray of float64, shape (n_rows,), or None
+        Either all shards have some, or none has.
+    n_threads : int
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        stretches: Sequence[tuple[int, int]],
+        n_rows_total: int,
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        n_threads: int = 1,
+    ) -> None:
+        self._columns, self._n_rows_total = columns, n_rows_total
+        self._stretches = np.array(stretches, np.int64).reshape(-1, 2)
+        self._table = (target, weight)
+        self._threads = Threads(n_threads)
+        self._fit: tuple[str, int] | None = None
+        self._received: dict[tuple[str, int, int, int], Parcel] = {}
+        self._edges: Edges | None = None
+        self._zone_map: ZoneMap | None = None
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that work within a message is spread over."""
+        return self._threads.n_threads
+
+    def close(self) -> None:
+        """End the shard's threads."""
+        self._threads.close()
+
+    def receive(self, parcel: Parcel) -> None:
+        """Keep a parcel of another shard; one of an earlier epoch is dropped."""
+        if self._fit is None or self._fit[0] != parcel.fit or self._fit[1] <= parcel.epoch:
+            self._received[parcel.fit, parcel.epoch, parcel.serial, parcel.sender] = parcel
+
+    def handle(self, message: Message) -> Answer:
+        """Carry out a message; return the reply, and parcels for other shards, by their numbers.
+
+        Raises
+        ------
+        StaleMessage
+            If it is of another fit or epoch than the last ``Introduce``.
+        """
+        if isinstance(message, m.Introduce):
+            return self._introduce(message)
+        if self._fit != (message.fit, message.epoch):
+            raise StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+        match message:
+            case m.Prepare():
+                return self._prepare(message)
+            case m.Open():
+                self._open(message)
+                return None, {}
+            case m.Replay():
+                self._tree.replay(message.tree, message.output)
+                return None, {}
+            case m.Derive():
+                return self._tree.derive(message.tree, message.output), {}
+            case m.AddInOrder():
+                return self._tree.add_in_order(message), {}
+            case m.Fix():
+                totals, sums = self._tree.fix(message)
+                return totals, self._parcels(message.serial, sums)
+            case m.FindBars():
+                return self._tree.find_bars(message, [parcel[0] for parcel in self._take(message.of)]), {}
+            case m.Flag():
+                wanted = self._tree.flag(message.bars)
+                arrays: tuple[NDArray[Any], ...] = wanted.tasks, wanted.begins, wanted.parts
+                every = dict.fromkeys(range(self._n_shards), arrays)
+                return int(wanted.tasks[:, 3].sum()), self._parcels(message.serial, every)
+            case m.Pick():
+                return None, self._parcels(message.serial, self._tree.pick(self._take(message.of)))
+            case m.Scan():
+                return self._tree.scan(self._take(message.of)), {}
+            case m.Divide():
+                cut, sums = self._tree.divide(message)
+                return cut, self._parcels(message.serial, sums)
+            case m.SendRows():
+                return None, self._parcels(message.serial, self._tree.send_rows(message.nodes))
+            case m.GrowSent():
+                return self._tree.grow_sent(message, self._take(message.of)), {}
+            case m.FinishTree():
+                return self._tree.finish(message), {}
+        raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
+
+    def _parcels(self, serial: int, arrays: Mapping[int, tuple[NDArray[Any], ...]]) -> dict[int, Parcel]:
+        assert self._fit is not None
+        fit, epoch = self._fit
+        return {shard: Parcel(fit, epoch, self._shard, serial, some) for shard, some in arrays.items()}
+
+    def _take(self, serial: int) -> list[tuple[NDArray[Any], ...]]:
+        """Return what all shards have sent in an exchange, in their order."""
+        assert self._fit is not None
+        return [self._received.pop((*self._fit, serial, sender)).arrays for sender in range(self._n_shards)]
+
+    def _introduce(self, message: m.Introduce) -> Answer:
+        fit, epoch = message.fit, message.epoch
+        if self._fit is not None and self._fit[0] == fit and self._fit[1] > epoch:
+            raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
+        self._fit, self._shard, self._n_shards, self._plan = (fit, epoch), message.shard, message.n_shards, message.plan
+        self._received = {key: parcel for key, parcel in self._received.items() if key[:2] == self._fit}
+        parcels: dict[int, Parcel] = {}
+        if message.prepares:
+            target, weight = self._table
+            parcels = self._parcels(message.serial, {0: (self._stretches, target, *(() if weight is None else (weight,)))})
+        return m.Introduced(self._stretches, sketch_columns(self._columns) if message.sketches else None), parcels
+
+    def _prepare(self, message: m.Prepare) -> Answer:
+        """Find out what follows from the targets and weights of all rows."""
+        plan, sent = self._plan, self._take(message.of)
+        rows = _rows_of([one[0] for one in sent])
+        target = np.concatenate([one[1] for one in sent])
+        target[rows] = target.copy()
+        weight = None
+        if len(sent[0]) > 2:
+            weight = np.concatenate([one[2] for one in sent])
+            weight[rows] = weight.copy()
+        weight = combine_weights(weight, plan.class_weight, target)
+        held_out = rows_held_out(plan, target, weight) if plan.n_iter_no_change is not None else None
+        train = None if held_out is None else ~held_out
+        if weight is not None and not weight.all():
+            train = weight > 0 if train is None else train & (weight > 0)
+        which = slice(None) if train is None else train
+        by_output = target if target.ndim == 1 else np.ascontiguousarray(target.T)
+        plan.loss.check(by_output[..., which])
+        initial = message.initial
+        if initial is None:
+            initial = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
+        weights = Parts.of(target.shape[0], weight, train, held_out).weights
+        bits = {}
+        for shard, one in enumerate(sent):
+            mine = np.empty(0, np.bool_) if held_out is None else held_out[_rows_of([one[0]])]
+            bits[shard] = (np.packbits(mine),)
+        return m.Prepared(np.array(initial, np.float64), weights), self._parcels(message.serial, bits)
+
+    def _open(self, message: m.Open) -> None:
+        target, weight = self._table
+        bits = self._received.pop((message.fit, message.epoch, message.of, 0)).arrays[0]
+        held_out = None
+        if self._plan.n_iter_no_change is not None:
+            held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
+        if self._edges is None or self._zone_map is None or not _are_same(self._edges, message.edges):
+            self._edges, self._zone_map = message.edges, own_zone_map(self._columns, message.edges)
+        own = RowTarget(self._plan, target, weight, message.initial, held_out, message.weights, self._threads)
+        self._tree = RowsInTree(
+            self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,
+            self._threads,
+        )  # fmt: skip
+
+    @property
+    def plan(self) -> BoostingPlan:
+        """What is being grown."""
+        return self._plan
+
+
+def _rows_of(stretches: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the numbers of rows in stretches, one after the other."""
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for some in stretches for first, last in some.tolist())])
+
+
+def _are_same(one: Edges, other: Edges) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,165 @@
+"""The targets of the rows of one shard: gradients of a loss at the predictions so far, and what these lose.
+
+What a shard's rows have in common with those of others, such as the first prediction, it is told.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.outcome.scoring import Parts, sums_by_block
+from dtrees.engine.plan.plans import BoostingPlan, Loss
+from dtrees.engine.plan.row_draws import combine_weights
+from dtrees.engine.rows.messages import BlockLosses, Derived
+from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import add_by_leaf
+from dtrees.split.numbers.fixed_point import absolute_sum, scale_into
+from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
+
+#: Rows of a block of losses: those of :mod:`dtrees.engine.outcome.scoring`.
+BLOCK_ROWS = 8192
+_NONE = np.empty(0, np.int64)
+
+
+class RowTarget:
+    """The targets of a shard's rows.
+
+    Parameters
+    ----------
+    plan : BoostingPlan
+    target, weight : ndarray
+        Of the shard's rows.
+    initial : ndarray of float64, shape (K,) or (K, n)
+    held_out : ndarray of bool, shape (n,), or None
+        Which rows are only validated on.
+    weights : ndarray of float64, shape (2,)
+        What all rows trained on, and all held out, weigh.
+    threads : Threads
+
+    Attributes
+    ----------
+    raw : ndarray of float64, shape (K, n)
+    g, h : ndarray of float64, shape (n,)
+        Gradients and hessians of the tree under way; ``h`` is empty where each is 1.
+    unit_hessian : bool
+        Whether it is.
+    """
+
+    def __init__(
+        self,
+        plan: BoostingPlan,
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        initial: NDArray[np.float64],
+        held_out: NDArray[np.bool_] | None,
+        weights: NDArray[np.float64],
+        threads: Threads,
+    ) -> None:
+        self.plan, self._threads = plan, threads
+        self._target = target if target.ndim == 1 else np.ascontiguousarray(target.T)
+        self._weight = combine_weights(weight, plan.class_weight, target)
+        n = target.shape[0]
+        train = None if held_out is None else ~held_out
+        if self._weight is not None and not self._weight.all():
+            train = self._weight > 0 if train is None else train & (self._weight > 0)
+        self._initial = initial
+        self._parts = Parts(train, held_out, weights)
+        self.in_sample = train
+        self.raw = self._starts(n).copy()
+        self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
+        self._loss: Loss = plan.loss
+        self.unit_hessian = unit_hessian = self._weight is None and (plan.loss.constant_hessian or plan.first_order)
+        self._leaf_of = np.empty(0, np.uint8)
+        self.g, self.h = np.empty(n), np.empty(0 if unit_hessian else n)
+        self._loss_rows = ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
+
+    def _starts(self, n: int) -> NDArray[np.float64]:
+        return np.broadcast_to(self._initial[:, None], (self._initial.shape[0], n)) if self._initial.ndim == 1 else self._initial
+
+    def open_round(self) -> None:
+        """Note the predictions that the gradients of a round's trees are taken at."""
+        if self._opened is not self.raw:
+            self._threads.over_rows(self.plan.loss.open_round, (self.raw, self._opened), self._loss_rows)
+
+    def derive(self, output: int) -> Derived:
+        """Compute the gradients of one output at the predictions so far."""
+        if output == 0:
+            self.open_round()
+        g, h, loss = self.g, self.h, self._loss
+        self._threads.over_rows(
+            lambda target, opened, g, h: loss.gradients(target, opened, output, g, h), (self._target, self._opened, g, h), self._loss_rows
+        )
+        if self._weight is not None:
+            g *= self._weight
+            h *= self._weight
+        if self.in_sample is not None:
+            g[~self.in_sample] = 0.0
+            h[~self.in_sample[: h.shape[0]]] = 0.0
+        n_in = g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = float(absolute_sum(g)), math.nan if self.unit_hessian else float(absolute_sum(h))
+        largest = float(np.abs(g).max(initial=0.0)), float(np.abs(h).max(initial=0.0))
+        return Derived(sums, largest, n_in)
+
+    def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Put gradients and hessians in fixed point, where they are, and return them."""
+        fixed = []
+        for values, exponent in zip((self.g, self.h), exponents, strict=True):
+            out = values.view(np.int64)
+            self._threads.over_rows(lambda x, out, exponent=exponent: scale_into(x, exponent, out), (values, out), ADDITION_ROWS)
+            fixed.append(out)
+        return fixed[0], fixed[1]
+
+    def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
+        n, raw = rows.shape[0], self.raw[output]
+        if not n:
+            return
+        dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32
+        if n < raw.shape[0] or n <= ADDITION_ROWS:
+            leaf_of = np.empty(0, dtype)
+        elif self._leaf_of.dtype != dtype or self._leaf_of.shape[0] != n:
+            leaf_of = self._leaf_of = np.empty(n, dtype)
+        else:
+            leaf_of = self._leaf_of
+        n_pieces = min(4 * self._threads.n_threads, 1 + n // ADDITION_ROWS)
+        n_tasks = 2 * n_pieces if leaf_of.shape[0] else n_pieces
+        self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
+
+    def losses(self, stretches: NDArray[np.int64], n_rows: int) -> BlockLosses:
+        """Return the losses of the shard's rows, which are some stretches of a table of ``n_rows`` rows."""
+        losses = self.g
+        self._threads.over_rows(self._loss.pointwise, (self._target, self.raw, losses), self._loss_rows)
+        train, held_out = self._parts.train, self._parts.held_out
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._weight is not None:
+                losses *= self._weight
+        parts = [train] if held_out is None else [train, held_out]
+        by_part = np.stack([losses if part is None else np.where(part, losses, 0.0) for part in parts])
+        if held_out is None:
+            by_part = np.concatenate([by_part, np.zeros_like(by_part)])
+        return self._by_block(by_part, stretches, n_rows)
+
+    def _by_block(self, losses: NDArray[np.float64], stretches: NDArray[np.int64], n_rows: int) -> BlockLosses:
+        """Add up losses by part, shape (n_parts, n), in whole blocks."""
+        blocks, sums, torn, at = [], [], [], 0
+        for first, last in stretches.tolist():
+            begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
+            end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
+            if begin == last:  # within a block
+                end = begin
+            for one, other in ((first, begin), (end, last)):
+                if one < other:
+                    torn.append((one, losses[:, at + one - first : at + other - first].copy()))
+            if begin < end:
+                whole = slice(at + begin - first, at + end - first)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    sums.append(np.column_stack([sums_by_block(part[whole], None) for part in losses]))
+                blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
+            at += last - first
+        n_parts = losses.shape[0]
+        return BlockLosses(np.concatenate([_NONE, *blocks]), np.concatenate([np.empty((0, n_parts)), *sums]), torn, self._parts.weights, 0)

@@ -1,0 +1,352 @@
+"""The rows of a shard in the tree under way: which node they are in, and what they add up to.
+
+Only rows in sample are divided. Others are looked up in the finished tree, as are those of nodes that one shard grew for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.row_target import RowTarget
+from dtrees.engine.rows.searcher import Searcher, Wanted, make_sums
+from dtrees.engine.rows.sent_rows import grow_sent
+from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
+from dtrees.engine.shard.places import places_of
+from dtrees.engine.shard.row_division import divide_tasks
+from dtrees.engine.threads import Threads
+from dtrees.split.node import partition
+from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import add_up
+from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
+from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.over_shards import add_in_order, next_codes, pick_rows, sum_nodes, walk_rows
+from dtrees.split.zones.sums import lay_out_slots
+from dtrees.tree.tree import Tree
+
+#: To each searcher, the sums that are its.
+_Sent = dict[int, tuple[NDArray[Any], ...]]
+
+
+class RowsInTree:
+    """The rows of a shard, tree after tree.
+
+    Parameters
+    ----------
+    plan : BoostingPlan
+    columns : Columns
+        Of the shard's rows.
+    zone_map : ZoneMap
+        Of these.
+    edges : Edges
+        Of the zones of all shards.
+    target : RowTarget
+    stretches : ndarray of int64, shape (n, 2)
+    n_rows_total : int
+    shard, n_shards : int
+        Which of how many this is.
+    threads : Threads
+    """
+
+    def __init__(
+        self,
+        plan: BoostingPlan,
+        columns: Columns,
+        zone_map: ZoneMap,
+        edges: Edges,
+        target: RowTarget,
+        stretches: NDArray[np.int64],
+        n_rows_total: int,
+        shard: int,
+        n_shards: int,
+        threads: Threads,
+    ) -> None:
+        self._plan, self._columns, self._target, self._threads = plan, columns, target, threads
+        self._all_zones, self._edges = zone_map, edges
+        self._stretches, self._n_rows_total = stretches, n_rows_total
+        self._shard, self._n_shards = shard, n_shards
+        self._seed = hashing.as_seed(plan.seed)
+        self._everything = np.arange(columns.n_columns, dtype=np.int32)
+        self._n_distinct = np.diff(columns.offsets)
+        self._pool = np.empty(0, np.int32)
+        self._width = 2 if target.unit_hessian else 3
+        self._scratch: list[Scratch] = []
+        self._rows = self._spare = partition.no_rows()
+        self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
+
+    def replay(self, tree: Tree, output: int) -> None:
+        """Add a finished tree to the predictions."""
+        if output == 0:
+            self._target.open_round()
+        self._walk(tree, output, np.arange(self._columns.n_rows, dtype=np.uint32))
+
+    def derive(self, tree: int, output: int) -> m.Derived:
+        """Begin a tree: compute gradients."""
+        rules, n_columns = self._plan.rules, self._columns.n_columns
+        pool = self._everything
+        if rules.columns_per_tree < n_columns:
+            pool = hashing.tree_columns(self._seed, tree, n_columns, rules.columns_per_tree)
+        if not np.array_equal(pool, self._pool):
+            self._use_columns(pool)
+        return self._target.derive(output)
+
+    def _use_columns(self, pool: NDArray[np.int32]) -> None:
+        """Have trees of some columns."""
+        self._pool = pool
+        self._zone_map = self._all_zones if pool.shape[0] == self._columns.n_columns else self._all_zones.take(pool.astype(np.int64))
+        self._layout = lay_out_slots(self._zone_map, self._width)
+        self._bounds = [pool.shape[0] * shard // self._n_shards for shard in range(self._n_shards + 1)]
+        first, last = self._bounds[self._shard : self._shard + 2]
+        own = pool[first:last]
+        edges = self._edges.take(own)
+        starts, shifts = self._layout
+        layout = starts[:, first : last + 1] - starts[:, first : first + 1], shifts[:, first:last]
+        self._searcher = Searcher(
+            searcher_zone_map(edges), edges.upper, own, first, (np.ascontiguousarray(layout[0]), np.ascontiguousarray(layout[1])),
+            self._width, self._threads,
+        )  # fmt: skip
+
+    def add_in_order(self, message: m.AddInOrder) -> NDArray[np.float64]:
+        """Add absolute values of a stretch to sums of lanes."""
+        lanes, sizes = message.lanes.copy(), self._stretches[:, 1] - self._stretches[:, 0]
+        at = int(sizes[: message.stretch].sum())
+        values = self._target.g if message.what == "g" else self._target.h
+        with np.errstate(over="ignore"):
+            add_in_order(values[at : at + int(sizes[message.stretch])], int(self._stretches[message.stretch, 0]), self._n_rows_total, lanes)
+        return lanes
+
+    def fix(self, message: m.Fix) -> tuple[m.Totals, _Sent]:
+        """Put gradients in fixed point and the rows in sample in order, and sum the root."""
+        a, b = self._target.fix(message.exponents)
+        in_sample = self._target.in_sample
+        if in_sample is None:
+            rows = self._rows.rows if self._rows.rows.shape[0] == a.shape[0] else np.empty(a.shape[0], np.uint32)
+            partition.number(rows)
+            self._rows = partition.RowPartition(rows, a, b)
+        else:
+            rows = np.flatnonzero(in_sample).astype(np.uint32)
+            self._rows = partition.RowPartition(rows, a[rows], b[rows] if b.shape[0] else b)
+        n = rows.shape[0]
+        if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < self._rows.h.shape[0]:
+            self._spare = self._rows.spare(n)
+        own = self._rows
+        found = self._threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
+        g, h, size, slope = zip(*found, strict=True)
+        self._start[0], self._stop[0] = 0, n
+        totals = m.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)))
+        return totals, self._sum(message.summed, message.shift)
+
+    def _sum(self, summed: m.Levelled, shift: int) -> _Sent:
+        """Sum nodes, and return what is of each searcher's columns."""
+        n, k = summed.node.shape[0], self._pool.shape[0]
+        if not n:
+            return {}
+        starts, shifts = self._layout
+        sums = make_sums(np.empty((n, int(starts[int(summed.grain.max()), -1])), np.int64), starts, shifts, self._width, shift)
+        sums.grains[:] = summed.grain
+        start, stop = self._start[summed.node], self._stop[summed.node]
+        # Large nodes are shared by columns, which need not be added up.
+        n_pieces = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self._threads.n_threads), min(self._threads.n_threads, k), 1)
+        tasks = [
+            (start[i], stop[i], i, k * piece // n_pieces[i], k * (piece + 1) // n_pieces[i])
+            for i in np.argsort(start - stop).tolist()
+            for piece in range(n_pieces[i])
+        ]
+        of_tasks = np.array(tasks, np.int64).reshape(-1, 5)
+        zone_map, rows = self._zone_map, self._rows
+        self._threads.share(len(tasks), lambda queue, _: sum_nodes(queue, of_tasks, zone_map, rows, sums))
+        sent: _Sent = {}
+        for shard, (first, last) in enumerate(zip(self._bounds[:-1], self._bounds[1:], strict=True)):
+            own = [sums.slots[i, starts[grain, first] : starts[grain, last]] for i, grain in enumerate(summed.grain.tolist())]
+            sent[shard] = (np.concatenate(own),)
+        return sent
+
+    def find_bars(self, message: m.FindBars, sent: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+        """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
+        return self._searcher.find_bars(message, self._plan.rules, sent)
+
+    def flag(self, bars: NDArray[np.float64]) -> Wanted:
+        """See :meth:`Searcher.flag`."""
+        return self._searcher.flag(bars)
+
+    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> m.Scanned:
+        """See :meth:`Searcher.scan`."""
+        return self._searcher.scan(sent)
+
+    def pick(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
+        """Return the rows that searchers want."""
+        while len(self._scratch) < self._threads.n_threads:
+            scratch = make_scratch(self._columns.n_rows, int(self._n_distinct.max(initial=0)), 0)
+            n_marks = int(self._n_distinct.max(initial=0)) // 64 + 2
+            self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
+        return {shard: self._pick(Wanted(*one)) for shard, one in enumerate(wanted)}
+
+    def _pick(self, wanted: Wanted) -> tuple[NDArray[Any], ...]:
+        node, column, shift, n_rows = wanted.tasks.T
+        start, stop = self._start[node], self._stop[node]
+        room = np.minimum(n_rows, stop - start)
+        rooms, total = np.cumsum(room) - room, int(room.sum())
+        weighted = self._rows.h.shape[0] > 0
+        values, g, n = np.empty(total), np.empty(total, np.int64), np.empty(total, np.uint32)
+        h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
+        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift], axis=1)), wanted.parts.astype(np.int64)
+        columns, zone_map, rows, scratch = self._columns, self._zone_map, self._rows, self._scratch
+        self._threads.share(
+            tasks.shape[0],
+            lambda queue, thread: pick_rows(
+                queue, tasks, parts, wanted.begins, columns, zone_map, rows, scratch[thread], rooms, values, g, h, n, counts
+            ),
+        )
+        if int(counts.sum()) == total:
+            return counts, values, g, h, n
+        places = places_of(rooms, counts)
+        return counts, values[places], g[places], h[places] if weighted else h, n[places]
+
+    def divide(self, message: m.Divide) -> tuple[m.Cut, _Sent]:
+        """Divide nodes, and sum some of their children."""
+        node, n = message.node, message.node.shape[0]
+        start, stop = self._start[node], self._stop[node]
+        n_bytes = (stop - start + 7) // 8
+        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
+        bits = np.empty(int(offsets[-1]), np.uint8)
+        step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
+        pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) for k in range(0, m, step)]
+        columns, rows, spare = self._columns, self._rows, self._spare
+        of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
+        self._threads.share(
+            len(pieces),
+            lambda queue, _: partition.mark_many(
+                queue, of_pieces, columns, places, message.cut, message.missing_left, rows.rows, start, stop, bits, offsets
+            ),
+            most=1 + int((stop - start).sum()) // THREAD_ROWS,
+        )
+        left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self._threads.n_threads)
+        self._threads.share(
+            tasks.shape[0],
+            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare),
+            most=1 + int((stop - start).sum()) // THREAD_ROWS,
+        )
+        self._reserve(int(message.left.max()) + 2)
+        left, right = message.left, message.left + 1
+        self._start[left], self._stop[left] = start, left_stop
+        self._start[right], self._stop[right] = left_stop, stop
+        above = np.full(n, np.inf)
+        asked = np.flatnonzero(message.ask)
+        if asked.shape[0]:
+            above[asked] = self._next_values(places[asked], message.cut[asked], left_stop[asked], stop[asked])
+        return m.Cut(left_stop - start, above), self._sum(message.summed, message.shift)
+
+    def _next_values(
+        self, column: NDArray[np.int64], cut: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return the lowest value above each cut in a column of some rows, infinite if there is none."""
+        cuts = self._cut_codes(column, cut)
+        nodes, out = np.ascontiguousarray(np.stack([start, stop, column], axis=1)), np.empty(column.shape[0], np.int64)
+        columns, rows = self._columns, self._rows.rows
+        self._threads.share(nodes.shape[0], lambda queue, _: next_codes(queue, nodes, columns, rows, cuts, out))
+        found, offsets = out < self._n_distinct[column], self._columns.offsets
+        above = np.full(column.shape[0], np.inf)
+        above[found] = self._columns.values[offsets[column[found]] + out[found]]
+        return above
+
+    def _cut_codes(self, column: NDArray[np.int64], cut: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the highest code of each column up to a value, -1 if there is none."""
+        codes = np.empty(column.shape[0], np.int64)
+        for i, (j, value) in enumerate(zip(column.tolist(), cut.tolist(), strict=True)):
+            distinct = self._columns.distinct(j)
+            codes[i] = _highest_up_to(distinct, value)
+        return codes
+
+    def _reserve(self, n: int) -> None:
+        size = self._start.shape[0]
+        if n > size:
+            self._start, self._stop = (np.resize(array, max(n, 2 * size)) for array in (self._start, self._stop))
+
+    def send_rows(self, nodes: tuple[NDArray[np.int64], ...]) -> _Sent:
+        """Return the rows of nodes, for who is to grow them: how many of each, their values by column, and their g and h."""
+        sent: _Sent = {}
+        for shard, some in enumerate(nodes):
+            if not some.shape[0]:
+                continue
+            start, sizes = self._start[some], self._stop[some] - self._start[some]
+            places = places_of(start, sizes)
+            rows = self._rows.rows[places]
+            values = np.empty((self._pool.shape[0], rows.shape[0]))
+            for place, column in enumerate(self._pool.tolist()):
+                distinct = np.append(self._columns.distinct(column).astype(np.float64), np.nan)
+                values[place] = distinct[self._columns.codes[column][rows]]
+            sent[shard] = (sizes, values, self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h)
+        return sent
+
+    def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
+        """Grow nodes to their ends, whose rows all shards have sent."""
+        grown = grow_sent(message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent)
+        return m.Subtrees([PackedNodes.of(nodes) for nodes in grown])
+
+    def finish(self, message: m.FinishTree) -> m.BlockLosses | None:
+        """Add a tree to the predictions."""
+        order = np.argsort(self._start[message.node], kind="stable")
+        node, leaf = message.node[order], message.leaf[order]
+        start, sizes = self._start[node], self._stop[node] - self._start[node]
+        some = sizes > 0
+        start, sizes, value = start[some], sizes[some], message.tree.value[leaf[some], 0]
+        rows, n_known = self._rows.rows, int(sizes.sum())
+        if n_known == rows.shape[0]:
+            self._target.add(message.output, rows, start, value)
+        else:
+            known = np.zeros(self._columns.n_rows, np.bool_)
+            own = rows[places_of(start, sizes)]
+            known[own] = True
+            self._target.add(message.output, own, np.cumsum(sizes) - sizes, value)
+        if n_known < self._columns.n_rows:
+            others = np.flatnonzero(~known) if n_known < rows.shape[0] else np.flatnonzero(~self._in_sample)
+            self._walk(message.tree, message.output, others.astype(np.uint32))
+        return self._target.losses(self._stretches, self._n_rows_total) if message.score else None
+
+    @property
+    def _in_sample(self) -> NDArray[np.bool_]:
+        assert self._target.in_sample is not None, "all rows are in sample"
+        return self._target.in_sample
+
+    def _walk(self, tree: Tree, output: int, rows: NDArray[np.uint32]) -> None:
+        """Look rows up in a tree, and add its values to their predictions."""
+        inner = np.flatnonzero(tree.children_left >= 0)
+        cuts = np.full(tree.node_count, -1, np.int64)
+        cuts[inner] = self._cut_codes(tree.feature[inner].astype(np.int64), tree.threshold[inner])
+        n, step = rows.shape[0], max(THREAD_ROWS, -(-rows.shape[0] // (4 * self._threads.n_threads)))
+        pieces = np.array([(first, min(first + step, n)) for first in range(0, n, step)], np.int64).reshape(-1, 2)
+        value, codes, n_distinct, total = (
+            np.ascontiguousarray(tree.value[:, 0]),
+            self._columns.codes,
+            self._n_distinct,
+            self._target.raw[output],
+        )
+        self._threads.share(
+            pieces.shape[0],
+            lambda queue, _: walk_rows(
+                queue, pieces, codes, n_distinct, tree.children_left, tree.children_right, tree.feature, cuts,
+                tree.missing_go_to_left, value, rows,
+                total,
+            ),
+        )  # fmt: skip
+
+
+def _highest_up_to(distinct: NDArray[Any], value: float) -> int:
+    """Return the place of the highest of ascending values up to a float64, -1 if there is none."""
+    if distinct.dtype == np.float64:
+        return int(np.searchsorted(distinct, value, side="right")) - 1
+    low, high = 0, distinct.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if float(distinct[middle]) <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1

@@ -1,0 +1,196 @@
+"""The search of some columns for the best splits of nodes, by sums and rows that shards of rows have sent.
+
+Every shard of rows is the searcher of some columns. It puts together what all shards have summed (:meth:`Searcher.find_bars`), flags the
+parts that may hold the best split of a node (:meth:`Searcher.flag`), and finds that by the rows in them (:meth:`Searcher.scan`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.node_limits import make_limits
+from dtrees.engine.plan.plans import Rules
+from dtrees.engine.rows.messages import FindBars, Scanned
+from dtrees.engine.threads import Threads
+from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
+from dtrees.split.node.limits import SplitLimits, limits_for_thread
+from dtrees.split.policy import MAX_PARTS
+from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.over_shards import FLAGGED, REQUEST, flag_nodes, scan_rows, settle_sums
+from dtrees.split.zones.sums import SCALE, Sums
+
+_NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
+
+
+class RowsSentOfOthers(RuntimeError):
+    """Rows that shards sent are not those that they had summed."""
+
+
+def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArray[np.uint64], width: int, shift: int) -> Sums:
+    """Return sums in slots whose grains are 0, all in one scale."""
+    scales = np.zeros(slots.shape[0], SCALE)
+    scales["shift"], scales["slope"] = shift, np.inf
+    first = np.zeros(1, SCALE)
+    first["shift"], first["slope"] = shift, np.inf
+    grains = np.zeros(slots.shape[0], np.int64)
+    flagged = np.zeros(2, np.int64)
+    return Sums(slots, grains, scales, first, starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
+
+
+class Wanted(NamedTuple):
+    """Rows that a searcher wants of every shard.
+
+    Attributes
+    ----------
+    tasks : ndarray of int64, shape (n, 4)
+        A node, a place among the tree's columns, by how much parts are shifted, and how many rows all shards have.
+    begins : ndarray of int64, shape (n + 1,)
+    parts : ndarray of uint16
+        The flagged parts of task k are ``parts[begins[k]:begins[k + 1]]``.
+    """
+
+    tasks: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    parts: NDArray[np.uint16]
+
+
+class Searcher:
+    """The search of one tree in some of its columns.
+
+    Parameters
+    ----------
+    zone_map : ZoneMap
+        Of these columns (:func:`~dtrees.engine.rows.zone_edges.searcher_zone_map`).
+    upper : ndarray of float64, shape (k, most parts)
+    ids : ndarray of int32, shape (k,)
+        Numbers of the columns in the table.
+    first : int
+        The place of the first among the tree's columns.
+    layout : tuple of ndarray
+        Where columns begin in slots, and how parts are shifted (:func:`~dtrees.split.zones.sums.lay_out_slots`).
+    width : int
+        Numbers of an element.
+    threads : Threads
+    """
+
+    def __init__(
+        self,
+        zone_map: ZoneMap,
+        upper: NDArray[np.float64],
+        ids: NDArray[np.int32],
+        first: int,
+        layout: tuple[NDArray[np.int64], NDArray[np.uint64]],
+        width: int,
+        threads: Threads,
+    ) -> None:
+        # Within the zone map, columns are numbered from 0.
+        self._zone_map, self._upper, self._ids, self._first = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, first
+        self._starts, self._shifts = layout
+        self._width, self._threads = width, threads
+        self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
+        self._scratch: list[Scratch] = []
+
+    def _make_scratch(self) -> None:
+        while len(self._scratch) < self._threads.n_threads:
+            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, 0))
+
+    def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+        """Put together the sums of nodes, and return their bars; ``sent`` are those of each shard, one node after the other."""
+        self._make_scratch()
+        n, k, root = message.node.shape[0], self._ids.shape[0], message.root
+        bars = np.full(n, -1.0)
+        self._limits, _ = make_limits(rules, 0, root.sums, root.exponents, root.slope, ids=self._ids)
+        self._message, self._bars = message, bars
+        if not k:
+            return bars
+        total = sent[0] if len(sent) == 1 else np.add(sent[0], sent[1])
+        for one in sent[2:]:
+            total += one
+        most = int(message.summed.grain.max(initial=0))
+        sums = make_sums(
+            np.empty((message.n_slots, int(self._starts[most, -1])), np.int64), self._starts, self._shifts, self._width, root.shift
+        )
+        at = 0
+        for slot, grain in zip(message.tasks[:, 3].tolist(), message.summed.grain.tolist(), strict=True):
+            size = int(self._starts[grain, -1])
+            sums.slots[slot, :size] = total[at : at + size]
+            sums.grains[slot] = grain
+            at += size
+        before, self._sums = self._sums, sums
+        limits, zone_map, ids, scratch = self._limits, self._zone_map, self._ids, self._scratch
+        # What is named here is still there when a thread comes late.
+        self._threads.share(
+            message.tasks.shape[0],
+            lambda queue, thread: settle_sums(
+                queue, message.tasks, zone_map, before, sums, message.grain, bars, ids, message.n_rows, message.sums,
+                limits_for_thread(limits), scratch[thread],
+            ),
+        )  # fmt: skip
+        return bars
+
+    def flag(self, bars: NDArray[np.float64]) -> Wanted:
+        """Flag parts that may hold better splits than the bars, and return what rows that takes."""
+        message, k = self._message, self._ids.shape[0]
+        n = message.node.shape[0]
+        self._bars = bars = bars.copy()
+        self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
+        n_parts = (self._zone_map.n_zones.max(initial=0) << message.grain) * k
+        rooms = np.cumsum(n_parts) - n_parts
+        requests, flagged = np.empty((n, k), REQUEST), np.empty(int(n_parts.sum()), FLAGGED)
+        self._requests, self._flagged = requests, flagged
+        limits: SplitLimits = self._limits
+        zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
+        scratch, out, above = self._scratch, self._out, self._above
+        if k:
+            self._threads.share(
+                n,
+                lambda queue, thread: flag_nodes(
+                    queue, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), bars, scratch[thread],
+                    rooms, requests, flagged, out, above,
+                ),
+            )  # fmt: skip
+        node, column = np.nonzero((self._requests["last"] > self._requests["first"]) | (self._requests["score"] >= 0.0))
+        self._tasks = np.stack([node, column], axis=1).astype(np.int64)
+        wanted = self._requests[node, column]
+        counts = wanted["last"] - wanted["first"]
+        begins = np.concatenate([[0], np.cumsum(counts)])
+        places = np.repeat(wanted["first"] - begins[:-1], counts) + np.arange(begins[-1])
+        tasks = np.stack([message.node[node], column + self._first, self._zone_map.fold - message.grain[node], wanted["n_rows"]], axis=1)
+        return Wanted(tasks.astype(np.int64), begins, self._flagged["part"][places].astype(np.uint16))
+
+    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
+        """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
+        message, k = self._message, self._ids.shape[0]
+        n, n_tasks = message.node.shape[0], self._tasks.shape[0]
+        if n_tasks:
+            counts = np.stack([one[0] for one in sent])
+            begins = np.zeros((len(sent), n_tasks + 1), np.int64)
+            np.cumsum(counts, axis=1, out=begins[:, 1:])
+            ends = np.cumsum(begins[:, -1])
+            begins[1:] += ends[:-1, None]
+            values, g, h, n_rows = (np.concatenate([one[i] for one in sent]) for i in range(1, 5))
+            room = counts.sum(axis=0)
+            rooms, total = np.cumsum(room) - room, int(room.sum())
+            merged = np.empty(total), np.empty(total, np.int64), np.empty(total if h.shape[0] else 0, np.int64), np.empty(total, np.uint32)
+            failed, limits, tasks, bars = np.zeros(1, np.int64), self._limits, self._tasks, self._bars
+            zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
+            scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
+            self._threads.share(
+                n_tasks,
+                lambda queue, thread: scan_rows(
+                    queue, tasks, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), bars,
+                    scratch[thread], requests, flagged, (values, g, h, n_rows), begins, rooms, merged, out, above, failed,
+                ),
+            )  # fmt: skip
+            if failed[0]:
+                raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
+        best = empty_candidates(n, message.sums.shape[1])
+        best_by_node(self._out, np.repeat(np.arange(n), k), best)
+        place = np.searchsorted(self._ids, best.records["column"]) if k else np.zeros(n, np.int64)
+        above = self._above[np.arange(n) * k + place] if k else np.full(n, np.nan)
+        del self._requests, self._flagged
+        return Scanned(Candidates(best.records, best.left), above)

@@ -1,0 +1,76 @@
+"""Small nodes grown to their ends by one shard, to which all have sent their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.node_limits import limited_splits, make_limits
+from dtrees.engine.plan.plans import Rules
+from dtrees.engine.rows.messages import GrowSent
+from dtrees.engine.shard.runner import TreeContext
+from dtrees.engine.shard.subtree_runner import SubtreeRunner
+from dtrees.engine.threads import Threads
+from dtrees.split.grow.best_first import in_preorder, make_budget
+from dtrees.split.grow.block import block_rows
+from dtrees.split.grow.work_pool import Roots
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.node.records import Nodes
+from dtrees.split.numbers import hashing
+from dtrees.split.policy import GROW_CELLS
+from dtrees.split.table.columns import Assembly
+
+_NO_LEVELS, _NO_TARGET = np.empty(0, np.int64), np.empty(0)
+
+
+def grow_sent(
+    message: GrowSent,
+    rules: Rules,
+    seed: np.uint64,
+    pool: NDArray[np.int32],
+    n_columns: int,
+    threads: Threads,
+    sent: list[tuple[NDArray[Any], ...]],
+) -> list[Nodes]:
+    """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, and their g and h.
+
+    Parameters
+    ----------
+    message : GrowSent
+    rules : Rules
+    seed : uint64
+    pool : ndarray of int32
+        The columns of the tree.
+    n_columns : int
+        Those of the table.
+    threads : Threads
+    sent : list of tuple of ndarray
+    """
+    # Shard by shard, a shard's rows node by node: to be put node by node.
+    n_nodes = message.depth.shape[0]
+    order = np.argsort(np.concatenate([np.repeat(np.arange(n_nodes), one[0]) for one in sent]), kind="stable")
+    n_rows = order.shape[0]
+    assembly = Assembly(n_rows, n_columns)
+    for place, column in enumerate(pool.tolist()):
+        assembly.sort(column, np.concatenate([one[1][place] for one in sent])[order])
+    g, h = (np.concatenate([one[i] for one in sent]) for i in (2, 3))
+    partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g[order], h[order] if h.shape[0] else h)
+    stop = np.cumsum(np.sum([one[0] for one in sent], axis=0))
+    start = np.concatenate([[0], stop[:-1]])
+    root = message.root
+    limits, stops = make_limits(rules, 0, root.sums, root.exponents, root.slope)
+    keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
+    most_splits = limited_splits(rules, root.n_in)
+    budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
+    context = TreeContext(partition, partition.spare(n_rows), _NO_TARGET, limits, stops, (keys[0], keys[1]), budget, pool)
+    runner = SubtreeRunner(assembly.finished())
+    places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
+    n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
+    most_rows = int((stop - start).max())
+    runner.scratch_for(n_threads - 1, most_rows, 0, _NO_LEVELS, False, message.sums.shape[1])
+    in_block = block_rows(False, stops.max_features, pool.shape[0])
+    roots = Roots(places, message.path, message.sums, message.priority)
+    grown = runner.grow(threads, n_threads, context, roots, in_block, most_rows, None)
+    return [in_preorder(nodes) for nodes in grown] if most_splits else grown

@@ -1,0 +1,216 @@
+"""Edges of zones that all shards share, by sketches of the values of each; the zone maps that follow from them.
+
+Every shard *sketches* each of its columns: up to some thousands of values, each with the number of rows up to it from the one before. The
+sketches of all shards together give edges of zones and parts (:mod:`dtrees.split.table.zone_map`), which are values. Edges decide nothing
+about the splits found, only how long it takes to find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.policy import FEWEST_ZONES, FOLD, MAX_ZONES, ROWS_PER_ZONE
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.over_shards import CODES
+
+#: Values of a column that a sketch has, where there are more.
+SKETCH_VALUES = 8192
+#: A value that one row in so many of a shard has is told of by itself.
+_HEAVY_SHARE = 512
+#: Most values of a column that get a zone of their own because many rows have them.
+_MOST_HEAVY = 80
+#: A place of rows at the ends of a column, more of which than there can be keep lists of such rows from being used.
+_NONE_LISTED = 2**40
+
+
+class Sketches(NamedTuple):
+    """Sketches of columns: ``values[offsets[j]:offsets[j + 1]]`` are those of column j, ascending.
+
+    Attributes
+    ----------
+    values : ndarray of float64
+    weights : ndarray of int64
+        The rows with a value up to this one, but above the one before.
+    alone : ndarray of bool
+        Whether these all have the value itself.
+    offsets : ndarray of int64, shape (n_columns + 1,)
+    n_rows : int
+    """
+
+    values: NDArray[np.float64]
+    weights: NDArray[np.int64]
+    alone: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+    n_rows: int
+
+
+class Edges(NamedTuple):
+    """Edges of zones and parts of all columns of a table.
+
+    Attributes
+    ----------
+    upper : ndarray of float64, shape (n_columns, most parts)
+        The highest value of each part; of a part without values that of the one before.
+    alone : ndarray of bool, shape (n_columns, most parts)
+        Whether a part is of a single value.
+    n_zones : ndarray of int64, shape (n_columns,)
+    exact : ndarray of bool, shape (n_columns,)
+        Whether each zone of a column is one of its distinct values.
+    """
+
+    upper: NDArray[np.float64]
+    alone: NDArray[np.bool_]
+    n_zones: NDArray[np.int64]
+    exact: NDArray[np.bool_]
+
+    def take(self, columns: NDArray[np.int32]) -> Edges:
+        """Return those of some columns."""
+        return Edges(self.upper[columns], self.alone[columns], self.n_zones[columns], self.exact[columns])
+
+
+def sketch_columns(columns: Columns) -> Sketches:
+    """Sketch every column of a shard's rows."""
+    values, weights, alone = [], [], []
+    quantiles = np.sin(np.pi * np.arange(1, SKETCH_VALUES + 1) / (2 * SKETCH_VALUES)) ** 2
+    for j in range(columns.n_columns):
+        distinct = columns.distinct(j).astype(np.float64)
+        counts = np.bincount(columns.codes[j], minlength=distinct.shape[0] + 1)[: distinct.shape[0]]
+        if distinct.shape[0] <= SKETCH_VALUES:
+            values.append(distinct)
+            weights.append(counts)
+            alone.append(np.ones(distinct.shape[0], np.bool_))
+            continue
+        below = np.cumsum(counts)
+        heavy = np.flatnonzero(counts * _HEAVY_SHARE >= below[-1])
+        ends = np.searchsorted(below, np.rint(quantiles * below[-1]))
+        ends = np.unique(np.concatenate([np.minimum(ends, below.shape[0] - 1), heavy, heavy[heavy > 0] - 1, [below.shape[0] - 1]]))
+        values.append(distinct[ends])
+        weights.append(np.diff(below[ends], prepend=0))
+        alone.append(np.diff(ends, prepend=-1) == 1)
+    offsets = np.cumsum([0, *(len(some) for some in values)])
+    return Sketches(
+        np.concatenate([np.empty(0), *values]),
+        np.concatenate([np.empty(0, np.int64), *weights]),
+        np.concatenate([np.empty(0, np.bool_), *alone]),
+        offsets,
+        columns.n_rows,
+    )
+
+
+def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
+    """Return edges for the columns that several shards have sketched."""
+    n_columns, n_rows = sketches[0].offsets.shape[0] - 1, sum(sketch.n_rows for sketch in sketches)
+    most_zones = max(FEWEST_ZONES, min(MAX_ZONES - 1, n_rows // ROWS_PER_ZONE))
+    cut = []
+    for j in range(n_columns):
+        some = [slice(sketch.offsets[j], sketch.offsets[j + 1]) for sketch in sketches]
+        values, weights, alone = (
+            np.concatenate([getattr(sketch, name)[part] for sketch, part in zip(sketches, some, strict=True)])
+            for name in ("values", "weights", "alone")
+        )
+        cut.append(_cut(values, weights, alone, most_zones))
+    n_zones = np.array([len(parts) >> FOLD for parts, _, _ in cut], np.int64)
+    most = max(1, int(n_zones.max(initial=0))) << FOLD
+    upper, single = np.full((n_columns, most), np.inf), np.zeros((n_columns, most), np.bool_)
+    for j, (parts, ones, _) in enumerate(cut):
+        upper[j, : len(parts)], single[j, : len(parts)] = parts, ones
+    return Edges(upper, single, n_zones, np.array([exact for _, _, exact in cut], np.bool_))
+
+
+def _cut(
+    values: NDArray[np.float64], weights: NDArray[np.int64], alone: NDArray[np.bool_], most_zones: int
+) -> tuple[list[float], list[bool], bool]:
+    """Return the upper edges of the parts of a column, whether each is of a single value, and whether all zones are."""
+    distinct, which = np.unique(values, return_inverse=True)
+    total = np.bincount(which, weights, distinct.shape[0]).astype(np.int64)
+    single = np.bincount(which, np.where(alone, weights, 0), distinct.shape[0]).astype(np.int64)
+    fold = 1 << FOLD
+    if alone.all() and distinct.shape[0] < MAX_ZONES:
+        return np.repeat(distinct, fold).tolist(), ([True] + [False] * (fold - 1)) * distinct.shape[0], True
+    n_rows = int(total.sum())
+    heavy = np.flatnonzero(single * most_zones >= n_rows)
+    heavy = np.sort(heavy[np.argsort(-single[heavy], kind="stable")][: min(_MOST_HEAVY, most_zones // 3)])
+    n_parts = max(fold, ((most_zones - 2 * heavy.shape[0] - 1) << FOLD) - 2 * heavy.shape[0] - 2)
+    quantiles = n_rows * np.sin(np.pi * np.arange(1, n_parts) / (2 * n_parts)) ** 2
+    part_of = np.searchsorted(quantiles, np.cumsum(total) - 0.5 * total)
+    ends = np.flatnonzero(np.append(part_of[1:] != part_of[:-1], True))
+    parts: list[float] = []
+    ones: list[bool] = []
+
+    def fill_zone() -> None:
+        n = -len(parts) % fold
+        parts.extend([parts[-1]] * n if n else [])
+        ones.extend([False] * n)
+
+    first = 0
+    for place in [*heavy.tolist(), distinct.shape[0]]:
+        inside = distinct[ends[(ends >= first) & (ends < place)]].tolist()
+        last = np.nextafter(distinct[place], -np.inf) if place < distinct.shape[0] else np.inf
+        if inside and first <= place - 1 and inside[-1] < distinct[place - 1]:
+            inside.append(last)
+        elif inside:
+            inside[-1] = last
+        else:
+            inside = [last]
+        parts.extend(inside)
+        ones.extend([False] * len(inside))
+        fill_zone()
+        if place < distinct.shape[0]:
+            parts.append(float(distinct[place]))
+            ones.append(True)
+            fill_zone()
+        first = place + 1
+    return parts, ones, False
+
+
+def own_zone_map(columns: Columns, edges: Edges) -> ZoneMap:
+    """Return the zone map of a shard's own rows."""
+    n_rows, k = columns.n_rows, columns.n_columns
+    most = edges.upper.shape[1]
+    part, first_codes = np.empty((n_rows, k), np.uint16), np.zeros((k, most + 1), np.int64)
+    for j in range(k):
+        n_parts = int(edges.n_zones[j]) << FOLD
+        distinct = columns.distinct(j).astype(np.float64)
+        table = np.searchsorted(edges.upper[j, :n_parts], distinct)
+        first_codes[j] = distinct.shape[0]
+        first_codes[j, : n_parts + 1] = np.searchsorted(table, np.arange(n_parts + 1))
+        part[:, j] = np.append(table, n_parts).astype(np.uint16)[columns.codes[j]]
+    ends = np.zeros((k, 4), np.int64)
+    ends[:, 2] = _NONE_LISTED
+    return _make_map(edges, part, first_codes, ends)
+
+
+def searcher_zone_map(edges: Edges) -> ZoneMap:
+    """Return the zone map that columns are searched by: of no rows, with codes that stand for parts."""
+    k, most = edges.upper.shape
+    is_empty = np.zeros((k, most), np.bool_)
+    is_empty[:, 1:] = edges.upper[:, 1:] == edges.upper[:, :-1]
+    is_empty |= np.arange(most) >= (edges.n_zones << FOLD)[:, None]
+    width = np.where(is_empty, 0, np.where(edges.alone, 1, CODES))
+    first_codes = np.zeros((k, most + 1), np.int64)
+    np.cumsum(width, axis=1, out=first_codes[:, 1:])
+    return _make_map(edges, np.empty((0, k), np.uint16), first_codes, np.zeros((k, 4), np.int64))
+
+
+def _make_map(edges: Edges, part: NDArray[np.uint16], first_codes: NDArray[np.int64], ends: NDArray[np.int64]) -> ZoneMap:
+    k = edges.n_zones.shape[0]
+    return ZoneMap(
+        part=part,
+        which=np.arange(k),
+        n_zones=edges.n_zones,
+        by_category=np.zeros(k, np.bool_),
+        exact=edges.exact,
+        first_codes=first_codes,
+        shift=np.zeros(k, np.int64),
+        listed=np.zeros((k, 2, 1), np.uint32),
+        ends=ends,
+        lists=np.empty((k, 0), np.uint64),
+        firsts=np.zeros((k, 1), np.int64),
+        fold=FOLD,
+        most_codes=0,
+    )

@@ -1,0 +1,224 @@
+"""Boosting over shards of rows: byte for byte the model of one process, however rows are spread, and whatever becomes of shards."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
+from dtrees.engine.protocol.executor import ShardsLost
+from dtrees.engine.protocol.messages import Message
+from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.refusal import rows_placement_refusal
+from dtrees.engine.run.boosting_rounds import boost
+from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
+
+LOSSES: dict[str, tuple[Any, int]] = {"squared": (Squared(), 0), "logistic": (Logistic(), 2), "softmax": (Softmax(3), 3)}
+Cuts = Sequence[Sequence[tuple[int, int]]]
+
+
+class Pickling(LocalRowsExecutor):
+    """What is sent is pickled on the way; the shard that a message of a kind is for the n-th time is lost, all it knew with it."""
+
+    lose: type[Message] | None = None
+    nth = 1
+    n_lost = 0
+    make: Callable[[], LocalRowsExecutor]
+
+    def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
+        message = next(iter(messages.values()))
+        if type(message) is self.lose:
+            self.nth -= 1
+            if not self.nth:
+                self.n_lost += 1
+                lost = max(messages)
+                self.shards[lost].close()
+                self.shards[lost] = self.make().shards[lost]
+                super().send({shard: one for shard, one in messages.items() if shard != lost})  # the others have done their part
+                raise ShardsLost("lost")
+        return super().send({shard: pickle.loads(pickle.dumps(one)) for shard, one in messages.items()})
+
+
+def spread(n: int, n_shards: int, bounds: Sequence[int], owners: Sequence[int]) -> Cuts:
+    """Cut rows into stretches, and give each to a shard; some may have none."""
+    ends = [0, *sorted(bounds), n]
+    stretches = [(first, last) for first, last in pairwise(ends) if first < last]
+    return [[one for i, one in enumerate(stretches) if owners[i % len(owners)] % n_shards == shard] for shard in range(n_shards)]
+
+
+def fit_here(table: Any, plan: BoostingPlan, y: NDArray[Any], weight: Any, **more: Any) -> BoostingResult:
+    with local(table, y, weight) as executor:
+        return boost(executor, plan, **more)
+
+
+def fit_spread(table: Any, plan: BoostingPlan, y: NDArray[Any], weight: Any, cuts: Cuts, n_threads: int = 1, **more: Any) -> BoostingResult:
+    executor = Pickling.of(table, y, weight, cuts, n_threads)
+    try:
+        return boost(executor, plan, **more)
+    finally:
+        executor.close()
+
+
+def assert_same(one: BoostingResult, other: BoostingResult) -> None:
+    assert len(one.rounds) == len(other.rounds)
+    assert all(all_equal(a, b) for a, b in zip(one.rounds, other.rounds, strict=True))
+    for name in ("initial", "train_score", "validation_score"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
+
+
+def make_plan(loss: str, n_columns: int, n_rounds: int = 3, rule_changes: Any = None, **changes: Any) -> BoostingPlan:
+    kind, n_classes = LOSSES[loss]
+    some = rules("newton", n_columns, **({"max_depth": 4, "reg_lambda": 1.0} | (rule_changes or {})))
+    return BoostingPlan(some, 9, kind, n_rounds, n_classes=n_classes, **changes)
+
+
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
+    "plain": ("squared", {}, {}, False),
+    "weighted": ("squared", {"min_child_weight": 2.0}, {}, True),
+    "two classes": ("logistic", {"min_samples_leaf": 3}, {"class_weight": (0.3, 2.0)}, False),
+    "three classes": ("softmax", {}, {}, True),
+    "deep": ("squared", {"max_depth": None, "reg_lambda": 0.0}, {}, False),
+    "columns drawn": ("logistic", {"max_features": 3, "columns_per_tree": 3}, {}, False),
+    "best first": ("squared", {"max_depth": None, "max_leaf_nodes": 9}, {}, True),
+    "held out": ("logistic", {}, {"n_iter_no_change": 50, "validation_fraction": 0.25}, True),
+    "pruned": ("squared", {"ccp_alpha": 0.01}, {}, False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent_rows", [0, 30, 10_000])
+@pytest.mark.parametrize("case", CASES)
+def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
+    loss, rule_changes, changes, weighted = CASES[case]
+    n = 9_000 if case == "plain" else 700
+    table = wild_table(n, 4)
+    plan = make_plan(loss, len(table), rule_changes=rule_changes, **changes)
+    y, weight = wild_target(table, plan.n_classes, 4), wild_weight(n, 4) if weighted else None
+    one = fit_here(table, plan, y, weight)
+    for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
+        assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads))
+
+
+KINDS = ("continuous", "ties", "one value", "sorted", "neighbours", "heavy", "missing", "missing first", "float32", "integers")
+
+
+def make_column(kind: str, n: int, rng: np.random.Generator) -> NDArray[Any]:
+    x = rng.normal(size=n)
+    match kind:
+        case "ties":
+            return np.round(x)
+        case "one value":
+            return np.ones(n)
+        case "sorted":
+            return np.sort(x)
+        case "neighbours":
+            return 1.0 + rng.permutation(n) * 2.0**-52
+        case "heavy":
+            return np.where(rng.random(n) < 0.7, np.round(x, 1), x)
+        case "missing":
+            return np.where(rng.random(n) < 0.4, np.nan, x)
+        case "missing first":
+            return np.where(np.arange(n) < n // 2, np.nan, x)
+        case "float32":
+            return x.astype(np.float32)
+        case "integers":
+            return rng.integers(-5, 300, n)
+    return x
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_table_and_partition(data: st.DataObject) -> None:
+    n = data.draw(st.sampled_from([1, 2, 3, 10, 60, 400, 1500]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
+    table = [make_column(kind, n, rng) for kind in data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))]
+    noise = data.draw(st.sampled_from([0.0, 1.0, 1e6]))
+    y = np.nan_to_num(table[0].astype(float)) * 2 + noise * rng.normal(size=n)
+    if data.draw(st.booleans()):
+        y = np.sign(y)
+    weight = None
+    if data.draw(st.booleans()):
+        weight = np.where(rng.random(n) < data.draw(st.sampled_from([0.0, 0.5])), 0.0, rng.random(n))
+        weight[0] = 1.0
+    changes = {
+        "max_depth": data.draw(st.sampled_from([None, 2, 6])),
+        "reg_lambda": data.draw(st.sampled_from([0.0, 1.0])),
+        "min_samples_leaf": data.draw(st.sampled_from([1, 4])),
+        "max_leaf_nodes": data.draw(st.sampled_from([None, None, 6])),
+    }
+    plan = make_plan("squared", len(table), rule_changes=changes)
+    n_shards = data.draw(st.integers(1, 5))
+    bounds = data.draw(st.lists(st.integers(0, n), max_size=7))
+    cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_tree, "SENT_ROWS", data.draw(st.sampled_from([0, 8, 100])))
+        assert_same(fit_here(table, plan, y, weight), fit_spread(table, plan, y, weight, cuts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("power", [10, 11])
+def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
+    n = 2**power
+    table, y = [np.arange(n) % 37 * 1.0], np.where(np.arange(n) % 2, 1.0, -1.0)
+    weight = np.full(n, 1.0) + (np.arange(n) % 3 - 1) * 2.0**-53
+    plan = make_plan("squared", 1)
+    for some in (None, weight):
+        one = fit_here(table, plan, y, some, initial=np.zeros(1))
+        assert_same(one, fit_spread(table, plan, y, some, spread(n, 3, [5, 100, 101], range(9)), initial=np.zeros(1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize(
+    "kind", [m.Introduce, m.Prepare, m.Open, m.Replay, m.Derive, m.Fix, m.FindBars, m.Flag, m.Pick, m.Scan, m.Divide, m.SendRows,
+             m.GrowSent, m.FinishTree]
+)  # fmt: skip
+def test_a_shard_lost_at_any_message(kind: type[Message], nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    n = 400
+    table = wild_table(n, 4)
+    y, plan = wild_target(table, 2, 4), make_plan("logistic", len(table))
+    cuts = spread(n, 3, [10, 200], range(3))
+    once = fit_here(table, make_plan("logistic", len(table), n_rounds=1), y, None)
+    one = fit_here(table, plan, y, None, previous=once.rounds, initial=once.initial)
+    executor = Pickling.of(table, y, None, cuts)
+    executor.lose, executor.nth = kind, nth
+    executor.make = lambda: LocalRowsExecutor.of(table, y, None, cuts)
+    got = boost(executor, plan, previous=once.rounds, initial=once.initial)
+    executor.close()
+    assert executor.n_lost == (kind not in {m.Introduce, m.Prepare, m.Open, m.Replay} or nth == 1)
+    assert_same(one, got)
+
+
+@pytest.mark.slow
+def test_goes_on_from_predictions_of_each_row() -> None:
+    n = 300
+    table = wild_table(n, 4)
+    y, plan = wild_target(table, 0, 4), make_plan("squared", len(table))
+    initial = np.random.default_rng(0).normal(size=(1, n))
+    one = fit_here(table, plan, y, None, initial=initial)
+    assert_same(one, fit_spread(table, plan, y, None, spread(n, 2, [77], range(2)), initial=initial))
+
+
+def test_refusals_name_the_parameter() -> None:
+    assert rows_placement_refusal(make_plan("squared", 3)) is None
+    for changes, name in (
+        ({"max_features": 2}, "max_features"),
+        ({"categorical": (0,), "max_cat_threshold": (4,), "min_samples_category": (1,)}, "categorical_features"),
+        ({"monotonic": (1, 0, 0)}, "monotonic"),
+        ({"interactions": ((0, 1), (2,))}, "interaction"),
+    ):
+        assert name in str(rows_placement_refusal(make_plan("squared", 3, rule_changes=changes)))
+    assert "subsample" in str(rows_placement_refusal(make_plan("squared", 3, subsample=0.5)))

@@ -1,0 +1,73 @@
+"""Edges of zones from sketches of several shards: every value is in one part, parts of a single value have no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dtrees.engine.rows.zone_edges import Edges, merge_sketches, own_zone_map, searcher_zone_map, sketch_columns
+from dtrees.split.policy import FOLD, MAX_ZONES
+from dtrees.split.table.columns import presort
+
+RNG = np.random.default_rng(0)
+N = 40_000
+COLUMNS: dict[str, NDArray[np.float64]] = {
+    "continuous": RNG.normal(size=N),
+    "few": RNG.integers(0, 7, N).astype(float),
+    "heavy": np.where(RNG.random(N) < 0.6, 0.0, RNG.normal(size=N)),
+    "many heavy": np.where(RNG.random(N) < 0.9, RNG.integers(0, 150, N), RNG.normal(size=N) * 100),
+    "neighbours": 1.0 + RNG.integers(0, 20_000, N) * 2.0**-52,
+    "heavy neighbours": 1.0 + np.where(RNG.random(N) < 0.5, RNG.integers(0, 3, N), RNG.integers(0, 20_000, N)) * 2.0**-52,
+    "skewed": np.exp(RNG.normal(0, 100, N)),
+    "missing": np.full(N, np.nan),
+    "one value": np.ones(N),
+    "sorted": np.sort(RNG.normal(size=N)),
+}
+
+
+def edges_of(column: NDArray[np.float64], cuts: list[int]) -> Edges:
+    return merge_sketches([sketch_columns(presort([part])) for part in np.split(column, cuts)])
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("cuts", [[], [10_000, 10_000, 39_999]])
+def test_parts_hold_all_values_in_order(name: str, cuts: list[int]) -> None:
+    column = COLUMNS[name]
+    edges = edges_of(column, cuts)
+    n_parts = int(edges.n_zones[0]) << FOLD
+    assert n_parts >> FOLD < MAX_ZONES
+    upper = edges.upper[0, :n_parts]
+    assert (upper[1:] >= upper[:-1]).all()
+    first = 0
+    for some in np.split(column, cuts):
+        columns = presort([some])
+        zone_map = own_zone_map(columns, edges)
+        part = zone_map.part[:, 0].astype(int)
+        assert (part[np.isnan(some)] == n_parts).all()
+        present = ~np.isnan(some)
+        assert (some[present] <= upper[part[present]]).all()
+        below = part[present] > 0
+        assert (some[present][below] > upper[part[present][below] - 1]).all()
+        codes = columns.codes[0][present]
+        assert (zone_map.first_codes[0][part[present]] <= codes).all()
+        assert (codes < zone_map.first_codes[0][part[present] + 1]).all()
+        alone = edges.alone[0, part[present]]
+        assert (some[present][alone] == upper[part[present][alone]]).all()
+        first += some.shape[0]
+    assert first == N
+
+
+def test_heavy_values_are_parts_of_their_own() -> None:
+    edges = edges_of(COLUMNS["heavy"], [15_000])
+    (place,) = np.flatnonzero(edges.alone[0])
+    assert edges.upper[0, place] == 0.0
+    assert place % (1 << FOLD) == 0
+    first_codes = searcher_zone_map(edges).first_codes[0]
+    assert first_codes[place + (1 << FOLD)] - first_codes[place] == 1
+
+
+def test_few_values_are_zones() -> None:
+    edges = edges_of(COLUMNS["few"], [100])
+    assert edges.exact.tolist() == [True]
+    assert edges.upper[0, :: 1 << FOLD].tolist() == list(range(7))
