@@ -42,8 +42,9 @@ def our_boosting(n_trees: int, threads: int, classify: bool = False, depth: int 
     """Return dtrees' boosting with the parameters that XGBoost has by default."""
     cls = dtrees.GradientBoostingClassifier if classify else dtrees.GradientBoostingRegressor
     return cls(
-        n_estimators=n_trees, learning_rate=0.1, max_depth=depth, reg_lambda=1.0, min_child_weight=1.0, n_jobs=threads, random_state=0
-    )
+        n_estimators=n_trees, learning_rate=0.1, max_depth=depth, reg_lambda=1.0, min_child_weight=1.0, min_samples_leaf=1,
+        max_features=None, n_jobs=threads, random_state=0,
+    )  # fmt: skip
 
 
 def xgboost(n_trees: int, threads: int, method: str, classify: bool = False) -> Any:

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 import dtrees
 from dtrees.engine.plan.plans import ForestPlan
 from tests.engine.shards import grow_sharded, rules
+from tests.plain import classifier, regressor
 
 
 def main(part: str) -> None:
@@ -17,8 +18,8 @@ def main(part: str) -> None:
     X = rng.random((5000, 4))
     y = X[:, 0] + X[:, 1] ** 2
     if part == "regression":
-        dtrees.GradientBoostingRegressor(n_estimators=2).fit(X, y).predict(X)
-        dtrees.GradientBoostingRegressor(n_estimators=2, n_jobs=2).fit(csr_array(X), y)
+        regressor(n_estimators=2).fit(X, y).predict(X)
+        regressor(n_estimators=2, n_jobs=2).fit(csr_array(X), y)
         dtrees.ExtraTreesRegressor(2, max_depth=4).fit(csr_array(X), y)
         grow("squared_error", X, y)
     else:
@@ -40,7 +41,7 @@ def classify(X: np.ndarray, label: np.ndarray) -> None:
         dtrees.RandomForestClassifier(2, max_depth=4).fit(X, label % n_classes).predict(X)
         dtrees.RandomForestClassifier(2, max_depth=4).fit(csr_array(X), label % n_classes)
     dtrees.ExtraTreesClassifier(2, max_depth=4).fit(X, label)
-    dtrees.GradientBoostingClassifier(n_estimators=2, max_depth=2).fit(X, label).predict(X)
+    classifier(n_estimators=2, max_depth=2).fit(X, label).predict(X)
 
 
 if __name__ == "__main__":

@@ -98,6 +98,8 @@ class Table:
         The backend's handle of evaluation sets and what is measured on them; None without.
     n_targets : int
         Columns of y.
+    n_weighted : tuple of int
+        Rows of a weight above 0: of each class, or, for regression, of all together.
     """
 
     schema: Schema
@@ -113,6 +115,7 @@ class Table:
     n_jobs: int | None = None
     evaluation: Any = None
     n_targets: int = 1
+    n_weighted: tuple[int, ...] = (0,)
 
     @classmethod
     def of(
@@ -148,6 +151,7 @@ class Table:
             placement=placement,
             n_jobs=n_jobs,
             n_targets=summary.n_targets,
+            n_weighted=summary.n_weighted,
         )
 
     @property

@@ -69,7 +69,7 @@ def from_sklearn(estimator: Any) -> Any:
     boosting = name.startswith("GradientBoosting")
     names = getattr(estimator, "feature_names_in_", None)
     columns = [None] * estimator.n_features_in_ if names is None else [str(one) for one in names]
-    model = getattr(dtrees, name)()
+    model = getattr(dtrees, name)(**({"reg_lambda": 0.0} if boosting else {}))  # scikit-learn's trees know no penalty
     take_parameters(estimator.get_params(deep=False), model, frozenset({"init", "warm_start"}))
     metadata: dict[str, Any] = {
         "parameters": {key: plain(value) for key, value in model.get_params(deep=False).items()},

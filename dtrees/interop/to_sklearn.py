@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dtrees.ensemble.input.by_size import resolved
 from dtrees.interop.description import PlainModel, describe, refuse_sets, to_numbers
 from dtrees.interop.float32 import Float32Table
 from dtrees.interop.sklearn_compat import single, sklearn_class, take_parameters, with_nodes
@@ -103,7 +104,7 @@ def _fitted_template(plain: PlainModel, kind: str) -> Any:
     """Return scikit-learn's estimator, fitted to a row for each class, with the parameters of the model that it has, too."""
     estimator = sklearn_class(kind)()
     model = plain.estimator
-    given = model.get_params(deep=False)
+    given = resolved(model)
     if plain.loss is not None:
         given["loss"] = plain.loss
     take_parameters(given, estimator, _LEAVE_OUT)
@@ -128,7 +129,7 @@ def _fitted_template(plain: PlainModel, kind: str) -> Any:
 def _boosting(plain: PlainModel, estimator: Any, table: Float32Table | None) -> Any:
     """Return gradient boosting with the trees of a model, whose steps are before shrinkage."""
     model: Any = plain.estimator
-    rate = float(model.learning_rate) or 1.0
+    rate = float(resolved(model)["learning_rate"]) or 1.0
     estimator.set_params(learning_rate=rate, n_estimators=model.n_estimators_)
     template = estimator.estimators_[0, 0]
     trees = np.empty((len(plain.groups[0]), len(plain.groups)), dtype=object)

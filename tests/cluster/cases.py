@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 import dtrees
 from dtrees import EarlyStopping
 from tests.cluster.samples import in_partitions, numbers, table, targets, weights
+from tests.plain import classifier, regressor
 
 N_ROWS, N_HELD_OUT = 300, 150
 
@@ -180,63 +181,54 @@ CASES: dict[str, Case] = {
     "extra trees of classes": Case(
         "multiclass", lambda: dtrees.ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, random_state=8), weighted=False
     ),
-    "boosting": Case(
-        "regression", lambda: dtrees.GradientBoostingRegressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)
-    ),
+    "boosting": Case("regression", lambda: regressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)),
+    "boosting with defaults": Case("binary", lambda: dtrees.GradientBoostingClassifier(n_estimators=4, random_state=9)),
     "boosting with categories": Case(  # every column holds some, so that there are sets on every shard
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
+        lambda: regressor(
             n_estimators=4, subsample=0.7, max_depth=4, categorical_features=list(range(9)), min_samples_category=3, random_state=9
         ),
     ),
     "boosting, best first": Case(
         "binary",
-        lambda: dtrees.GradientBoostingClassifier(
-            n_estimators=5, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10
-        ),
+        lambda: classifier(n_estimators=5, max_leaf_nodes=6, n_iter_no_change=3, colsample_bytree=0.8, random_state=10),
         array=True,
     ),
     "boosting of quantiles, best first": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
-            loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16
-        ),
+        lambda: regressor(loss="quantile", alpha=0.3, n_estimators=5, subsample=0.7, max_leaf_nodes=6, random_state=16),
         evaluated=True,
     ),
     "boosting by columns of levels": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(n_estimators=4, colsample_bytree=0.8, colsample_bylevel=0.4, random_state=25),
+        lambda: regressor(n_estimators=4, colsample_bytree=0.8, colsample_bylevel=0.4, random_state=25),
     ),
-    "boosting, pruned": Case(
-        "binary", lambda: dtrees.GradientBoostingClassifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True
-    ),
+    "boosting, pruned": Case("binary", lambda: classifier(n_estimators=5, ccp_alpha=0.04, subsample=0.8, random_state=23), array=True),
     "boosting of quantiles, pruned": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
-            loss="quantile", alpha=0.7, n_estimators=5, subsample=0.7, ccp_alpha=0.01, max_leaf_nodes=20, random_state=24
-        ),
+        lambda: regressor(loss="quantile", alpha=0.7, n_estimators=5, subsample=0.7, ccp_alpha=0.01, max_leaf_nodes=20, random_state=24),
     ),
     "boosting by Huber's loss": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(loss="huber", n_estimators=4, max_depth=4, n_iter_no_change=3, random_state=17),
+        lambda: regressor(loss="huber", n_estimators=4, max_depth=4, n_iter_no_change=3, random_state=17),
         array=True,
     ),
     "boosting of counts": Case(
         "amounts",
-        lambda: dtrees.GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=3, colsample_bytree=0.8, random_state=18),
+        lambda: regressor(loss="poisson", n_estimators=4, max_depth=3, colsample_bytree=0.8, random_state=18),
         evaluated=True,
     ),
     "boosting by the exponential loss": Case(
-        "binary", lambda: dtrees.GradientBoostingClassifier(loss="exponential", n_estimators=4, max_depth=3, random_state=19), array=True
+        "binary", lambda: classifier(loss="exponential", n_estimators=4, max_depth=3, random_state=19), array=True
     ),
     "boosting of classes": Case(
         "multiclass",
-        lambda: dtrees.GradientBoostingClassifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11),
+        lambda: classifier(n_estimators=3, subsample=0.8, max_features=1, max_depth=3, random_state=11),
         weighted=False,
     ),
     "boosting by gradients alone": Case(
         "multiclass",
-        lambda: dtrees.GradientBoostingClassifier(
+        lambda: classifier(
             n_estimators=3,
             criterion="squared_error",
             min_weight_fraction_leaf=0.03,
@@ -248,52 +240,48 @@ CASES: dict[str, Case] = {
     ),
     "boosting by an objective": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
+        lambda: regressor(
             loss=squares_of_residuals, n_estimators=5, n_iter_no_change=2, scoring="r2", min_split_gain=2.0, max_depth=4, random_state=22
         ),
     ),
     "boosting of classes by an objective": Case(
         "multiclass",
-        lambda: dtrees.GradientBoostingClassifier(loss=multinomial, n_estimators=3, subsample=0.8, max_depth=3, random_state=25),
+        lambda: classifier(loss=multinomial, n_estimators=3, subsample=0.8, max_depth=3, random_state=25),
     ),
     "boosting of several targets": Case(
         "several",
-        lambda: dtrees.GradientBoostingRegressor(loss="huber", n_estimators=3, subsample=0.8, max_depth=3, random_state=31),
+        lambda: regressor(loss="huber", n_estimators=3, subsample=0.8, max_depth=3, random_state=31),
         evaluated=True,
     ),
     "boosting of several targets that stops early": Case(
         "several",
-        lambda: dtrees.GradientBoostingRegressor(
-            n_estimators=6, learning_rate=1.0, max_depth=3, n_iter_no_change=3, eval_metric=["rmse", "r2"], random_state=32
-        ),
+        lambda: regressor(n_estimators=6, learning_rate=1.0, max_depth=3, n_iter_no_change=3, eval_metric=["rmse", "r2"], random_state=32),
         array=True,
         evaluated=True,
         callbacks=(EarlyStopping(1, eval_name="plain", metric="r2", tol=0.02),),
     ),
     "boosting of several targets by an objective": Case(
         "several",
-        lambda: dtrees.GradientBoostingRegressor(loss=coupled, n_estimators=3, colsample_bytree=0.8, max_depth=3, random_state=33),
+        lambda: regressor(loss=coupled, n_estimators=3, colsample_bytree=0.8, max_depth=3, random_state=33),
     ),
     "boosting of scores": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.7, max_depth=4, random_state=23),
+        lambda: regressor(n_estimators=4, subsample=0.7, max_depth=4, random_state=23),
         scored=True,
     ),
     "boosting with an L1 penalty": Case(
         "binary",
-        lambda: dtrees.GradientBoostingClassifier(n_estimators=4, reg_alpha=2.0, subsample=0.8, max_features=0.5, random_state=24),
+        lambda: classifier(n_estimators=4, reg_alpha=2.0, subsample=0.8, max_features=0.5, random_state=24),
     ),
     "boosting that stops early": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
-            n_estimators=9, learning_rate=1.0, max_depth=4, eval_metric=["rmse", "mae"], random_state=13
-        ),
+        lambda: regressor(n_estimators=9, learning_rate=1.0, max_depth=4, eval_metric=["rmse", "mae"], random_state=13),
         evaluated=True,
         callbacks=(EarlyStopping(1, eval_name="weighted", metric="mae", tol=0.02),),
     ),
     "boosting of classes that stops early": Case(
         "multiclass",
-        lambda: dtrees.GradientBoostingClassifier(
+        lambda: classifier(
             n_estimators=5, learning_rate=1.0, max_depth=3, subsample=0.8, eval_metric=["logloss", "error"], random_state=14
         ),
         evaluated=True,
@@ -336,7 +324,7 @@ CASES: dict[str, Case] = {
     ),
     "boosting in order": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
+        lambda: regressor(
             n_estimators=5,
             monotonic_cst={"wide": 1, "count": -1, "skewed": 1},
             interaction_cst=[("wide", "count", "flag")],
@@ -348,27 +336,25 @@ CASES: dict[str, Case] = {
     ),
     "boosting of classes in order, best first": Case(
         "binary",
-        lambda: dtrees.GradientBoostingClassifier(
+        lambda: classifier(
             n_estimators=5, monotonic_cst=[-1, 1, 1, 0, 0, 0, 0, 0], interaction_cst="pairwise", max_leaf_nodes=9, random_state=28
         ),
         array=True,
     ),
     "boosting of medians in order": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
-            loss="absolute_error", n_estimators=4, monotonic_cst={"wide": -1, "count": 1}, max_depth=4, random_state=29
-        ),
+        lambda: regressor(loss="absolute_error", n_estimators=4, monotonic_cst={"wide": -1, "count": 1}, max_depth=4, random_state=29),
     ),
     "boosting in order that goes on": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(
+        lambda: regressor(
             n_estimators=4, monotonic_cst={"wide": 1, "count": -1}, interaction_cst="no_interactions", max_depth=4, random_state=30
         ),
         before={"n_estimators": 2},
     ),
     "boosting that goes on": Case(
         "regression",
-        lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.7, max_features=1, max_depth=4, random_state=9),
+        lambda: regressor(n_estimators=4, subsample=0.7, max_features=1, max_depth=4, random_state=9),
         before={"n_estimators": 2},
     ),
 }

@@ -6,9 +6,9 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
-from dtrees import GradientBoostingRegressor
 from tests.ensemble.samples import assert_same_trees
 from tests.ensemble.test_categories import FRAME, NUMBER, Y, sets
+from tests.plain import regressor
 
 
 def test_dask(client):
@@ -18,10 +18,10 @@ def test_dask(client):
         for first in (0, 100, 200, 300)
     ]
     X, y = dd.concat([dd.from_pandas(part, npartitions=1) for part in parts]), dd.from_pandas(pd.Series(Y), npartitions=4)
-    model = GradientBoostingRegressor(n_estimators=5, random_state=0)
-    assert_same_trees(model.fit(X, y), GradientBoostingRegressor(n_estimators=5, random_state=0).fit(FRAME, Y))
-    by_name = GradientBoostingRegressor(n_estimators=5, random_state=0, categorical_features=["number"])
+    model = regressor(n_estimators=5, random_state=0)
+    assert_same_trees(model.fit(X, y), regressor(n_estimators=5, random_state=0).fit(FRAME, Y))
+    by_name = regressor(n_estimators=5, random_state=0, categorical_features=["number"])
     halves = FRAME.assign(number=np.round(NUMBER))
     X = dd.from_pandas(halves, npartitions=3)
     assert sets(by_name.fit(X, dd.from_pandas(pd.Series(Y), npartitions=3))) > 0
-    assert_same_trees(by_name, GradientBoostingRegressor(n_estimators=5, random_state=0, categorical_features=["number"]).fit(halves, Y))
+    assert_same_trees(by_name, regressor(n_estimators=5, random_state=0, categorical_features=["number"]).fit(halves, Y))

@@ -24,6 +24,7 @@ from distributed import Client
 
 import dtrees
 from tests.cluster.samples import LENGTHS, N_ROWS, assert_same_model, in_partitions, trees_of
+from tests.plain import regressor
 from tests.slow import one_quick, slow_for
 
 RNG = np.random.default_rng(7)
@@ -400,7 +401,7 @@ def test_evaluation_sets(client: Client, kind: str) -> None:
         "arrays": (numbers, array(TARGET, 33)[array(MASK, 33)], array(WEIGHT, 60)[array(MASK, 60)]),
         "mixed": (lazy_rest[X], TARGET[MASK], array(WEIGHT, 60)[array(MASK, 60)]),
     }[kind]
-    here, there = (dtrees.GradientBoostingRegressor(n_estimators=3, eval_metric=["rmse", "mae"]) for _ in range(2))
+    here, there = (regressor(n_estimators=3, eval_metric=["rmse", "mae"]) for _ in range(2))
     if kind == "arrays":
         here.fit(frame[X].to_numpy(), Y, eval_set=[(rest[X].to_numpy(), rest["y"], rest["weight"])])
         there.fit(array(frame[X].to_numpy(), 60, 2), array(TARGET, 60), eval_set=[given])

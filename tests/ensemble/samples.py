@@ -8,6 +8,7 @@ import sklearn.ensemble
 import sklearn.tree
 
 import dtrees
+from tests.plain import PLAIN
 
 KINDS = [
     dtrees.DecisionTreeRegressor,
@@ -44,7 +45,9 @@ def target(kind):
 
 
 def make(kind, **parameters):
-    """Return an estimator, small where it is an ensemble, in whose trees chance has a part."""
+    """Return an estimator, small where it is an ensemble, in whose trees chance has a part; boosting is plain."""
+    if kind in BOOSTING:
+        parameters = {**PLAIN, "max_features": 3, **parameters}
     if kind in FORESTS + BOOSTING:
         parameters = {"n_estimators": 8, **parameters}
     return kind(**{"random_state": 0, "max_features": 3, **parameters})

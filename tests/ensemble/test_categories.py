@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 import dtrees
-from dtrees import DecisionTreeClassifier, DecisionTreeRegressor, GradientBoostingRegressor, RandomForestClassifier
+from dtrees import DecisionTreeClassifier, DecisionTreeRegressor, RandomForestClassifier
 from tests.ensemble.samples import assert_same_trees, trees
+from tests.plain import regressor
 
 RANDOM = np.random.default_rng(5)
 N = 400
@@ -30,18 +31,18 @@ def sets(model):
 
 
 def test_columns_are_named_in_every_way():
-    by_dtype = GradientBoostingRegressor(n_estimators=5).fit(FRAME, Y)
+    by_dtype = regressor(n_estimators=5).fit(FRAME, Y)
     assert sets(by_dtype) > 5
     assert by_dtype.is_categorical_.tolist() == [False, True]
     # Names are in the order of numbers but for "level 10" and "level 11": sets are the same of other numbers, predictions the same.
     for given in ([1], [False, True], np.array([False, True]), (1,)):
-        model = GradientBoostingRegressor(n_estimators=5, categorical_features=given).fit(BY_NUMBER, Y)
+        model = regressor(n_estimators=5, categorical_features=given).fit(BY_NUMBER, Y)
         np.testing.assert_allclose(model.predict(BY_NUMBER), by_dtype.predict(FRAME), rtol=1e-12)
     for frame in (FRAME, FRAME.astype({"level": "category"}), pl.from_pandas(FRAME), FRAME.assign(level=LEVEL)):
-        model = GradientBoostingRegressor(n_estimators=5, categorical_features=["level"]).fit(frame, Y)
+        model = regressor(n_estimators=5, categorical_features=["level"]).fit(frame, Y)
         np.testing.assert_allclose(model.predict(frame), by_dtype.predict(FRAME), rtol=1e-12)
     for none in (None, [], [False, False]):
-        assert sets(GradientBoostingRegressor(n_estimators=5, categorical_features=none).fit(FRAME, Y)) == 0
+        assert sets(regressor(n_estimators=5, categorical_features=none).fit(FRAME, Y)) == 0
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_no_set_is_better(kind, options, target, impurity, weighted):
 def test_one_level_and_all_levels_distinct():
     """No split where there is one level; where each row has its own, those from the lower end of the order."""
     with pytest.warns(UserWarning, match="no tree found a split"):
-        one = GradientBoostingRegressor(n_estimators=3, categorical_features=[0]).fit(np.zeros((N, 1)), Y)
+        one = regressor(n_estimators=3, categorical_features=[0]).fit(np.zeros((N, 1)), Y)
     assert all(tree.node_count == 1 for tree in trees(one))
     everything = {"cat_smooth": 0.0, "min_samples_category": 1, "max_cat_threshold": N}
     tree = DecisionTreeRegressor(max_depth=1, categorical_features=[0], **everything).fit(np.arange(N)[:, np.newaxis], Y)
@@ -142,7 +143,7 @@ def test_absolute_error_knows_no_sets():
 
 
 def test_models_travel(tmp_path):
-    for model in (GradientBoostingRegressor(n_estimators=40).fit(FRAME, Y), RandomForestClassifier(20).fit(FRAME, Y > 5)):
+    for model in (regressor(n_estimators=40).fit(FRAME, Y), RandomForestClassifier(20).fit(FRAME, Y > 5)):
         assert sets(model) > 20
         dtrees.save(model, tmp_path / "model.dtrees")
         for other in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
@@ -152,6 +153,6 @@ def test_models_travel(tmp_path):
 
 
 def test_going_on_from_a_model():
-    whole = GradientBoostingRegressor(n_estimators=8, subsample=0.7, random_state=0).fit(FRAME, Y)
-    half = GradientBoostingRegressor(n_estimators=4, subsample=0.7, random_state=0, warm_start=True).fit(FRAME, Y)
+    whole = regressor(n_estimators=8, subsample=0.7, random_state=0).fit(FRAME, Y)
+    half = regressor(n_estimators=4, subsample=0.7, random_state=0, warm_start=True).fit(FRAME, Y)
     assert_same_trees(half.set_params(n_estimators=8).fit(FRAME, Y), whole)

@@ -13,22 +13,29 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_sample_weight_equivalence_on_dense_data,
+    check_sample_weight_equivalence_on_sparse_data,
+    parametrize_with_checks,
+)
 
 import dtrees
+from tests.plain import PLAIN
 
 SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier, dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier]
 FORESTS = [dtrees.RandomForestRegressor, dtrees.RandomForestClassifier, dtrees.ExtraTreesRegressor, dtrees.ExtraTreesClassifier]
 BOOSTING = [dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier]
 
 _BOOTSTRAP = "rows are drawn at random in proportion to their weights, so repeating a row gives other draws than weighing it"
+_BY_ROWS = "the defaults follow from the number of rows, so repeating a row is not weighing it"
 
 
 def expected_failures(estimator) -> dict[str, str]:
-    """scikit-learn expects the same of its own random forests, for the same reason."""
-    if getattr(estimator, "bootstrap", False):
-        return {f"check_sample_weight_equivalence_on_{kind}_data": _BOOTSTRAP for kind in ("dense", "sparse")}
-    return {}
+    """scikit-learn expects the same of its own random forests and of HistGradientBoosting, for the same reasons."""
+    checks = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+    if isinstance(estimator, dtrees.GradientBoostingClassifier):
+        return dict.fromkeys(checks, _BY_ROWS)
+    return dict.fromkeys(checks, _BOOTSTRAP) if getattr(estimator, "bootstrap", False) else {}
 
 
 def slow_for_several_targets(checks):
@@ -48,7 +55,7 @@ CHECKS = parametrize_with_checks(
     + [kind(criterion="absolute_error") for kind in SINGLE[::2]]
     + [kind(n_estimators=5, criterion="absolute_error") for kind in FORESTS[::2]]
     + [kind(n_estimators=5) for kind in FORESTS]
-    + [kind(n_estimators=10) for kind in BOOSTING],
+    + [kind(n_estimators=50) for kind in BOOSTING],
     expected_failed_checks=expected_failures,
 )
 
@@ -56,6 +63,12 @@ CHECKS = parametrize_with_checks(
 @slow_for_several_targets(CHECKS)
 def test_check(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", BOOSTING, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("check", [check_sample_weight_equivalence_on_dense_data, check_sample_weight_equivalence_on_sparse_data])
+def test_a_weight_of_two_is_a_row_given_twice_where_parameters_are_numbers(kind, check):
+    check(kind.__name__, kind(n_estimators=10, **PLAIN))
 
 
 FRAME = pd.DataFrame({"x": np.arange(60.0), "colour": ["red", "green", "blue"] * 20})

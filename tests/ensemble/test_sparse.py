@@ -21,6 +21,7 @@ from dtrees.engine.shard import sparse_runner
 from dtrees.tree import sparse_rows
 from tests.ensemble.samples import BOOSTING, FORESTS, assert_same_trees, every_ensemble, every_kind, is_classifier, make, trees
 from tests.examples import examples
+from tests.plain import classifier, regressor
 
 # The trees of some made-up tables have no split.
 pytestmark = pytest.mark.filterwarnings("ignore:no tree found a split", "ignore:Some inputs do not have OOB scores")
@@ -157,8 +158,8 @@ def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, de
 @pytest.mark.parametrize(
     "model",
     [
-        dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.7, colsample_bytree=0.8, random_state=0),
-        dtrees.GradientBoostingClassifier(n_estimators=2, max_depth=12, random_state=0),
+        regressor(n_estimators=4, subsample=0.7, colsample_bytree=0.8, random_state=0),
+        classifier(n_estimators=2, max_depth=12, random_state=0),
         dtrees.DecisionTreeClassifier(random_state=0),
         dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=6, random_state=0),
         dtrees.ExtraTreeRegressor(max_features=None, min_samples_leaf=5, random_state=0),
@@ -304,10 +305,10 @@ def test_checkpoint(tmp_path: Any) -> None:
     def stop(progress: Any) -> bool:
         return bool(progress.done == 4)
 
-    model = dtrees.GradientBoostingRegressor(n_estimators=8, random_state=0)
+    model = regressor(n_estimators=8, random_state=0)
     model.fit(S, y, checkpoint=path, callbacks=[stop])
-    model = dtrees.GradientBoostingRegressor(n_estimators=8, random_state=0).fit(S, y, checkpoint=path)
-    assert_same_trees(model, dtrees.GradientBoostingRegressor(n_estimators=8, random_state=0).fit(X, y))
+    model = regressor(n_estimators=8, random_state=0).fit(S, y, checkpoint=path)
+    assert_same_trees(model, regressor(n_estimators=8, random_state=0).fit(X, y))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -337,7 +338,7 @@ def test_text() -> None:
     label = np.arange(600) % 2
     texts = [" ".join(rng.choice(words, 40)) + (" good fine" if one else " poor bad") * int(rng.integers(1, 3)) for one in label]
     for model in (
-        dtrees.GradientBoostingClassifier(n_estimators=5, random_state=0),
+        classifier(n_estimators=5, random_state=0),
         dtrees.RandomForestClassifier(20, random_state=0, n_jobs=2),
         dtrees.ExtraTreesClassifier(20, random_state=0),
     ):

@@ -50,6 +50,7 @@ def test_boosting_goes_there_and_back(case: Case) -> None:
     assert (theirs.loss, theirs.learning_rate, theirs.n_estimators_) == (model.loss, model.learning_rate, model.n_estimators_)
     back = from_sklearn(theirs)
     assert_allclose(predictions(back, FULL), predictions(model, FULL), rtol=1e-12)
+    assert (theirs.learning_rate, theirs.min_samples_leaf) == (model.learning_rate_, model.min_samples_leaf_)
     if "log_loss" in case.id and case.target == "two":
         assert_allclose(theirs.decision_function(FULL), model.decision_function(FULL), rtol=1e-12)
 

@@ -26,6 +26,7 @@ from dtrees.ensemble.compat import DocumentationLink, stand_in_for_sklearns
 from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
+from dtrees.ensemble.input.by_size import resolved
 from dtrees.ensemble.input.columns import columns_of_categories
 from dtrees.ensemble.input.schema import CATEGORICAL, Schema
 from dtrees.ensemble.input.tables import column_names
@@ -63,7 +64,8 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
 
     max_depth: int | None
     min_samples_split: int | float
-    min_samples_leaf: int | float
+    min_samples_leaf: int | float | str
+    min_samples_leaf_: int
     max_features: int | float | str | None
     max_leaf_nodes: int | None
     min_impurity_decrease: float
@@ -289,7 +291,7 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
         """
         check_is_fitted(self)
         shared = kind._get_param_names()
-        own = {name: value for name, value in self.get_params(deep=False).items() if name in shared and name != "random_state"}
+        own = {name: value for name, value in resolved(self).items() if name in shared and name != "random_state"}
         if own.get("class_weight") == "balanced_subsample":
             own["class_weight"] = "balanced"
         if self._GROUP_PER_OUTPUT:

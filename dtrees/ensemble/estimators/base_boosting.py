@@ -33,6 +33,7 @@ from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring, scoring_for
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import combinations, parameters
+from dtrees.ensemble.input.by_size import draws_by_default_alone, resolved, set_by_size
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective import registry
 from dtrees.ensemble.objective.loss import LinkedLoss
@@ -50,11 +51,11 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     criterion: str
     init: Any
     n_estimators: int
-    learning_rate: float
+    learning_rate: float | str
     subsample: float
     min_child_weight: float
     min_weight_fraction_leaf: float
-    reg_lambda: float
+    reg_lambda: float | str
     reg_alpha: float
     min_split_gain: float
     colsample_bytree: float
@@ -67,6 +68,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     eval_metric: Any
     verbose: int
     n_estimators_: int
+    learning_rate_: float
+    reg_lambda_: float
     train_score_: NDArray[np.float64]
     validation_score_: NDArray[np.float64]
     oob_scores_: NDArray[np.float64]
@@ -264,7 +267,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         elif hasattr(self, "validation_score_"):
             del self.validation_score_
         self._take_over_out_of_bag(result, keep=keep)
-        self.max_features_ = plan.rules.max_features
+        self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
         self.n_estimators_ = len(result.rounds)
         self._trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
 
@@ -311,17 +314,18 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         weight = table.total_weight
         if class_weight is not None and table.class_weights is not None:
             weight = float(np.dot(table.class_weights, class_weight))
-        parameters.check_penalty(float(self.reg_lambda), weight)
+        set_by_size(self, table.n_weighted, class_weight, keep=keep)
+        parameters.check_penalty(float(self.reg_lambda_), weight)
         # An integer means the same seed whenever; other random states move on, and rounds added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):
-            self._seed = parameters.draw_seed(self.random_state)
+            self._seed = 0 if draws_by_default_alone(self) else parameters.draw_seed(self.random_state)
         return BoostingPlan(
             rules=parameters.rules_for(self, "newton_l1" if self.reg_alpha > 0 else "newton", table.n_rows, self.n_features_in_),
             seed=self._seed,
             loss=loss,
             n_rounds=int(self.n_estimators),
             n_classes=0 if table.classes is None else len(table.classes),
-            learning_rate=float(self.learning_rate),
+            learning_rate=float(self.learning_rate_),
             subsample=float(self.subsample),
             validation_fraction=float(self.validation_fraction),
             n_iter_no_change=None if self.n_iter_no_change is None else int(self.n_iter_no_change),
@@ -336,7 +340,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
 
         As in scikit-learn, the raw prediction is that of ``init_`` plus ``learning_rate`` times the sum of theirs.
         """
-        scale = float(self.learning_rate) or 1.0  # without a rate all steps are zero
+        scale = float(resolved(self)["learning_rate"]) or 1.0  # without a rate all steps are zero
         members = np.empty((self._trees.n_rounds, len(self._trees.groups)), dtype=object)
         for output, group in enumerate(self._single_trees(DecisionTreeRegressor, None, scale)):
             members[:, output] = group

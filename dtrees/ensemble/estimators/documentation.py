@@ -19,12 +19,6 @@ _DESCRIPTIONS = {
         colsample_bytree : float, default=%s
             Share of the columns drawn once for each tree; nodes draw from these.
         """,
-    "min_samples": """
-        min_samples_split : int or float, default=2
-            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
-        min_samples_leaf : int or float, default=%s
-            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
-        """,
     "max_leaf_nodes": """
         max_leaf_nodes : int or None, default=None
             Split the node that gains most next, until there are this many leaves. None splits all.
@@ -96,7 +90,10 @@ _DESCRIPTIONS = {
     "growth": """
         max_depth : int or None, default=None
             Depth at which nodes are not split any more. None grows until leaves are pure or too small to split.
-        {min_samples: 1}
+        min_samples_split : int or float, default=2
+            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
+        min_samples_leaf : int or float, default=1
+            Fewest rows of a leaf; a float is a fraction of all rows, rounded up.
         min_weight_fraction_leaf : float, default=0.0
             Smallest weight of a leaf, as a fraction of all weight.
         """,
@@ -166,27 +163,38 @@ _DESCRIPTIONS = {
         {importance_type}
         """,
     "boosting": """
-        learning_rate : float, default=%(learning_rate)s
-            Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse.
+        learning_rate : float or "auto", default="%(learning_rate)s"
+            Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse. "auto" follows from the
+            number n of rows of a weight above 0: 0.03 * (n / 300) ** 0.4, but at least 0.03 and at most 0.15 for regression, 0.05 and 0.1
+            for two classes; for more classes it is 0.1. That is for 200 rounds; for many more, or far fewer, pass a number. What it came
+            to is ``learning_rate_``.
         n_estimators : int, default=%(n_estimators)s
             Rounds: trees, or trees per class for more than two classes, or per target.
         subsample : float, default=%(subsample)s
             Share of the rows drawn, without replacement, for each round.
         max_depth : int or None, default=%(max_depth)s
             Depth at which nodes are not split any more; None sets no bound.
-        {min_samples: %(min_samples_leaf)s}
+        min_samples_split : int or float, default=2
+            Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
+        min_samples_leaf : int, float or "auto", default="%(min_samples_leaf)s"
+            Fewest rows of a leaf; a float is a fraction of all rows, rounded up. "auto" is a tenth of the rows of a weight above 0,
+            but at least 1 and at most 20. What it came to is ``min_samples_leaf_``.
         min_child_weight : float, default=%(min_child_weight)s
             Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
             predictions become sure.
         min_weight_fraction_leaf : float, default=0.0
             Smallest sum of hessians of a leaf, as a fraction of that of all rows in the tree's sample: a fraction of the weight where each
             row's hessian is its weight, as for squared error, and with ``criterion="squared_error"``.
-        reg_lambda : float, default=%(reg_lambda)s
-            L2 penalty on leaf values, before shrinkage.
+        reg_lambda : float or "auto", default="%(reg_lambda)s"
+            L2 penalty on leaf values, before shrinkage. "auto" is 5, and 1 for more than two classes. What it came to is ``reg_lambda_``.
         reg_alpha : float, default=0.0
             L1 penalty on leaf values, before shrinkage, as in XGBoost: sums of gradients are moved towards zero by it, and no further, both
             in leaf values and in gains.
-        {max_features: %(max_features)s}
+        max_features : int, float, {"sqrt", "log2", "auto"} or None, default="%(max_features)s"
+            Columns drawn for each node to look for a split in: a number, a share, the square root or base-2 logarithm of the number
+            of columns that the tree sees; None takes all. Columns without a possible split do not count. "auto" is None for 10,000 rows of
+            a weight above 0 and more, or with ``colsample_bylevel``, and otherwise 0.5, or "sqrt" for classification. What it came to is
+            ``max_features_``.
         {colsample_bytree: %(colsample_bytree)s}
         colsample_bylevel : float, default=1.0
             Share of these drawn once for each level of a tree, in place of ``max_features`` for each node. A node in which none of them
@@ -245,7 +253,8 @@ _DESCRIPTIONS = {
         """,
     "boosting_control": """
         random_state : int, RandomState or None, default=None
-            Decides rows and columns drawn. Pass an int for the same model every time.
+            Decides rows and columns drawn. Pass an int for the same model every time. None draws anew in each fit, but where columns are
+            drawn because ``max_features`` is "auto" and nothing else is: then every fit draws the same.
         {n_jobs}
         {verbose: round}
         warm_start : bool, default=False
@@ -255,10 +264,14 @@ _DESCRIPTIONS = {
     "fitted_boosting": """
         estimators_ : ndarray of DecisionTreeRegressor of shape (n_estimators_, n_outputs)
             The trees, each as a fitted estimator of the steps that it adds, read-only. Raw predictions are those of ``init_`` plus
-            ``learning_rate`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
+            ``learning_rate_`` times the sum of theirs. Their parameters are the present ones of this estimator, also with ``warm_start``.
         init_ : estimator or "zero"
             What boosting started from: an estimator of the weighted mean of the target (median, quantile), or of the shares of the classes;
             the fitted ``init``; or "zero", also with ``base_margin``.
+        learning_rate_ : float
+            The learning rate of the trees: with ``warm_start``, "auto" is what it was for those that there were.
+        min_samples_leaf_, reg_lambda_ : int, float
+            The fewest rows of their leaves, and the penalty on these.
         n_estimators_ : int
             Rounds; fewer than ``n_estimators`` if the fit was stopped early.
         train_score_ : ndarray of float64 of shape (n_estimators_,)

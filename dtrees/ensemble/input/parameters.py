@@ -16,6 +16,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from dtrees.engine.plan.plans import Rules
 from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
+from dtrees.ensemble.input.by_size import AUTO, is_auto
 from dtrees.ensemble.input.combinations import check_categories
 from dtrees.ensemble.input.constraints import CONSTRAINTS, interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
@@ -79,12 +80,14 @@ BOOSTING = {
     **COMMON,
     **FRACTION,
     **ENSEMBLE,
-    "learning_rate": [Interval(Real, 0.0, None, closed="left")],
+    "learning_rate": [Interval(Real, 0.0, None, closed="left"), StrOptions({AUTO})],
+    "min_samples_leaf": [*COMMON["min_samples_leaf"], StrOptions({AUTO})],
+    "max_features": [*COMMON["max_features"], StrOptions({AUTO})],
     "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
     "criterion": [StrOptions({"newton", "squared_error"})],
     "init": [StrOptions({"zero"}), HasMethods(["fit", "predict"]), None],
     "colsample_bylevel": [Interval(Real, 0.0, 1.0, closed="right")],
-    "reg_lambda": [Interval(Real, 0.0, None, closed="left")],
+    "reg_lambda": [Interval(Real, 0.0, None, closed="left"), StrOptions({AUTO})],
     "reg_alpha": [Interval(Real, 0.0, None, closed="left")],
     "min_split_gain": [Interval(Real, 0.0, None, closed="left")],
     "min_child_weight": [Interval(Real, 0.0, None, closed="left")],
@@ -96,17 +99,17 @@ BOOSTING = {
     "eval_metric": [str, callable, list, tuple, None],
 }
 
-#: The defaults of boosting, which scikit-learn's are not. Chosen on California housing (mean R2 over ten random splits) and Adult (its test
-#: file) among some fifty settings of depth, shrinkage and regularization, by what does well on both and stays cheap; see the README.
+#: The defaults of boosting, which scikit-learn's are not. Number and depth of trees were chosen on California housing and Adult among some
+#: fifty settings, by what does well on both and stays cheap; what is "auto" is told in :mod:`dtrees.ensemble.input.by_size`.
 BOOSTING_DEFAULTS: dict[str, Any] = {
     "n_estimators": 200,
-    "learning_rate": 0.15,
+    "learning_rate": AUTO,
     "max_depth": 6,
-    "min_samples_leaf": 1,
-    "min_child_weight": 1.0,
-    "reg_lambda": 5.0,
+    "min_samples_leaf": AUTO,
+    "min_child_weight": 0.001,
+    "reg_lambda": AUTO,
     "subsample": 1.0,
-    "max_features": None,
+    "max_features": AUTO,
     "colsample_bytree": 1.0,
 }
 
@@ -144,10 +147,11 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
     Fractions of rows are rounded up, as in scikit-learn; ``max_features`` counts among the columns that a tree sees.
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * n_columns))
-    max_features = resolve_max_features(estimator.max_features, columns_per_tree)
+    by_node = not is_auto(estimator.max_features)
+    max_features = resolve_max_features(estimator.max_features if by_node else estimator.max_features_, columns_per_tree)
     bylevel = float(getattr(estimator, "colsample_bylevel", 1.0))
     if bylevel < 1.0:
-        if max_features < columns_per_tree:
+        if by_node and max_features < columns_per_tree:
             raise ValueError(
                 f"max_features={estimator.max_features!r} draws columns for each node, colsample_bylevel={bylevel} for each level; "
                 "pass only one of them"
@@ -155,7 +159,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         max_features = max(1, int(bylevel * columns_per_tree))
     categorical = () if estimator._n_targets > 1 and not estimator._GROUP_PER_OUTPUT else _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
-    min_samples_leaf = _count(estimator.min_samples_leaf, n_rows)
+    given = estimator.min_samples_leaf
+    min_samples_leaf = estimator.min_samples_leaf_ if is_auto(given) else _count(given, n_rows)
     criterion = CRITERION_ALIASES.get(criterion, criterion)
     monotonic, (interactions, most_columns) = monotonic_rule(estimator), interaction_rule(estimator)
     return Rules(
@@ -170,7 +175,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         min_child_weight=float(getattr(estimator, "min_child_weight", 0.0)),
         max_leaf_nodes=None if estimator.max_leaf_nodes is None else int(estimator.max_leaf_nodes),
         min_impurity_decrease=float(estimator.min_impurity_decrease),
-        reg_lambda=float(getattr(estimator, "reg_lambda", 0.0)),
+        reg_lambda=float(getattr(estimator, "reg_lambda_", 0.0)),
         reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),
         min_split_gain=float(getattr(estimator, "min_split_gain", 0.0)),
         ccp_alpha=float(estimator.ccp_alpha),

@@ -58,6 +58,8 @@ class TargetSummary:
         Columns of y.
     targets : tuple of TargetSummary
         Of several columns of labels, what there is to know of each; ``classes`` and what follows from them are None then.
+    n_weighted : tuple of int
+        Rows of a weight above 0: of each class, or, for regression, of all together.
     """
 
     n_rows: int
@@ -66,6 +68,7 @@ class TargetSummary:
     class_counts: NDArray[np.int64] | None = None
     class_weights: tuple[Fraction, ...] | None = None
     n_targets: int = 1
+    n_weighted: tuple[int, ...] = (0,)
     targets: tuple[TargetSummary, ...] = ()
 
     @property
@@ -83,7 +86,8 @@ class TargetSummary:
         """Return the summary of targets from :func:`check_target` and weights from :func:`check_weights`."""
         total = Fraction(len(y)) if weight is None else _exact_sum(weight)
         if not classify:
-            return cls(len(y), total, n_targets=y.shape[1] if y.ndim == 2 else 1)
+            weighted = len(y) if weight is None else int(np.count_nonzero(weight))
+            return cls(len(y), total, n_targets=y.shape[1] if y.ndim == 2 else 1, n_weighted=(weighted,))
         if y.ndim == 2:
             targets = tuple(cls.of(labels_of(y, k), weight, classify=True) for k in range(y.shape[1]))
             return cls(len(y), total, n_targets=y.shape[1], targets=targets)
@@ -91,9 +95,11 @@ class TargetSummary:
         counts = np.bincount(codes, minlength=len(classes)).astype(np.int64)
         if weight is None:
             class_weights = tuple(Fraction(int(count)) for count in counts)
+            n_weighted = counts
         else:
             class_weights = tuple(_exact_sum(weight[codes == code]) for code in range(len(classes)))
-        return cls(len(y), total, classes, counts, class_weights)
+            n_weighted = np.bincount(codes[weight > 0], minlength=len(classes))
+        return cls(len(y), total, classes, counts, class_weights, n_weighted=tuple(n_weighted.tolist()))
 
     @classmethod
     def merge(cls, summaries: Iterable[TargetSummary]) -> TargetSummary:
@@ -113,21 +119,22 @@ class TargetSummary:
                     targets.append(cls.merge(of_target))
             return cls(n_rows, total, n_targets=widths[0], targets=tuple(targets))
         if not labels:
-            return cls(n_rows, total, n_targets=widths[0] if widths else 1)
+            weighted = sum(summary.n_weighted[0] for summary in summaries if summary.n_rows)
+            return cls(n_rows, total, n_targets=widths[0] if widths else 1, n_weighted=(weighted,))
         if len({isinstance(part[0], str) for part in labels}) > 1:
             raise ValueError("y holds text in some partitions and numbers in others; give it one dtype")
         classes = np.unique(np.concatenate(labels))
         counts = np.zeros(len(classes), dtype=np.int64)
-        weights = [Fraction(0)] * len(classes)
+        weights, n_weighted = [Fraction(0)] * len(classes), [0] * len(classes)
         for summary in summaries:
             if summary.classes is None or summary.class_counts is None or summary.class_weights is None or not summary.n_rows:
                 continue
-            for code, count, weight in zip(
-                encode_classes(summary.classes, classes), summary.class_counts, summary.class_weights, strict=True
-            ):
+            codes = encode_classes(summary.classes, classes)
+            for code, count, weight, n in zip(codes, summary.class_counts, summary.class_weights, summary.n_weighted, strict=True):
                 counts[code] += count
                 weights[code] += weight
-        return cls(n_rows, total, classes, counts, tuple(weights))
+                n_weighted[code] += n
+        return cls(n_rows, total, classes, counts, tuple(weights), n_weighted=tuple(n_weighted))
 
     def check(self) -> None:
         """Raise if nothing can be learnt from these rows.

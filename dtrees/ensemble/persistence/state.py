@@ -20,6 +20,7 @@ from sklearn.base import is_classifier
 
 from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
 from dtrees.ensemble.compat import check_parameters, stand_in_for_sklearns
+from dtrees.ensemble.input.by_size import NAMES, is_auto
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.prediction import AdditiveTrees, by_target
@@ -28,6 +29,9 @@ from dtrees.tree.stacking import stacked, unstacked
 #: Fitted attributes that are numbers, with their types, where an estimator has them.
 _NUMBERS: dict[str, tuple[type, ...]] = {
     "max_features_": (int,),
+    "learning_rate_": (int, float),
+    "min_samples_leaf_": (int,),
+    "reg_lambda_": (int, float),
     "n_estimators_": (int,),
     "oob_score_": (int, float),
     "best_iteration_": (int,),
@@ -178,6 +182,8 @@ class EstimatorState:
             setattr(model, name, take(attributes, name, _NUMBERS[name], owner))
         if not 1 <= attributes.get("max_features_", 1) <= len(names):
             raise ValueError(f"the model's state has max_features_ = {attributes['max_features_']}, but {len(names)} columns")
+        if cls._GROUP_PER_OUTPUT:
+            _restore_by_size(model)
         for name in _SERIES:
             if name in arrays:
                 setattr(model, name, _series(arrays, name))
@@ -226,6 +232,18 @@ def _restore_targets(model: Any, n_targets: int, arrays: dict[str, NDArray[Any]]
     if not fits or n_targets < 2:
         raise ValueError(f"the model's state has {shown(n_targets)} targets, which its {type(model).__name__} has not")
     return n_targets
+
+
+def _restore_by_size(model: Any) -> None:
+    """Check what parameters that may be "auto" came to; files of earlier versions have numbers instead, and nothing that they came to."""
+    for name in NAMES:
+        given, found = getattr(model, name), getattr(model, f"{name}_", None)
+        if found is None and is_auto(given):
+            raise ValueError(f"the model's {name} is 'auto', but its state does not say what {name}_ was")
+        if found is None and name in ("learning_rate", "reg_lambda"):
+            setattr(model, f"{name}_", float(given))
+        if found is not None and not 0 <= found < math.inf:
+            raise ValueError(f"the model's state has {name}_ = {found!r:.40}; wants a finite number of at least 0")
 
 
 def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:

@@ -14,13 +14,14 @@ from sklearn.linear_model import LinearRegression
 
 import dtrees
 from tests.cluster.samples import assert_same_model
+from tests.plain import PLAIN
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 6))
 Y = X[:, 0] + np.sin(3 * X[:, 1]) + RNG.normal(scale=0.2, size=300)
 CLASSES = np.digitize(Y, [-0.5, 0.5])
 LAZY = da.from_array(X, chunks=((100, 20, 180), 3))
-SETTINGS: dict[str, Any] = {"n_estimators": 4, "max_depth": 3, "random_state": 0}
+SETTINGS: dict[str, Any] = {**PLAIN, "n_estimators": 4, "max_depth": 3, "random_state": 0}
 
 
 @pytest.fixture(params=["one-worker", "sharded"])

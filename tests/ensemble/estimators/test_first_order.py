@@ -17,9 +17,10 @@ from dtrees.ensemble.objective.registry import loss_for
 from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import derivatives
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, assert_same_trees, make, trees
+from tests.plain import PLAIN
 
 Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier
-AS_SKLEARN = {"criterion": "squared_error", "reg_lambda": 0.0, "min_child_weight": 0.0}
+AS_SKLEARN = {**PLAIN, "criterion": "squared_error", "reg_lambda": 0.0, "min_child_weight": 0.0}
 AMOUNTS = np.exp(SIGNAL / 4)
 BINARY = (SIGNAL > 1).astype(int)
 
@@ -86,7 +87,7 @@ def test_trees_are_scikit_learns(loss, n_classes):
     settings = {"loss": loss, "n_estimators": 6, "max_depth": 3, "learning_rate": 0.3, "min_samples_leaf": 10}
     # Splits that tie, as some do in the first round, it chooses by chance.
     theirs = sklearn.ensemble.GradientBoostingClassifier(**settings, random_state=1).fit(X, y)
-    ours = Classifier(**settings, **AS_SKLEARN).fit(X, y)
+    ours = Classifier(**{**AS_SKLEARN, **settings}).fit(X, y)
     factor = 2 if loss == "log_loss" and n_classes == 2 else 1  # theirs is the deviance then
     assert_allclose(factor * ours.train_score_, theirs.train_score_, rtol=1e-6)
     assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
@@ -106,7 +107,7 @@ def test_as_good_as_scikit_learn_on_later_rows(load):
     reached = np.empty((5, 2))
     for seed, row in enumerate(reached):
         train, later, y_train, y_later = train_test_split(X, y, random_state=seed, stratify=y)
-        ours, theirs = Classifier(**settings, **AS_SKLEARN), sklearn.ensemble.GradientBoostingClassifier(**settings, random_state=0)
+        ours, theirs = Classifier(**{**AS_SKLEARN, **settings}), sklearn.ensemble.GradientBoostingClassifier(**settings, random_state=0)
         row[:] = [sklearn.metrics.log_loss(y_later, model.fit(train, y_train).predict_proba(later)) for model in (ours, theirs)]
     assert reached[:, 0].mean() < 1.05 * reached[:, 1].mean(), reached
 

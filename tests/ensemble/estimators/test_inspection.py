@@ -11,6 +11,7 @@ from sklearn.inspection import partial_dependence
 import dtrees
 from dtrees.tree.tree import Tree
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, make, target, trees
+from tests.plain import PLAIN
 
 
 @pytest.mark.parametrize("y", [SIGNAL, LABELS], ids=["regression", "classification"])
@@ -106,7 +107,7 @@ def test_partial_dependence_by_recursion_is_scikit_learns(kind):
     y = LABELS if kind.endswith("Classifier") else SIGNAL
     filled = np.nan_to_num(X).astype(np.float32)
     same = {"max_depth": 3, **({"n_estimators": 4} if "Decision" not in kind else {}), **({"bootstrap": False} if "Forest" in kind else {})}
-    own = {"learning_rate": 0.1, "reg_lambda": 0.0, "min_child_weight": 0.0} if "Boosting" in kind else {}
+    own = {**PLAIN, "learning_rate": 0.1, "reg_lambda": 0.0, "min_child_weight": 0.0} if "Boosting" in kind else {}
     ours = getattr(dtrees, kind)(**same, **own).fit(filled, y)
     theirs = getattr(sklearn.tree if "Decision" in kind else sklearn.ensemble, kind)(**same, random_state=0).fit(filled, y)
     found, wanted = (partial_dependence(model, filled, [0, 1], grid_resolution=6, method="recursion").average for model in (ours, theirs))

@@ -26,6 +26,7 @@ from tests.ensemble.samples import (
     target,
     trees,
 )
+from tests.plain import regressor
 
 FILLED = np.nan_to_num(X).astype(np.float32)
 ALPHAS = {"squared_error": 0.02, "absolute_error": 0.01, "poisson": 0.02, "gini": 0.004, "entropy": 0.01}
@@ -62,7 +63,7 @@ def test_a_pruned_tree_is_scikit_learns(criterion):
 @pytest.mark.parametrize("max_leaf_nodes", [None, 10])
 def test_boosting_is_scikit_learns(max_leaf_nodes):
     common = {"n_estimators": 12, "max_depth": 4, "max_leaf_nodes": max_leaf_nodes, "ccp_alpha": 0.06}
-    ours = dtrees.GradientBoostingRegressor(**common, reg_lambda=0, learning_rate=0.1).fit(FILLED, SIGNAL)
+    ours = regressor(**common, reg_lambda=0, learning_rate=0.1).fit(FILLED, SIGNAL)
     theirs = sklearn.ensemble.GradientBoostingRegressor(**common).fit(FILLED, SIGNAL)
     sizes = [member.tree_.node_count for member in ours.estimators_.ravel()]
     assert sizes == [member.tree_.node_count for member in theirs.estimators_.ravel()]

@@ -19,13 +19,14 @@ import dtrees
 from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.objective import registry
 from tests.ensemble.samples import RNG, SIGNAL, WEIGHT, N, X, trees
+from tests.plain import PLAIN
 
 FILLED = np.nan_to_num(X)
 Y = np.column_stack([SIGNAL, 5 * np.sin(3 * FILLED[:, 2]) + FILLED[:, 0], 0.3 * FILLED[:, 3] * FILLED[:, 4]])
 POSITIVE = np.abs(Y) + 0.01
 MARGIN = RNG.normal(size=Y.shape)
 #: Nothing is drawn that depends on the number of a tree.
-ALL = {"n_estimators": 6, "max_features": None, "colsample_bytree": 1.0, "subsample": 1.0, "random_state": 3, "max_depth": 4}
+ALL = {**PLAIN, "n_estimators": 6, "max_features": None, "colsample_bytree": 1.0, "subsample": 1.0, "random_state": 3, "max_depth": 4}
 VARIANTS = {
     "plain": {},
     "first order": {"criterion": "squared_error", "min_weight_fraction_leaf": 0.02},

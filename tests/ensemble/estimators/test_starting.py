@@ -20,6 +20,7 @@ from sklearn.neighbors import KNeighborsRegressor
 import dtrees
 from dtrees.ensemble.objective.registry import loss_for, registered_losses
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, N, assert_same_trees, make, trees
+from tests.plain import PLAIN
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(N, 5))
@@ -105,7 +106,7 @@ def tree_leaves(tree):
 def test_against_scikit_learn():
     """Squared error, no penalty: the trees are the same, so what they are added to must be."""
     settings = {"n_estimators": 5, "max_depth": 2, "learning_rate": 0.5}
-    own = {"reg_lambda": 0.0, "min_child_weight": 0.0, **settings}
+    own = {**PLAIN, "reg_lambda": 0.0, "min_child_weight": 0.0, **settings}
     for init in ("zero", LinearRegression(), KNeighborsRegressor()):
         theirs = sklearn.ensemble.GradientBoostingRegressor(init=init, **settings, random_state=0).fit(X, Y)
         assert_allclose(Regressor(init=init, **own).fit(X, Y).predict(X), theirs.predict(X), atol=1e-5)

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from tests.ensemble.samples import BOOSTING, SIGNAL, X, every_ensemble, make, target
+from tests.plain import PLAIN
 
 
 @every_ensemble
@@ -31,14 +32,14 @@ def test_a_monitor_of_scikit_learns_boosting_serves_here():
     filled = np.nan_to_num(X)
     stops = {}
     for library in (dtrees, sklearn.ensemble):
-        own = {"reg_lambda": 0.0, "max_depth": 3} if library is dtrees else {}
+        own = {**PLAIN, "reg_lambda": 0.0, "max_depth": 3} if library is dtrees else {}
         seen = []
 
         def monitor(i, estimator, variables, seen=seen):
             seen.append(estimator.train_score_[i])
             return i > 2 and seen[-3] - seen[-1] < 0.4
 
-        library.GradientBoostingRegressor(n_estimators=50, learning_rate=0.1, **own).fit(filled, SIGNAL, monitor=monitor)
+        library.GradientBoostingRegressor(**{**own, "n_estimators": 50, "learning_rate": 0.1}).fit(filled, SIGNAL, monitor=monitor)
         stops[library] = seen
     assert 4 < len(stops[dtrees]) < 50
     assert_allclose(stops[dtrees], stops[sklearn.ensemble])

@@ -1,0 +1,111 @@
+"""Parameters of boosting that are "auto": numbers that follow from how many rows there are to learn from, and of how many classes.
+
+Few rows want small steps, leaves of a fair share of them, and trees that differ, since each node looks at some of the columns. Many
+rows bear longer steps, and so need fewer trees. Of more than two classes, each has trees of its own: most rows are soon told apart from
+it, their hessians are small, and the same penalty would shorten steps more. The guide tells what was measured. Rows of weight 0 do not
+count; threads, workers and partitions make no difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+AUTO = "auto"
+#: The parameters that may be "auto".
+NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "max_features")
+#: From how many rows on every node looks at all columns.
+_MANY_ROWS = 10_000
+
+
+def learning_rate(n_rows: int, n_classes: int = 0) -> float:
+    """Return the learning rate for a table of so many rows, which is meant for 200 rounds.
+
+    Examples
+    --------
+    >>> [round(learning_rate(n), 3) for n in (6, 300, 1000, 10_000, 1_000_000)]
+    [0.03, 0.03, 0.049, 0.122, 0.15]
+    >>> [learning_rate(300, n_classes=k) for k in (0, 2, 3)]
+    [0.03, 0.05, 0.1]
+    >>> [learning_rate(1_000_000, n_classes=k) for k in (0, 2, 3)]
+    [0.15, 0.1, 0.1]
+    """
+    least, most = (0.1, 0.1) if n_classes > 2 else (0.05, 0.1) if n_classes else (0.03, 0.15)
+    return min(max(0.03 * (n_rows / 300) ** 0.4, least), most)
+
+
+def min_samples_leaf(n_rows: int) -> int:
+    """Return the fewest rows of a leaf: a tenth of all rows, but at most 20.
+
+    Examples
+    --------
+    >>> [min_samples_leaf(n) for n in (6, 40, 100, 1000)]
+    [1, 4, 10, 20]
+    """
+    return min(max(n_rows // 10, 1), 20)
+
+
+def reg_lambda(n_classes: int = 0) -> float:
+    """Return the L2 penalty for so many classes, 0 for regression.
+
+    Examples
+    --------
+    >>> [reg_lambda(n) for n in (0, 2, 3)]
+    [5.0, 5.0, 1.0]
+    """
+    return 1.0 if n_classes > 2 else 5.0
+
+
+def max_features(n_rows: int, n_classes: int = 0) -> float | str | None:
+    """Return which columns a node looks at: all of a table of many rows, otherwise half, or, for classification, their square root.
+
+    Examples
+    --------
+    >>> max_features(300), max_features(300, n_classes=2), max_features(10_000)
+    (0.5, 'sqrt', None)
+    """
+    return None if n_rows >= _MANY_ROWS else "sqrt" if n_classes else 0.5
+
+
+def set_by_size(estimator: Any, n_rows: tuple[int, ...], class_weight: tuple[float, ...] | None, *, keep: bool) -> None:
+    """Set what the parameters that may be "auto" come to, under their names with an underscore.
+
+    Parameters
+    ----------
+    estimator : Boosting
+    n_rows : tuple of int
+        Rows of a weight above 0: of each class, or, for regression, of all together.
+    class_weight : tuple of float or None
+        A factor for the weights of each class.
+    keep : bool
+        Whether there are trees that are kept: "auto" is then what they were grown with.
+    """
+    n_classes = 0
+    if hasattr(estimator, "classes_"):
+        n_rows = tuple(n for n, factor in zip(n_rows, class_weight or (1.0,) * len(n_rows), strict=True) if n and factor > 0)
+        n_classes = len(n_rows)
+    n = sum(n_rows)
+    chosen = learning_rate(n, n_classes), min_samples_leaf(n), reg_lambda(n_classes), max_features(n, n_classes)
+    for name, value in zip(NAMES, chosen, strict=True):
+        given = getattr(estimator, name)
+        if not (keep and is_auto(given) and hasattr(estimator, f"{name}_")):
+            setattr(estimator, f"{name}_", value if is_auto(given) else given)
+
+
+def draws_by_default_alone(estimator: Any) -> bool:
+    """Tell whether all that is drawn in a fit are the columns of nodes, and these because nobody said otherwise.
+
+    Such draws are the same in every fit: who asks for nothing at random gets the same model every time.
+    """
+    drawn = estimator.subsample < 1.0 or estimator.colsample_bytree < 1.0 or estimator.colsample_bylevel < 1.0
+    return estimator.random_state is None and is_auto(estimator.max_features) and not drawn and estimator.n_iter_no_change is None
+
+
+def resolved(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of a fitted estimator, where they are "auto" as what they came to."""
+    given = estimator.get_params(deep=False)
+    return {name: getattr(estimator, f"{name}_") if name in NAMES and is_auto(value) else value for name, value in given.items()}
+
+
+def is_auto(value: Any) -> bool:
+    """Tell whether a parameter is to follow from the number of rows; arrays and other objects are no text."""
+    return isinstance(value, str) and value == AUTO

@@ -1,0 +1,23 @@
+"""Boosting by long steps, all columns and leaves of any size, for tests of how trees grow on tiny tables; defaults are for real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dtrees
+
+PLAIN: dict[str, Any] = {
+    "learning_rate": 0.15,
+    "min_samples_leaf": 1,
+    "min_child_weight": 1.0,
+    "reg_lambda": 5.0,
+    "max_features": None,
+}
+
+
+def regressor(**parameters: Any) -> dtrees.GradientBoostingRegressor:
+    return dtrees.GradientBoostingRegressor(**{**PLAIN, **parameters})
+
+
+def classifier(**parameters: Any) -> dtrees.GradientBoostingClassifier:
+    return dtrees.GradientBoostingClassifier(**{**PLAIN, **parameters})
