@@ -112,12 +112,12 @@ def test_columns_drawn_by_default_are_the_same_in_every_fit(kind):
     assert_same_trees(kind(**few).fit(*fit), kind(**few).fit(*fit))
     for other in ({"random_state": 1}, {"subsample": 0.9}, {"max_features": 2}):
         assert any(
-            one.column.tolist() != another.column.tolist()
+            one.feature.tolist() != another.feature.tolist()
             for one, another in zip(trees(kind(**few).fit(*fit)), trees(kind(**few, **other).fit(*fit)), strict=True)
         )
     asked = {"max_features": 2, **few}
     assert any(
-        one.column.tolist() != another.column.tolist()
+        one.feature.tolist() != another.feature.tolist()
         for one, another in zip(trees(kind(**asked).fit(*fit)), trees(kind(**asked).fit(*fit)), strict=True)
     )
 
