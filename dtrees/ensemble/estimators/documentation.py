@@ -178,7 +178,7 @@ _DESCRIPTIONS = {
             Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
         min_samples_leaf : int, float or "auto", default="%(min_samples_leaf)s"
             Fewest rows of a leaf; a float is a fraction of all rows, rounded up. "auto" is a tenth of the rows of a weight above 0,
-            but at least 1 and at most 20. What it came to is ``min_samples_leaf_``.
+            but at least 1 and at most 20, and 1 for 10,000 of them and more. What it came to is ``min_samples_leaf_``.
         min_child_weight : float, default=%(min_child_weight)s
             Smallest sum of hessians of a leaf. For squared error that is its weight, or number of rows; for log loss it shrinks as
             predictions become sure.
@@ -270,8 +270,10 @@ _DESCRIPTIONS = {
             the fitted ``init``; or "zero", also with ``base_margin``.
         learning_rate_ : float
             The learning rate of the trees: with ``warm_start``, "auto" is what it was for those that there were.
-        min_samples_leaf_, reg_lambda_ : int, float
-            The fewest rows of their leaves, and the penalty on these.
+        min_samples_leaf_ : int
+            The fewest rows of their leaves.
+        reg_lambda_ : float
+            The penalty on these leaves' values.
         n_estimators_ : int
             Rounds; fewer than ``n_estimators`` if the fit was stopped early.
         train_score_ : ndarray of float64 of shape (n_estimators_,)

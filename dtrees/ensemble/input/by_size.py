@@ -1,7 +1,7 @@
 """Parameters of boosting that are "auto": numbers that follow from how many rows there are to learn from, and of how many classes.
 
 Few rows want small steps, leaves of a fair share of them, and trees that differ, since each node looks at some of the columns. Many
-rows bear longer steps, and so need fewer trees. Of more than two classes, each has trees of its own: most rows are soon told apart from
+rows bear longer steps, and so need fewer trees, and small leaves of them say something. Of more than two classes, each has trees of its own: most rows are soon told apart from
 it, their hessians are small, and the same penalty would shorten steps more. The guide tells what was measured. Rows of weight 0 do not
 count; threads, workers and partitions make no difference.
 """
@@ -13,7 +13,7 @@ from typing import Any
 AUTO = "auto"
 #: The parameters that may be "auto".
 NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "max_features")
-#: From how many rows on every node looks at all columns.
+#: From how many rows on every node looks at all columns, and leaves may be of any size.
 _MANY_ROWS = 10_000
 
 
@@ -34,14 +34,14 @@ def learning_rate(n_rows: int, n_classes: int = 0) -> float:
 
 
 def min_samples_leaf(n_rows: int) -> int:
-    """Return the fewest rows of a leaf: a tenth of all rows, but at most 20.
+    """Return the fewest rows of a leaf: a tenth of all rows, but at most 20; 1 where there are many rows.
 
     Examples
     --------
-    >>> [min_samples_leaf(n) for n in (6, 40, 100, 1000)]
-    [1, 4, 10, 20]
+    >>> [min_samples_leaf(n) for n in (6, 40, 100, 1000, 10_000)]
+    [1, 4, 10, 20, 1]
     """
-    return min(max(n_rows // 10, 1), 20)
+    return 1 if n_rows >= _MANY_ROWS else min(max(n_rows // 10, 1), 20)
 
 
 def reg_lambda(n_classes: int = 0) -> float:
