@@ -1,9 +1,9 @@
 """Parameters of boosting that are "auto": numbers that follow from how many rows there are to learn from, and of how many classes.
 
 Few rows want small steps, leaves of a fair share of them, and trees that differ, since each node looks at some of the columns. Many
-rows bear longer steps, and so need fewer trees, and small leaves of them say something. Of more than two classes, each has trees of its own: most rows are soon told apart from
-it, their hessians are small, and the same penalty would shorten steps more. The guide tells what was measured. Rows of weight 0 do not
-count; threads, workers and partitions make no difference.
+rows bear longer steps, and so need fewer trees, and small leaves of them say something. Of more than two classes, each has trees of its
+own: most rows are soon told apart from it, their hessians are small, and the same penalty would shorten steps more. The guide tells what
+was measured. Rows of weight 0 do not count; threads, workers and partitions make no difference.
 """
 
 from __future__ import annotations
