@@ -1,7 +1,7 @@
 """Exact decision-tree ensembles, on one machine or on a Dask cluster.
 
 Ten estimators with scikit-learn's interface (single trees, forests, extra-trees, gradient boosting, each as regressor and
-classifier), and model files that are safe to load:
+classifier), bags of boosters, and model files that are safe to load:
 
 >>> import numpy as np
 >>> from dtrees import DecisionTreeClassifier
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dtrees.cluster.growing.watching import progress
     from dtrees.cluster.reliability.fit_context import Settings
     from dtrees.ensemble import (
+        BaggingClassifier,
+        BaggingRegressor,
         DecisionTreeClassifier,
         DecisionTreeRegressor,
         EarlyStopping,
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BaggingClassifier",
+    "BaggingRegressor",
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
     "EarlyStopping",

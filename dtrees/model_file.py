@@ -46,7 +46,7 @@ _KEY = "dtrees"
 #: The only classes that a file can ask for.
 _ESTIMATORS = frozenset(
     f"{kind}{task}"
-    for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting")
+    for kind in ("DecisionTree", "ExtraTree", "ExtraTrees", "RandomForest", "GradientBoosting", "Bagging")
     for task in ("Classifier", "Regressor")
 )
 
@@ -59,7 +59,7 @@ def save(model: Any, path: str | os.PathLike[str], *, mappable: bool = False) ->
     Parameters
     ----------
     model : estimator
-        One of the ten estimators of dtrees, fitted.
+        One of the estimators of dtrees, fitted.
     path : str or path-like
         Where to write; any name and extension will do.
     mappable : bool, default=False
@@ -69,7 +69,7 @@ def save(model: Any, path: str | os.PathLike[str], *, mappable: bool = False) ->
     Raises
     ------
     TypeError
-        If ``model`` is not one of the ten estimators, ``path`` no path, or ``mappable`` no bool. Of a pipeline, save the last step.
+        If ``model`` is not one of the estimators of dtrees, ``path`` no path, or ``mappable`` no bool. Of a pipeline, save the last step.
     ValueError
         If ``path`` is an address such as ``s3://bucket/model``, or ``model`` is nothing that :func:`load` would accept, by a parameter
         that was set to a wrong value after the fit, say.
@@ -162,7 +162,7 @@ def load(path: str | os.PathLike[str], *, mmap_mode: Literal["r"] | None = None)
     name = document.get("estimator")
     if not isinstance(name, str) or name not in _ESTIMATORS:
         raise ValueError(f"{_quoted(path)} holds a model of the unknown kind {name!r:.40}. Save it again with dtrees.save.")
-    if mmap_mode and not any(key.startswith(PACKED) for key in arrays):
+    if mmap_mode and not any(PACKED in key for key in arrays):
         raise ValueError(f"{_quoted(path)} was not saved for mapping. Load it without mmap_mode, or save it with mappable=True.")
     try:
         check_bools(arrays)
@@ -181,7 +181,7 @@ def _check_path(path: Any) -> None:
 
 
 def _estimator_class(name: str) -> type[Any]:
-    """One of the ten classes. Only names of ``_ESTIMATORS`` come here."""
+    """One of the classes of estimators. Only names of ``_ESTIMATORS`` come here."""
     cls: type[Any] = getattr(dtrees, name)
     return cls
 

@@ -113,6 +113,23 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     return parameters
 
 
+def load_trees(path: str) -> Any:
+    """Return the model of a file, whose trees are to be looked at.
+
+    Raises
+    ------
+    CommandError
+        If it is a bag: its boosters have trees.
+    """
+    model = dtrees.load(path)
+    if not hasattr(model, "_trees"):
+        raise CommandError(
+            f"{path!r} holds a {type(model).__name__} of {len(model.estimators_)} boosters, for predict and evaluate only; save one of its "
+            "estimators_ to look at that."
+        )
+    return model
+
+
 def _estimator_class(model: str, task: str) -> Any:
     return getattr(dtrees, FAMILIES[model] + task)
 

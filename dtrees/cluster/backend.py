@@ -27,7 +27,7 @@ from dtrees.cluster.reliability.liveness import checked_client, current_client, 
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.scheduler_rpc import own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
-from dtrees.ensemble.backend import LoadOptions, Output, Table
+from dtrees.ensemble.backend import GrowOne, LoadOptions, Output, Table
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.tree.tree import Tree
 
@@ -120,6 +120,15 @@ class DaskBackend:
 
         with out_of_the_way():
             return boost(table.columns, table.target, table.weight, plan, previous, initial, callback, table.evaluation)
+
+    def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
+        """Return what is grown by number, each by a task."""
+        if not isinstance(table.columns, ClusterColumns):
+            return LOCAL.grow_bag(table, grow, n, callback)
+        from dtrees.cluster.growing.bag_fit import grow_bag
+
+        with out_of_the_way():
+            return grow_bag(table, grow, n, callback)
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""

@@ -10,6 +10,7 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
   :mod:`~dtrees.ensemble.estimators.gradient_boosting`: the ten estimators.
 - :mod:`~dtrees.ensemble.estimators.base`, :mod:`~dtrees.ensemble.estimators.base_forest`,
   :mod:`~dtrees.ensemble.estimators.base_boosting`: what they share.
+- :mod:`~dtrees.ensemble.bag.bagging`, :mod:`~dtrees.ensemble.bag.members`: bags of boosters.
 - :mod:`~dtrees.ensemble.input.schema`, :mod:`~dtrees.ensemble.input.target`: input to numbers.
 - :mod:`~dtrees.ensemble.input.parameters`: parameters to rules.
 - :mod:`~dtrees.ensemble.objective.registry`: the losses of boosting.
@@ -23,12 +24,15 @@ and a prediction: a function of a block of rows (:mod:`dtrees.ensemble.predictio
 
 from __future__ import annotations
 
+from dtrees.ensemble.bag.bagging import BaggingClassifier, BaggingRegressor
 from dtrees.ensemble.estimators.forests import ExtraTreesClassifier, ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.estimators.single_tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor
 from dtrees.ensemble.evaluation.callbacks import EarlyStopping
 
 __all__ = [
+    "BaggingClassifier",
+    "BaggingRegressor",
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
     "EarlyStopping",

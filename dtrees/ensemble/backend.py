@@ -195,6 +195,8 @@ class LoadOptions:
         Columns whose values are categories, also where they are numbers.
     several : bool
         Whether y may have several columns, each a target.
+    bag : bool
+        Whether each of ``n_trees`` is a booster of its own, on rows that it draws.
     """
 
     classify: bool
@@ -206,6 +208,7 @@ class LoadOptions:
     single_use: bool = False
     categories: tuple[int, ...] = ()
     several: bool = False
+    bag: bool = False
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,10 @@ class Output:
     name: str = "predict"
     labels: tuple[Any, ...] | None = None
     further: tuple[int, ...] = ()
+
+
+#: Makes one of several things that do not depend on each other, from a table in memory, by its number; a callback may end it early.
+GrowOne = Callable[[Table, int, Callback | None], Any]
 
 
 class Backend(Protocol):
@@ -273,6 +280,12 @@ class Backend(Protocol):
 
         ``initial`` is the raw prediction to start from, shape (K,), or that of each row, shape (K, n_rows); None lets the loss choose.
         Evaluation sets of the table are scored after every round.
+        """
+
+    def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
+        """Return what ``grow(table, number, None)`` returns for the numbers below ``n``, where the table is in memory.
+
+        ``grow`` is picklable. The callback is called after each, in order; where it ends the fit, later ones are left out.
         """
 
     def target(self, table: Table) -> NDArray[Any]:

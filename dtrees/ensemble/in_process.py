@@ -6,6 +6,7 @@ The engine is imported when something is fitted, so that importing an estimator 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.backends import registered_backend
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.threads import effective_n_jobs
-from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
+from dtrees.ensemble.backend import Backend, GrowOne, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.tables import checked_table
@@ -131,6 +132,15 @@ class LocalBackend:
         evaluation = None if table.evaluation is None else LocalEvaluation(table.evaluation, n_threads)
         with LocalExecutor(table.columns, table.target, table.weight, n_threads) as executor:
             return boost(executor, plan, previous=previous, initial=initial, callback=callback, evaluation=evaluation)
+
+    def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
+        """Return what is grown by number, one after the other."""
+        began, grown = time.perf_counter(), []
+        for number in range(n):
+            grown.append(grow(table, number, None))
+            if callback is not None and callback(Progress(number + 1, n, time.perf_counter() - began)):
+                break
+        return grown
 
     def target(self, table: Table) -> NDArray[Any]:
         """Return the encoded target."""

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, on all ten estimators; and the tools around estimators: clone, pickle, pipelines, searches."""
+"""scikit-learn's own checks, on all estimators; and the tools around estimators: clone, pickle, pipelines, searches."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ from tests.plain import PLAIN
 SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier, dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier]
 FORESTS = [dtrees.RandomForestRegressor, dtrees.RandomForestClassifier, dtrees.ExtraTreesRegressor, dtrees.ExtraTreesClassifier]
 BOOSTING = [dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier]
+BAGS = [
+    dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=5), 3),
+    dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=5), 3),
+]
 
 _BOOTSTRAP = "rows are drawn at random in proportion to their weights, so repeating a row gives other draws than weighing it"
 _BY_ROWS = "the defaults follow from the number of rows, so repeating a row is not weighing it"
@@ -45,7 +49,7 @@ def slow_for_several_targets(checks):
     for pair in pairs:
         estimator, check = getattr(pair, "values", pair)
         several = any(word in str(check) for word in ("multioutput", "multilabel")) and type(estimator) not in BOOSTING
-        marks = [*getattr(pair, "marks", ()), *([pytest.mark.slow] if several else [])]
+        marks = [*getattr(pair, "marks", ()), *([pytest.mark.slow] if several or "Bagging" in type(estimator).__name__ else [])]
         marked.append(pytest.param(estimator, check, marks=marks))
     return pytest.mark.parametrize(names, marked, **checks.mark.kwargs)
 
@@ -55,7 +59,8 @@ CHECKS = parametrize_with_checks(
     + [kind(criterion="absolute_error") for kind in SINGLE[::2]]
     + [kind(n_estimators=5, criterion="absolute_error") for kind in FORESTS[::2]]
     + [kind(n_estimators=5) for kind in FORESTS]
-    + [kind(n_estimators=50) for kind in BOOSTING],
+    + [kind(n_estimators=50) for kind in BOOSTING]
+    + BAGS,
     expected_failed_checks=expected_failures,
 )
 

@@ -18,6 +18,7 @@ from dtrees.cli.data.destinations import check_destinations
 from dtrees.cli.data.place import place_of
 from dtrees.cli.data.tables import check_columns, column_names, find_files, read_table, repeated_names
 from dtrees.cli.data.target import TEXT, TargetSummary, summarize, with_target
+from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display, plural
 from dtrees.cli.terminal.errors import CommandError
 from dtrees.plots.canvas import pyplot
@@ -36,7 +37,7 @@ def run(
 ) -> None:
     """Carry out the command; the arguments are its options."""
     display = display or Display(as_json=as_json)
-    estimator = dtrees.load(model)
+    estimator = load_trees(model) if report else dtrees.load(model)
     targets = list(dict.fromkeys(targets))
     if len(targets) != estimator.n_outputs_:
         raise CommandError(

@@ -10,6 +10,7 @@ from typing import Any
 import dtrees
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
 
 
@@ -17,7 +18,7 @@ def run(*, model: str, form: str, output: str, tree: int, display: Display | Non
     """Carry out the command; the arguments are its options."""
     display = display or Display()
     check_destinations({"--output": output}, [model])
-    estimator = dtrees.load(model)
+    estimator = load_trees(model)
     content = _TEXTS[form](estimator, tree).encode() if form in _TEXTS else _WRITERS[form](estimator)
     with atomic_file(output) as file:
         file.write(content)

@@ -8,6 +8,7 @@ from typing import Any
 import dtrees
 from dtrees.atomic_file import atomic_file
 from dtrees.cli.data.destinations import check_destinations
+from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
 from dtrees.cli.terminal.errors import CommandError
 
@@ -31,7 +32,7 @@ def run(
     if suffix not in _SUFFIXES:
         raise CommandError(f"--output: {output!r} names no kind of picture; give a name ending in .{', .'.join(_SUFFIXES)}.")
     check_destinations({"--output": output}, [model])
-    estimator = dtrees.load(model)
+    estimator = load_trees(model)
     ax = _draw(estimator, what, tree, depth, importance_type, metric)
     with atomic_file(output) as file:
         ax.figure.savefig(file, format=suffix, dpi=150)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import dtrees
+from dtrees.cli.models import load_trees
 from dtrees.cli.terminal.display import Display
 from dtrees.export.branches import single_tree
 from dtrees.plots.importance import importance_by
@@ -18,7 +19,7 @@ def run(
 ) -> None:
     """Carry out the command; the arguments are its options."""
     display = display or Display(as_json=as_json)
-    estimator = dtrees.load(model)
+    estimator = load_trees(model)
     if tree is not None:
         text = dtrees.export_text(single_tree(estimator, tree), max_depth=depth, show_missing=True)
         display.result(text.rstrip("\n"))

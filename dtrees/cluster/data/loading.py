@@ -117,7 +117,8 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     NotEnoughMemory
         If no worker, or not all of them together, can hold the columns.
     """
-    check_placement(current_fit().settings.placement, boosting=options.n_trees is None)
+    whole = "X is for a bag, each of whose boosters is a task" if options.bag else ""
+    check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
     if not is_lazy(y):
         y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
     before = worker_capacities(client)
@@ -171,9 +172,9 @@ def _plan(
     partition = max(client.nbytes([future.key for future in parts.X], summary=False).values(), default=0)
     sizes = Sizes.of(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
-        out_of_bag=options.out_of_bag, n_targets=summary.n_targets, boosting=options.n_trees is None,
+        out_of_bag=options.out_of_bag, n_targets=summary.n_targets, boosting=options.n_trees is None, bag=options.bag,
     )  # fmt: skip
-    plan = place(sizes, now, fit.settings.placement, options.n_trees)
+    plan = place(sizes, now, fit.settings.placement, options.n_trees, only_whole=options.bag)
     plan.log(now)
     placement = plan.placement
     tell(fit.name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)

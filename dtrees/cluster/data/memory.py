@@ -53,6 +53,8 @@ CODE_BYTES, ZONE_BYTES = 4, 2
 _VECTOR_BYTES = 8
 #: Vectors for each of several targets: itself, its predictions, and those at the beginning of a round.
 _VECTORS_OF_A_TARGET = 3
+#: Vectors of each booster of a bag: how often it drew each row, and the weights that follow.
+_VECTORS_OF_A_BOOSTER = 2
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Sizes:
     votes : int
         Bytes of the out-of-bag sums of all rows; 0 without.
     amounts : int
-        Bytes of what rows add to the sums of several targets, which each tree of a forest that grows has of its own; 0 for one target.
+        Bytes of what each tree of a forest that grows has of its own for several targets (what rows add to their sums), and each booster
+        of a bag (its weights); 0 otherwise.
     """
 
     n_rows: int
@@ -97,6 +100,7 @@ class Sizes:
         out_of_bag: bool = False,
         n_targets: int = 1,
         boosting: bool = False,
+        bag: bool = False,
     ) -> Sizes:
         """Return the sizes of a table of a schema; ``evaluation`` as in :class:`Sizes`.
 
@@ -111,6 +115,7 @@ class Sizes:
         votes = n_rows * (max(n_classes, n_targets) + 1) * _VECTOR_BYTES if out_of_bag else 0
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
+        amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
         return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes, amounts)
 
     @property

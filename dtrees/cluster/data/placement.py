@@ -71,8 +71,13 @@ class Plan:
             )
 
 
-def check_placement(placement: str, *, boosting: bool) -> None:
-    """Raise ValueError if trees cannot grow that way."""
+def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
+    """Raise ValueError if trees cannot grow that way; ``whole`` says what only grows where a worker has all columns, if it is such."""
+    if whole and placement == "sharded":
+        raise ValueError(
+            f"placement is 'sharded', but {whole}, which wants all columns on a worker; wants one of auto, one-worker"
+            f"{'' if boosting else ', replicated'}"
+        )
     if boosting and placement == "replicated":
         raise ValueError(
             "placement is 'replicated', which is for forests: in boosting each tree depends on those before it, so that workers cannot "
@@ -80,7 +85,14 @@ def check_placement(placement: str, *, boosting: bool) -> None:
         )
 
 
-def place(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], placement: str = "auto", n_trees: int | None = None) -> Plan:
+def place(
+    sizes: Sizes,
+    worker_capacities: Mapping[str, WorkerCapacity],
+    placement: str = "auto",
+    n_trees: int | None = None,
+    *,
+    only_whole: bool = False,
+) -> Plan:
     """Decide where columns go.
 
     Parameters
@@ -91,6 +103,8 @@ def place(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], placeme
     placement : {"auto", "one-worker", "replicated", "sharded"}, default="auto"
     n_trees : int or None, default=None
         Trees to grow that do not depend on each other; None for boosting.
+    only_whole : bool, default=False
+        Whether they grow only where a worker has all columns.
 
     Raises
     ------
@@ -112,6 +126,8 @@ def place(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], placeme
     whole = {worker: needed_for_all(sizes, capacity.threads, n_trees) for worker, capacity in worker_capacities.items()}
     able = [worker for worker in worker_capacities if whole[worker] + sum(sizes.evaluation) <= worker_capacities[worker].free]
     kind, reason = (placement, _AS_ASKED) if placement != "auto" else _choose(sizes, worker_capacities, able, n_trees)
+    if only_whole and kind == "sharded":
+        kind, reason = "one-worker", f"it grows on whole tables only, and {len(able)} of {len(worker_capacities)} workers can hold this one"
     if kind == "one-worker":
         best = max(
             able or worker_capacities, key=lambda worker: (worker_capacities[worker].threads, worker_capacities[worker].free, worker)
@@ -133,7 +149,7 @@ def place(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], placeme
     needs = dict(needs)
     for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement_, threads, spare), strict=True):
         needs[worker] = needs.get(worker, 0) + size
-    _refuse_impossible(kind, sizes, needs, worker_capacities)
+    _refuse_impossible(kind, sizes, needs, worker_capacities, only_whole)
     return Plan(sizes, placement_, columns, needs, spare)
 
 
@@ -195,13 +211,15 @@ def _choose(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], able:
     return "sharded", f"{len(able)} of {len(worker_capacities)} workers can hold the whole table"
 
 
-def _refuse_impossible(kind: str, sizes: Sizes, needs: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity]) -> None:
+def _refuse_impossible(
+    kind: str, sizes: Sizes, needs: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], only_whole: bool
+) -> None:
     short = [worker for worker, needed in needs.items() if needed > worker_capacities[worker].free]
     if not short:
         return
     worst = max(short, key=lambda worker: needs[worker] - worker_capacities[worker].free)
     others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
-    elsewhere = "" if kind == "sharded" else ", spread the columns over all workers (placement='sharded')"
+    elsewhere = "" if kind == "sharded" or only_whole else ", spread the columns over all workers (placement='sharded')"
     raise NotEnoughMemory(
         f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
         f"{kind!r}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(worker_capacities[worst])}{others}. "

@@ -102,7 +102,7 @@ def grow_forest(
 
         grown: list[Tree] = []
         stopped = False
-        for batch in _in_order(finished()):
+        for batch in in_order(finished()):
             for tree in batch.trees:
                 grown.append(tree)
                 progress = Progress(len(grown), last - first, time.perf_counter() - began)
@@ -162,7 +162,7 @@ class _Grow:
         return result.oob_sum, result.oob_count, result.oob_exponent
 
 
-def _in_order(completed: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+def in_order(completed: Iterator[tuple[int, Any]]) -> Iterator[Any]:
     """Yield the values of ``(position, value)`` pairs by position, each as soon as those before it are there."""
     waiting: dict[int, Any] = {}
     following = 0

@@ -50,6 +50,7 @@ from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.local_callback import local_callback
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import give_up, own_client
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.compat import check_parameters
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.evaluation.callbacks import keeps_on_interrupt, warn_of_interrupt
@@ -134,7 +135,7 @@ def submit(
     ...     future.result().get_depth()
     1
     """
-    if not isinstance(model, TreeEstimator):
+    if not isinstance(model, TreeEstimator | Bagging):
         raise TypeError(f"model is {model!r}; wants one of dtrees' estimators, such as GradientBoostingRegressor()")
     client = client_given(client)
     check_parameters(model)
@@ -157,7 +158,7 @@ def submit(
     registering = register(client)
     if not client.asynchronous:
         check_processes(client)
-    what = {"estimator": type(model).__name__, "unit": "round" if model._GROUP_PER_OUTPUT else "tree"}
+    what = {"estimator": type(model).__name__, "unit": model._UNIT}
     with dask.annotate(**described(name, patience=settings.patience, detached=detached, needs=needed, **what)):
         future = client.submit(_coordinate, pickled, settings, name, any(map(is_lazy, (X, y))), key=name, pure=False, priority=priority)
     if registering is not None:  # until then nobody else keeps a detached fit
@@ -294,7 +295,7 @@ def _coordinate(pickled: dict[str, bytes], settings: Settings, name: str, lazy: 
     return fitted
 
 
-def _check_options(model: TreeEstimator, options: Mapping[str, Any]) -> None:
+def _check_options(model: TreeEstimator | Bagging, options: Mapping[str, Any]) -> None:
     known = [name for name, given in inspect.signature(type(model).fit).parameters.items() if given.kind == given.KEYWORD_ONLY]
     for name in options:
         if name not in known:

@@ -39,6 +39,8 @@ class Batches:
         The trees to grow are ``first`` to ``last - 1``.
     per_thread : int or None, default=None
         Batches for each thread, all of the same size and given away at once; None for batches that get smaller.
+    size : int or None, default=None
+        Trees of each batch; batches are given away as threads become free.
 
     Examples
     --------
@@ -52,10 +54,10 @@ class Batches:
     [Batch(first=0, last=1, worker='a', n_threads=4)]
     """
 
-    def __init__(self, first: int, last: int, per_thread: int | None = None) -> None:
+    def __init__(self, first: int, last: int, per_thread: int | None = None, size: int | None = None) -> None:
         self._left = range(first, last)
         self._per_thread = per_thread
-        self._size: int | None = None
+        self._size = size
         self._given: list[Batch] = []
         self._under_way: Counter[str] = Counter()
 
@@ -67,7 +69,7 @@ class Batches:
         given: list[tuple[int, int, str]] = []
         while self._left:
             worker = min(threads, key=lambda worker: (self._under_way[worker] / threads[worker], worker))
-            if self._size is None and self._under_way[worker] >= _AT_A_TIME * threads[worker]:
+            if self._per_thread is None and self._under_way[worker] >= _AT_A_TIME * threads[worker]:
                 break
             size = self._size or max(1, len(self._left) // (_SHARE * n_threads))
             given.append((self._left[0], self._left[:size][-1] + 1, worker))

@@ -61,6 +61,8 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
     #: Whether y may have several columns, each a target.
     _SEVERAL_TARGETS: ClassVar[bool] = True
+    #: What a fit counts as it goes on.
+    _UNIT: ClassVar[str] = "tree"
 
     max_depth: int | None
     min_samples_split: int | float
@@ -520,7 +522,7 @@ def all_or_nothing(fit: F) -> F:
         callbacks, bars = with_bars(options.get("callbacks", ()), getattr(self, "verbose", 0))
         if bars:
             options["callbacks"] = callbacks
-        with shown(bars, "round" if self._GROUP_PER_OUTPUT else "tree"):
+        with shown(bars, self._UNIT):
             fitted = _backend_to_fit(X, client).fit(self, X, y, sample_weight, options, client, placement)
             if fitted is None:
                 fitted = type(self).__new__(type(self))

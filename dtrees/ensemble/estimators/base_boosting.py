@@ -45,6 +45,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     """What the two boosting estimators share."""
 
     _GROUP_PER_OUTPUT: ClassVar[bool] = True
+    _UNIT: ClassVar[str] = "round"
     _parameter_constraints: ClassVar[dict[str, Any]] = parameters.BOOSTING
 
     loss: Any

@@ -58,6 +58,42 @@ _DESCRIPTIONS = {
             none are one more set. "pairwise" lets any two, "no_interactions" has every path use a single column. In a node, columns that
             may not be used count as constant.
         """,
+    "bag": """
+        estimator : %s or None, default=None
+            The booster; None has its defaults. Its ``random_state`` is replaced by one for each booster. What wants more than rows that are
+            drawn is refused: an estimator as ``init``, and ``early_stopping_rounds`` (``n_iter_no_change`` is none such).
+        n_estimators : int, default=10
+            Number of boosters.
+        max_samples : int or float, default=1.0
+            Rows drawn for each booster: a number, or a share of the number of rows (with ``bootstrap``, of the sum of weights).
+        bootstrap : bool, default=True
+            Draw rows with replacement, with probability in proportion to their weight; a row that is drawn twice counts as one of twice the
+            weight. Otherwise without, and rows keep their weight.
+        oob_score : bool or callable, default=False
+            Also predict each row by the boosters that did not draw it, and score that: as ``score`` does, or by the callable
+            ``metric(y_true, y_pred)``, which is given class codes (positions in ``classes_``) for classification. Needs ``bootstrap``.
+        n_jobs : int or None, default=None
+            Threads to fit and predict with; None is as the estimator says. The result does not depend on it. On a cluster, the workers' own
+            number of threads counts.
+        random_state : int, RandomState or None, default=None
+            Decides rows, and the ``random_state`` of each booster. Pass an int for the same bag every time.
+        verbose : int, default=0
+            Tell of the progress, in lines, from booster to booster.
+        """,
+    "fitted_bag": """
+        estimators_ : list of %s
+            The boosters, fitted.
+        estimators_samples_ : list of ndarray of int
+            The rows that each booster was fitted to, as often as it drew them.
+        n_features_in_ : int
+            Number of columns at fit.
+        feature_names_in_ : ndarray of str of shape (n_features_in_,)
+            Names of the columns; only where they all had names that are strings.
+        placement_ : dtrees.ensemble.backend.Placement
+            Where the columns were during the fit, and why. Not part of a saved model.
+        oob_score_ : float
+            Score of the out-of-bag predictions; only with ``oob_score``.
+        """,
     "fitted_columns": """
         n_features_in_ : int
             Number of columns at fit.

@@ -24,15 +24,15 @@ from dtrees.ensemble.input.warning import warn
 if TYPE_CHECKING:
     from dtrees.ensemble.backend import Table
 
-_POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
+POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
 
 #: Parameters of every estimator.
 COMMON = {
-    "max_depth": [_POSITIVE_INTEGER, None],
+    "max_depth": [POSITIVE_INTEGER, None],
     "min_samples_split": [Interval(Integral, 2, None, closed="left"), Interval(RealNotInt, 0.0, 1.0, closed="right")],
-    "min_samples_leaf": [_POSITIVE_INTEGER, Interval(RealNotInt, 0.0, 1.0, closed="neither")],
+    "min_samples_leaf": [POSITIVE_INTEGER, Interval(RealNotInt, 0.0, 1.0, closed="neither")],
     "max_features": [
-        _POSITIVE_INTEGER,
+        POSITIVE_INTEGER,
         Interval(RealNotInt, 0.0, 1.0, closed="right"),
         StrOptions({"sqrt", "log2"}),
         None,
@@ -43,12 +43,12 @@ COMMON = {
     "importance_type": [StrOptions({"gain", "split", "cover"})],
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "cat_smooth": [Interval(Real, 0.0, None, closed="left")],
-    "min_samples_category": [_POSITIVE_INTEGER, None],
-    "max_cat_threshold": [_POSITIVE_INTEGER, None],
+    "min_samples_category": [POSITIVE_INTEGER, None],
+    "max_cat_threshold": [POSITIVE_INTEGER, None],
     "random_state": ["random_state"],
     "n_jobs": [
         Interval(Integral, None, -1, closed="right"),
-        _POSITIVE_INTEGER,
+        POSITIVE_INTEGER,
         None,
     ],
     **CONSTRAINTS,
@@ -59,7 +59,7 @@ FRACTION = {"min_weight_fraction_leaf": [Interval(Real, 0.0, 0.5, closed="both")
 
 #: Parameters of ensembles.
 ENSEMBLE = {
-    "n_estimators": [_POSITIVE_INTEGER],
+    "n_estimators": [POSITIVE_INTEGER],
     "colsample_bytree": [Interval(Real, 0.0, 1.0, closed="right")],
     "verbose": ["verbose"],
     "warm_start": ["boolean"],
@@ -71,7 +71,7 @@ FOREST = {
     **ENSEMBLE,
     "bootstrap": ["boolean"],
     "oob_score": ["boolean", callable],
-    "max_samples": [None, Interval(RealNotInt, 0.0, None, closed="neither"), _POSITIVE_INTEGER],
+    "max_samples": [None, Interval(RealNotInt, 0.0, None, closed="neither"), POSITIVE_INTEGER],
 }
 
 TREE = {**COMMON, **FRACTION, "splitter": [StrOptions({"best", "random"})]}
@@ -92,10 +92,10 @@ BOOSTING = {
     "min_split_gain": [Interval(Real, 0.0, None, closed="left")],
     "min_child_weight": [Interval(Real, 0.0, None, closed="left")],
     "validation_fraction": [Interval(Real, 0.0, 1.0, closed="neither")],
-    "n_iter_no_change": [_POSITIVE_INTEGER, None],
+    "n_iter_no_change": [POSITIVE_INTEGER, None],
     "tol": [Interval(Real, 0.0, None, closed="left")],
     "scoring": [str, callable, None],
-    "early_stopping_rounds": [_POSITIVE_INTEGER, None],
+    "early_stopping_rounds": [POSITIVE_INTEGER, None],
     "eval_metric": [str, callable, list, tuple, None],
 }
 

@@ -202,3 +202,14 @@ def test_the_page_about_commands_has_all_of_them() -> None:
     for option in main.commands["fit"].params:
         if option.name not in ("data", "target", "seed", "task", "checkpoint_interval", "separator", "threads_per_worker"):
             assert any(f"`{said}" in page for said in option.opts), option.name
+
+
+def test_a_bag_predicts_and_is_evaluated(folder: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(folder / "flats.csv")
+    bag = dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=3), 2).fit(frame.drop(columns="rent"), frame["rent"])
+    dtrees.save(bag, tmp_path / "bag")
+    found = json.loads(run("evaluate", tmp_path / "bag", folder / "flats.csv", "--target", "rent", "--json").stdout)
+    assert found["scores"]["R2"]["model"] == pytest.approx(bag.score(frame.drop(columns="rent"), frame["rent"]))
+    run("predict", tmp_path / "bag", folder / "flats.csv", "--output", tmp_path / "told.csv")
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "told.csv")["prediction"], bag.predict(frame.drop(columns="rent")))
+    assert "holds a BaggingRegressor of 2 boosters, for predict and evaluate only" in error("show", tmp_path / "bag")

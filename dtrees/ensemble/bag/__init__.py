@@ -1,0 +1,1 @@
+"""Bags of boosters: boosting on several draws of the rows, averaged."""
