@@ -58,8 +58,8 @@ class WorkerShare:
     ----------
     columns, bytes : int
         What it holds of the table, and the memory which that takes.
-    scan, wait : float
-        Seconds of its own work, and of those that it waited for slower workers.
+    scan, wait, communicate : float
+        Seconds of its own work, of those that it waited for slower workers, and that messages took while it was there.
     sent, received : int
         Bytes of messages to it, and of its replies.
     trees : int
@@ -72,6 +72,7 @@ class WorkerShare:
     bytes: int = 0
     scan: float = 0.0
     wait: float = 0.0
+    communicate: float = 0.0
     sent: int = 0
     received: int = 0
     trees: int = 0
@@ -216,15 +217,25 @@ class FitHistory:
         for name, value in figures(progress).items():
             if name in self.curves or len(self.curves) < _CURVES:
                 self.curves.setdefault(name, Curve()).add(self.done, value)
+        self._share_messages(event)
         for name in ("scan", "wait", "sent", "received"):
             for worker, value in event.get(name, {}).items():
                 setattr(self._share(worker), name, value)
-        self.communicate = event.get("communicate", self.communicate)
         if self.n_recovered < self.n_lost:
             self.n_recovered = self.n_lost
             self.say(f"goes on from {self.unit} {self.done}")
 
     _take_tree = _take_round
+
+    def _share_messages(self, event: Mapping[str, Any]) -> None:
+        """Add what messages took since the last event to the workers that were there all the time: everybody waits for them."""
+        total = event.get("communicate", self.communicate)
+        spent = total - self.communicate if total >= self.communicate else total  # another coordinator counts anew
+        for worker in event.get("scan", {}):
+            share = self._share(worker)
+            if not share.lost and (share.scan or not self.communicate):
+                share.communicate += spent
+        self.communicate = total
 
     def _take_batch(self, event: Mapping[str, Any]) -> None:
         share = self._share(event["worker"])

@@ -89,12 +89,12 @@ def pace(history: FitHistory) -> dict[str, list[Any]]:
 
 
 def seconds(history: FitHistory) -> dict[str, list[Any]]:
-    """Return what the seconds of each worker were spent on. What messages take is no one's in particular: everybody waits for it."""
+    """Return what the seconds of each worker were spent on."""
     shares = history.workers
     return {
         "worker": [_name(address) for address in shares],
         "scan": [share.scan for share in shares.values()],
-        "communicate": [0.0 if share.lost else history.communicate for share in shares.values()],
+        "communicate": [share.communicate for share in shares.values()],
         "wait": [share.wait for share in shares.values()],
     }
 
@@ -116,7 +116,7 @@ def _worker(address: str, share: WorkerShare, history: FitHistory, state: Any) -
         "received": format_bytes(share.received) if share.received else "",
         "whole trees": f"{share.trees:,}" if share.trees else "",
         "work": f"{share.scan:,.1f} s",
-        "messages": "" if share.lost else f"{history.communicate:,.1f} s",
+        "messages": f"{share.communicate:,.1f} s",
         "waiting": f"{share.wait:,.1f} s",
     }
 

@@ -79,6 +79,17 @@ def test_lost_workers_are_counted_once_and_made_up_for() -> None:
     assert [line for _, line in history.lines] == ["lost b", "columns of a lost worker are loaded again on a", "goes on from round 2"]
 
 
+def test_messages_count_for_workers_that_were_there() -> None:
+    history = FitHistory("fit", "GradientBoostingRegressor", "round")
+    history.take(round_event(1, scan={"a": 1.0, "b": 1.0}, communicate=0.5))
+    history.lose(["b"])
+    history.take(round_event(2, scan={"a": 2.0, "b": 1.0, "c": 0.5}, communicate=4.0))
+    history.take(round_event(3, scan={"a": 3.0, "b": 1.0, "c": 1.5}, communicate=5.0))
+    assert {worker: share.communicate for worker, share in history.workers.items()} == {"a": 5.0, "b": 0.5, "c": 1.0}
+    history.take(round_event(3, scan={"a": 0.5, "c": 0.5}, communicate=0.25))  # taken over by another coordinator
+    assert {worker: share.communicate for worker, share in history.workers.items()} == {"a": 5.25, "b": 0.5, "c": 1.25}
+
+
 @pytest.mark.parametrize(("states", "outcome"), [(("erred",), "failed"), (("processing", "released", "forgotten"), "cancelled")])
 def test_fits_that_end_otherwise(states: tuple[str, ...], outcome: str) -> None:
     history = FitHistory("fit")

@@ -13,6 +13,7 @@ from bokeh.client import pull_session
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource, Div
 from distributed import Client, LocalCluster
+from sklearn.base import clone
 
 import dtrees
 from dtrees.cluster import compat
@@ -20,6 +21,7 @@ from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.cluster.dashboard.page import Page, make_page
 from dtrees.cluster.reliability import fit_registry
 from tests.cluster.dashboard.test_fit_history import round_event
+from tests.cluster.faults import Fault, install
 from tests.cluster.samples import in_partitions, table, targets, wait_until
 from tests.slow import one_quick
 
@@ -168,6 +170,26 @@ def test_forests_are_shown(client: Client, placement: str) -> None:
     assert sum(int(worker[8] or 0) for worker in workers) == (0 if placement == "sharded" else 9)
     (pace,) = (data for names, data in sources.items() if "zero" in names)
     assert pace["done"][-1] == 9
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_shown(mortal_client: Client, tmp_path: Path) -> None:
+    """It is lost, another one has its columns, and the fit is that of an undisturbed one; all of it is on the page."""
+    install(mortal_client, Fault(tmp_path, "Advance", at=12))
+    model = dtrees.GradientBoostingRegressor(n_estimators=6, random_state=0)
+    model.fit(in_partitions(FRAME, (200, 220)), in_partitions(Y, (200, 220)), placement="sharded")
+    _, fits, workers = seen(mortal_client)
+    assert "1 / 1" in fits[0]
+    (lost,) = (worker for worker in workers if worker[1] == "lost")
+    assert lost[2:4] == ["", ""]
+    assert sum(int(worker[2]) for worker in workers if worker != lost) == 6
+    port = mortal_client.scheduler_info()["services"]["dashboard"]
+    with pull_session(url=f"http://127.0.0.1:{port}/dtrees") as session:
+        said = " ".join(div.text for div in session.document.select({"type": Div}))
+    assert f"lost tcp://{lost[0]}" in said
+    assert "columns of a lost worker are loaded again on" in said
+    assert "goes on from round" in said
+    np.testing.assert_array_equal(model.predict(FRAME), clone(model).fit(FRAME, Y).predict(FRAME))
 
 
 @pytest.mark.slow
