@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dtrees")
 
 #: A bar is drawn anew so often a second. Each time takes a millisecond or two of the interpreter, which kernels do not need.
-_REFRESHES = 5
-_SECONDS_BETWEEN_UPDATES = 0.1
+_REFRESHES = 3
+_SECONDS_BETWEEN_UPDATES = 0.3
 
 
 class Display(Protocol):
