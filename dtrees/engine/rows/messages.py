@@ -33,8 +33,9 @@ class Introduce(Message):
 
 @dataclass(frozen=True)
 class Prepare(Message):
-    """Ask shard 0 for what follows from all targets. Reply: :class:`Prepared`. Parcels: which rows are held out, to each shard.
+    """Ask shard 0 for what follows from all targets. Reply: :class:`Prepared`.
 
+    Parcels: which rows are held out, to each shard, and which rows of all may be drawn for a round, if not all may.
     ``initial`` are as of :class:`~dtrees.engine.protocol.messages.Begin`.
     """
 
@@ -73,11 +74,13 @@ class Derive(Message):
 class AddInOrder(Message):
     """Go on with a sum in the order of rows, of one of the shard's stretches. Reply: the sums of its lanes, shape (4,).
 
-    ``what`` is g or h.
+    ``what`` is g, h, or "weight": that of the rows that are not drawn. The first of the stretch's is number ``first`` of ``total``.
     """
 
     what: str
     stretch: int
+    first: int
+    total: int
     lanes: NDArray[np.float64]
 
 
@@ -125,6 +128,8 @@ class FindBars(Message):
     node, n_rows, grain : ndarray of int64, shape (n_nodes,)
         The nodes to be searched, their rows, and in what they are to be searched.
     sums : ndarray of int64, shape (n_nodes, n_sums)
+    drawn : ndarray of bool, shape (n_nodes, n_columns) or (0, 0)
+        In which of the tree's columns; empty for all.
     """
 
     of: int
@@ -136,14 +141,19 @@ class FindBars(Message):
     n_rows: NDArray[np.int64]
     grain: NDArray[np.int64]
     sums: NDArray[np.int64]
+    drawn: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Flag(Message):
-    """Flag the parts of nodes that may hold a better split than ``bars``. Reply: how many rows these have. Parcels: to all shards."""
+    """Flag the parts of nodes that may hold a better split than ``bars``. Reply: how many rows these have. Parcels: to all shards.
+
+    ``drawn`` are the columns that nodes are to be searched in, as of ``FindBars``.
+    """
 
     serial: int
     bars: NDArray[np.float64]
+    drawn: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -251,15 +261,18 @@ class BlockLosses(NamedTuple):
         First row of a stretch within a block of which other shards have rows, and its losses.
     weights : ndarray of float64, shape (2,)
         What the rows trained on and held out weigh, of all shards.
-    drawn_out : int
-        Rows of this shard that are not drawn.
+    n_undrawn : ndarray of int64, shape (n_stretches,) or (0,)
+        Where rows are drawn for each round, how many of each stretch are trained on, but not drawn.
+    is_weighted : bool
+        Whether rows have weights.
     """
 
     block: NDArray[np.int64]
     sums: NDArray[np.float64]
     torn: list[tuple[int, NDArray[np.float64]]]
     weights: NDArray[np.float64]
-    drawn_out: int
+    n_undrawn: NDArray[np.int64]
+    is_weighted: bool
 
 
 class Introduced(NamedTuple):

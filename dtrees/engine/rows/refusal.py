@@ -27,19 +27,8 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = N
         return f'placement="rows" does not take loss={given}: its gradients are computed from all rows at once'
     if plan.scoring is not None:
         return 'placement="rows" does not take a scoring other than "loss": a scorer looks at all rows held out at once'
-    if plan.subsample < 1.0:
-        return 'placement="rows" does not take subsample below 1'
     if rules.random_splits:
         return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
-    if rules.max_features < rules.columns_per_tree:
-        return (
-            'placement="rows" does not take columns drawn for each node or level (max_features, colsample_bynode, colsample_bylevel); '
-            "those drawn for each tree are fine"
-        )
     if rules.categorical:
         return 'placement="rows" does not take categorical_features: nodes are not summed by category'
-    if rules.monotonic:
-        return 'placement="rows" does not take monotonic constraints'
-    if rules.interactions or rules.most_columns:
-        return 'placement="rows" does not take interaction constraints'
     return None

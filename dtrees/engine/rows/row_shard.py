@@ -109,7 +109,7 @@ class RowShard:
             case m.FindBars():
                 return self._tree.find_bars(message, [parcel[0] for parcel in self._take(message.of)]), {}
             case m.Flag():
-                wanted = self._tree.flag(message.bars)
+                wanted = self._tree.flag(message.bars, message.drawn)
                 arrays: tuple[NDArray[Any], ...] = wanted.tasks, wanted.begins, wanted.parts
                 every = dict.fromkeys(range(self._n_shards), arrays)
                 return int(wanted.tasks[:, 3].sum()), self._parcels(message.serial, every)
@@ -172,21 +172,21 @@ class RowShard:
         if initial is None:
             initial = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
         weights = Parts.of(target.shape[0], weight, train, held_out).weights
-        bits = {}
+        bits, eligible = {}, np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
         for shard, one in enumerate(sent):
             mine = np.empty(0, np.bool_) if held_out is None else held_out[_rows_of([one[0]])]
-            bits[shard] = (np.packbits(mine),)
+            bits[shard] = np.packbits(mine), eligible
         return m.Prepared(np.array(initial, np.float64), weights), self._parcels(message.serial, bits)
 
     def _open(self, message: m.Open) -> None:
         target, weight = self._table
-        bits = self._received.pop((message.fit, message.epoch, message.of, 0)).arrays[0]
+        bits, eligible = self._received.pop((message.fit, message.epoch, message.of, 0)).arrays
         held_out = None
         if self._plan.n_iter_no_change is not None:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, message.edges):
             self._edges, self._zone_map = message.edges, own_zone_map(self._columns, message.edges)
-        own = RowTarget(self._plan, target, weight, message.initial, held_out, message.weights, self._threads)
+        own = RowTarget(self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads)
         self._tree = RowsInTree(
             self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,
             self._threads,

@@ -17,6 +17,7 @@ from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.rows.messages import BlockLosses, Derived
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import add_by_leaf
+from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import absolute_sum, scale_into
 from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
 
@@ -38,6 +39,9 @@ class RowTarget:
         Which rows are only validated on.
     weights : ndarray of float64, shape (2,)
         What all rows trained on, and all held out, weigh.
+    eligible : ndarray of uint8
+        A bit for each row of the table, whether it may be drawn; empty if all may.
+    n_rows_total : int
     threads : Threads
 
     Attributes
@@ -57,6 +61,8 @@ class RowTarget:
         initial: NDArray[np.float64],
         held_out: NDArray[np.bool_] | None,
         weights: NDArray[np.float64],
+        eligible: NDArray[np.uint8],
+        n_rows_total: int,
         threads: Threads,
     ) -> None:
         self.plan, self._threads = plan, threads
@@ -66,7 +72,8 @@ class RowTarget:
         train = None if held_out is None else ~held_out
         if self._weight is not None and not self._weight.all():
             train = self._weight > 0 if train is None else train & (self._weight > 0)
-        self._initial = initial
+        self._initial, self._eligible, self._n_rows_total = initial, eligible, n_rows_total
+        self._drawn_for: int | None = None
         self._parts = Parts(train, held_out, weights)
         self.in_sample = train
         self.raw = self._starts(n).copy()
@@ -84,6 +91,31 @@ class RowTarget:
         """Note the predictions that the gradients of a round's trees are taken at."""
         if self._opened is not self.raw:
             self._threads.over_rows(self.plan.loss.open_round, (self.raw, self._opened), self._loss_rows)
+
+    def draw(self, round_: int, stretches: NDArray[np.int64]) -> None:
+        """Draw the rows of a round, if rows are drawn: every shard draws for all, as each draw follows from those before."""
+        plan = self.plan
+        if plan.subsample >= 1.0 or self._drawn_for == round_:
+            return
+        self._drawn_for = round_
+        n = self._n_rows_total
+        eligible = np.unpackbits(self._eligible, count=n).astype(np.bool_) if self._eligible.shape[0] else np.ones(n, np.bool_)
+        n_wanted = max(1, int(plan.subsample * np.count_nonzero(eligible)))
+        chosen = np.empty(n, np.bool_)
+        hashing.subsample(hashing.as_seed(plan.seed), hashing.STREAM_SUBSAMPLE, round_, n_wanted, eligible, chosen)
+        self.in_sample = np.concatenate([chosen[:0], *(chosen[first:last] for first, last in stretches.tolist())])
+
+    def _undrawn(self) -> NDArray[np.bool_]:
+        """Return which rows are trained on, but not drawn for the round."""
+        assert self.in_sample is not None
+        return ~self.in_sample if self._parts.train is None else self._parts.train & ~self.in_sample
+
+    def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
+        """Return gradients, hessians, or the weights of rows that are not drawn, of a stretch."""
+        if what == "weight":
+            assert self._weight is not None
+            return self._weight[rows][self._undrawn()[rows]]
+        return (self.g if what == "g" else self.h)[rows]
 
     def derive(self, output: int) -> Derived:
         """Compute the gradients of one output at the predictions so far."""
@@ -142,9 +174,22 @@ class RowTarget:
         by_part = np.stack([losses if part is None else np.where(part, losses, 0.0) for part in parts])
         if held_out is None:
             by_part = np.concatenate([by_part, np.zeros_like(by_part)])
-        return self._by_block(by_part, stretches, n_rows)
+        n_undrawn = np.empty(0, np.int64)
+        if self._drawn_for is not None:
+            undrawn = self._undrawn()
+            ends = np.cumsum(stretches[:, 1] - stretches[:, 0])
+            n_undrawn = np.array([int(np.count_nonzero(some)) for some in np.split(undrawn, ends)[:-1]], np.int64)
+            by_part = np.concatenate([by_part, np.where(undrawn, losses, 0.0)[None]])
+            if self._drawn_for == 0:
+                self._loss.pointwise(self._target, self._starts(losses.shape[0]).copy(), losses)
+                if self._weight is not None:
+                    losses *= self._weight
+                by_part = np.concatenate([by_part, np.where(undrawn, losses, 0.0)[None]])
+        return self._by_block(by_part, stretches, n_rows, n_undrawn)
 
-    def _by_block(self, losses: NDArray[np.float64], stretches: NDArray[np.int64], n_rows: int) -> BlockLosses:
+    def _by_block(
+        self, losses: NDArray[np.float64], stretches: NDArray[np.int64], n_rows: int, n_undrawn: NDArray[np.int64]
+    ) -> BlockLosses:
         """Add up losses by part, shape (n_parts, n), in whole blocks."""
         blocks, sums, torn, at = [], [], [], 0
         for first, last in stretches.tolist():
@@ -162,4 +207,11 @@ class RowTarget:
                 blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
             at += last - first
         n_parts = losses.shape[0]
-        return BlockLosses(np.concatenate([_NONE, *blocks]), np.concatenate([np.empty((0, n_parts)), *sums]), torn, self._parts.weights, 0)
+        return BlockLosses(
+            np.concatenate([_NONE, *blocks]),
+            np.concatenate([np.empty((0, n_parts)), *sums]),
+            torn,
+            self._parts.weights,
+            n_undrawn,
+            self._weight is not None,
+        )

@@ -95,6 +95,7 @@ class RowsInTree:
             pool = hashing.tree_columns(self._seed, tree, n_columns, rules.columns_per_tree)
         if not np.array_equal(pool, self._pool):
             self._use_columns(pool)
+        self._target.draw(tree - output, self._stretches)
         return self._target.derive(output)
 
     def _use_columns(self, pool: NDArray[np.int32]) -> None:
@@ -117,9 +118,9 @@ class RowsInTree:
         """Add absolute values of a stretch to sums of lanes."""
         lanes, sizes = message.lanes.copy(), self._stretches[:, 1] - self._stretches[:, 0]
         at = int(sizes[: message.stretch].sum())
-        values = self._target.g if message.what == "g" else self._target.h
+        values = self._target.amounts(message.what, slice(at, at + int(sizes[message.stretch])))
         with np.errstate(over="ignore"):
-            add_in_order(values[at : at + int(sizes[message.stretch])], int(self._stretches[message.stretch, 0]), self._n_rows_total, lanes)
+            add_in_order(values, message.first, message.total, lanes)
         return lanes
 
     def fix(self, message: m.Fix) -> tuple[m.Totals, _Sent]:
@@ -172,9 +173,9 @@ class RowsInTree:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
         return self._searcher.find_bars(message, self._plan.rules, sent)
 
-    def flag(self, bars: NDArray[np.float64]) -> Wanted:
+    def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """See :meth:`Searcher.flag`."""
-        return self._searcher.flag(bars)
+        return self._searcher.flag(bars, drawn)
 
     def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> m.Scanned:
         """See :meth:`Searcher.scan`."""
@@ -280,8 +281,10 @@ class RowsInTree:
             rows = self._rows.rows[places]
             values = np.empty((self._pool.shape[0], rows.shape[0]))
             for place, column in enumerate(self._pool.tolist()):
-                distinct = np.append(self._columns.distinct(column).astype(np.float64), np.nan)
-                values[place] = distinct[self._columns.codes[column][rows]]
+                distinct, codes = self._columns.distinct(column), self._columns.codes[column][rows]
+                values[place] = np.nan
+                present = codes < distinct.shape[0]
+                values[place, present] = distinct[codes[present]]
             sent[shard] = (sizes, values, self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h)
         return sent
 

@@ -96,7 +96,7 @@ class Searcher:
 
     def _make_scratch(self) -> None:
         while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, 0))
+            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, 0, n_sums=2))
 
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[np.int64]]) -> NDArray[np.float64]:
         """Put together the sums of nodes, and return their bars; ``sent`` are those of each shard, one node after the other."""
@@ -121,19 +121,27 @@ class Searcher:
             sums.grains[slot] = grain
             at += size
         before, self._sums = self._sums, sums
+        drawn = self._own(message.drawn)
         limits, zone_map, ids, scratch = self._limits, self._zone_map, self._ids, self._scratch
         # What is named here is still there when a thread comes late.
         self._threads.share(
             message.tasks.shape[0],
             lambda queue, thread: settle_sums(
-                queue, message.tasks, zone_map, before, sums, message.grain, bars, ids, message.n_rows, message.sums,
+                queue, message.tasks, zone_map, before, sums, message.grain, drawn, bars, ids, message.n_rows, message.sums,
                 limits_for_thread(limits), scratch[thread],
             ),
         )  # fmt: skip
         return bars
 
-    def flag(self, bars: NDArray[np.float64]) -> Wanted:
-        """Flag parts that may hold better splits than the bars, and return what rows that takes."""
+    def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which of the columns here nodes are to be searched in, given which of the tree's; all if that is empty."""
+        first, k = self._first, self._ids.shape[0]
+        if not drawn.shape[0]:
+            return np.ones((self._message.node.shape[0], k), np.bool_)
+        return np.ascontiguousarray(drawn[:, first : first + k])
+
+    def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
+        """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
         message, k = self._message, self._ids.shape[0]
         n = message.node.shape[0]
         self._bars = bars = bars.copy()
@@ -145,12 +153,13 @@ class Searcher:
         limits: SplitLimits = self._limits
         zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
         scratch, out, above = self._scratch, self._out, self._above
+        draws, own = drawn.shape[0] > 0, self._own(drawn)
         if k:
             self._threads.share(
                 n,
                 lambda queue, thread: flag_nodes(
-                    queue, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), bars, scratch[thread],
-                    rooms, requests, flagged, out, above,
+                    queue, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), own, draws, bars,
+                    scratch[thread], rooms, requests, flagged, out, above,
                 ),
             )  # fmt: skip
         node, column = np.nonzero((self._requests["last"] > self._requests["first"]) | (self._requests["score"] >= 0.0))

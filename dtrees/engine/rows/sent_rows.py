@@ -69,7 +69,7 @@ def grow_sent(
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())
-    runner.scratch_for(n_threads - 1, most_rows, 0, _NO_LEVELS, False, message.sums.shape[1])
+    runner.scratch_for(n_threads - 1, most_rows, 0, _NO_LEVELS, False, 2)
     in_block = block_rows(False, stops.max_features, pool.shape[0])
     roots = Roots(places, message.path, message.sums, message.priority)
     grown = runner.grow(threads, n_threads, context, roots, in_block, most_rows, None)

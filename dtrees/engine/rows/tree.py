@@ -23,22 +23,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
+from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of, sums_by_block
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
+from dtrees.engine.plan.node_limits import constraints_of
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.messages import Losses, Message, Root, Scores, Splits
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.row_target import BLOCK_ROWS
+from dtrees.split.criteria.constraints import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
+from dtrees.split.node.status import CONSTANT
 from dtrees.split.numbers import hashing
-from dtrees.split.policy import FOLD, ROWS_PER_PART, SHARED_CELLS
+from dtrees.split.policy import FOLD, MAX_ZONES, ROWS_PER_PART, SHARED_CELLS
 from dtrees.split.zones.sums import grain_for, size_shift
 from dtrees.tree.tree import Tree
 
 #: Up to how many rows a node is grown to its end by one shard.
 SENT_ROWS = 1024
+#: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.
+_MUCH_FLAGGED_SHARE, _FLAGGED_SHARE, _TREES_AS_FINE = 100, 1000, 20
+_FIRST_GRAIN = 2
 _EPSILON = 2.0**-52
 _LIMIT, _NO_LIMIT = 61, 2**31
 _NOTHING = np.empty(0, np.int64)
@@ -46,6 +53,33 @@ _NOTHING = np.empty(0, np.int64)
 
 class RowsDisagree(RuntimeError):
     """Shards of rows have divided a node otherwise than its split says."""
+
+
+class Grain:
+    """How finely large nodes are summed: by parts of zones, ``2**current`` of each, as fine as the last trees have wanted.
+
+    Finer parts are more to sum and to send; by coarser ones more rows are flagged, and have to be sent.
+    """
+
+    def __init__(self) -> None:
+        self.current = _FIRST_GRAIN
+        self._flagged = self._cells = self._trees_as_fine = 0
+
+    def note(self, flagged: int, cells: int) -> None:
+        """Note how many cells of nodes were flagged, of how many."""
+        self._flagged += flagged
+        self._cells += cells
+
+    def adapt(self) -> None:
+        """Choose for the next tree, by the cells noted since the last one."""
+        flagged, cells = self._flagged, self._cells
+        self._flagged = self._cells = 0
+        self._trees_as_fine -= 1
+        if flagged * _MUCH_FLAGGED_SHARE > cells and self.current < FOLD:
+            self.current += 2
+            self._trees_as_fine = _TREES_AS_FINE
+        elif flagged * _FLAGGED_SHARE < cells and self.current > 0 and self._trees_as_fine <= 0:
+            self.current -= 2
 
 
 @dataclass
@@ -71,6 +105,7 @@ class RowsSession:
     stretches: list[NDArray[np.int64]] = field(default_factory=list)
     sent_rows: int = SENT_ROWS
     serial: int = 0
+    grain: Grain = field(default_factory=lambda: Grain())
 
     def renewed(self) -> RowsSession:
         """Return the session of the next epoch."""
@@ -121,9 +156,12 @@ class _RowsGrower(Grower):
 def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
     """Grow one tree and add it to the predictions; parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`."""
     nodes, exponents, known = _grow(session, tree, output)
+    session.grain.adapt()
     rules = session.plan.rules
     nodes, _ = pruned(nodes, exponents, rules)
     grown = boosted_tree(nodes, exponents, penalties_of(rules), learning_rate)
+    if rules.monotonic:
+        put_in_order(grown, rules.monotonic, measured=False)
     records = nodes.records
     leaf = np.flatnonzero(records["column"] < 0)
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
@@ -147,15 +185,23 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
     serial = session.next_serial()
     totals = cast(list[m.Totals], session.say(m.Fix, serial, exponents, summed, shift))
     sums = np.array([sum(one.g for one in totals), sum(one.h for one in totals)], np.int64)
+    constraints = constraints_of(plan.rules)
+    if constraints is not None:
+        sums = np.concatenate([sums, root_words(constraints)])
     root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
     grower = _RowsGrower(plan.rules, 0, plan.rules.columns_per_tree, Root(n_in, n_in, sums, exponents, 0, None), session.sent_rows)
     path = {0: hashing.ROOT}
     splits: Splits | None = None
     while True:
         if grower.to_search.shape[0]:
-            found, above = planner.search(grower, grower.to_search, root, serial)
             nodes = grower.to_search
-            grower.accept(nodes, found)
+            columns = _Columns(session, tree, [path[node] for node in nodes.tolist()], grower.n_drawn)
+            found, above = planner.search(grower, nodes, root, serial, columns.drawn())
+            constant = grower.accept(nodes, found)
+            if constant.shape[0]:
+                at = np.searchsorted(nodes, constant)
+                rest, above[at] = planner.search_rest(columns, at)
+                grower.accept(constant, rest)
             next_above = dict(zip(nodes.tolist(), above.tolist(), strict=True))
         splits = grower.choose()
         if splits is None:
@@ -233,13 +279,37 @@ def _grow_sent(session: RowsSession, grower: _RowsGrower, tree: int, root: m.Roo
     return list(zip(start.tolist(), (start + n_rows).tolist(), strict=True))
 
 
+class _Columns:
+    """The columns in which nodes are searched, in the order in which they are drawn for each."""
+
+    def __init__(self, session: RowsSession, tree: int, paths: list[Any], n_drawn: int) -> None:
+        rules, seed = session.plan.rules, hashing.as_seed(session.plan.seed)
+        n, k = session.executor.n_columns, rules.columns_per_tree
+        self.n_drawn, self.n_columns = n_drawn, k
+        self.order = np.empty((0, 0), np.int64)
+        if n_drawn < k:
+            pool = hashing.tree_columns(seed, tree, n, k) if k < n else np.arange(n, dtype=np.int32)
+            key, self.order = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree)), np.empty((len(paths), k), np.int64)
+            for i, path in enumerate(paths):
+                drawn = pool.copy()
+                hashing.draw_columns(key, path, drawn, 0, k)
+                self.order[i] = np.searchsorted(pool, drawn)
+
+    def drawn(self) -> NDArray[np.bool_]:
+        """Return in which columns each node is searched at first, empty if in all."""
+        found = np.zeros((self.order.shape[0], self.n_columns if self.order.shape[0] else 0), np.bool_)
+        if self.order.shape[0]:
+            np.put_along_axis(found, self.order[:, : self.n_drawn], True, axis=1)
+        return found
+
+
 class _Levels:
     """What is summed of a tree's levels, and how their nodes are searched."""
 
     def __init__(self, session: RowsSession) -> None:
         self._session = session
-        self._most_grain = FOLD
-        self._fine_rows = ROWS_PER_PART * (255 << FOLD)
+        self._most_grain = session.grain.current
+        self._fine_rows = ROWS_PER_PART * (MAX_ZONES - 1) << (self._most_grain or FOLD)
         self._grain: dict[int, int] = {}
         self._slot: dict[int, int] = {}  # of the nodes searched last
         self._tasks = np.empty((0, 4), np.int64)
@@ -286,26 +356,49 @@ class _Levels:
         self._summed = m.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
         return self._summed
 
-    def search(self, grower: _RowsGrower, nodes: NDArray[np.int64], root: m.Rooted, of: int) -> tuple[Candidates, NDArray[np.float64]]:
-        """Return the best splits of nodes, and the next value above each cut (NaN: not known)."""
+    def search(
+        self, grower: _RowsGrower, nodes: NDArray[np.int64], root: m.Rooted, of: int, drawn: NDArray[np.bool_]
+    ) -> tuple[Candidates, NDArray[np.float64]]:
+        """Return the best splits of nodes in the columns drawn, and the next value above each cut (NaN: not known)."""
         session = self._session
         n_rows, sums, _ = grower.about(nodes)
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
-        found = session.say(m.FindBars, of, root, self._tasks, self._summed, self._n_slots, nodes, n_rows, grain, sums)
+        found = session.say(m.FindBars, of, root, self._tasks, self._summed, self._n_slots, nodes, n_rows, grain, sums, drawn)
         self._slot = {node: i for i, node in enumerate(nodes.tolist())}
+        best, above, flagged = self._scan(np.max(found, axis=0), sums.shape[1], drawn)
+        session.grain.note(flagged, int(n_rows.sum()) * session.plan.rules.columns_per_tree)
+        return best, above
+
+    def search_rest(self, columns: _Columns, which: NDArray[np.int64]) -> tuple[Candidates, NDArray[np.float64]]:
+        """Search some of the nodes searched last in their further columns, each up to the first that is not constant in it."""
+        n, left, n_sums = columns.order.shape[0], which, self._n_sums
+        best, above = empty_candidates(n, n_sums), np.full(n, np.nan)
+        for place in range(columns.n_drawn, columns.n_columns):
+            drawn = np.zeros((n, columns.n_columns), np.bool_)
+            drawn[left, columns.order[left, place]] = True
+            found, next_above, _ = self._scan(np.full(n, -1.0), n_sums, drawn)
+            best.records[left], best.left[left], above[left] = found.records[left], found.left[left], next_above[left]
+            left = left[best.records["status"][left] == CONSTANT]
+            if not left.shape[0]:
+                break
+        return best.take(which), above[which]
+
+    def _scan(self, bars: NDArray[np.float64], n_sums: int, drawn: NDArray[np.bool_]) -> tuple[Candidates, NDArray[np.float64], int]:
+        """Find the best splits, knowing the bars, of nodes whose sums are ready; the last returned is how many rows that has taken."""
+        session, self._n_sums = self._session, n_sums
         flagging, picking = session.next_serial(), session.next_serial()
-        session.say(m.Flag, flagging, np.max(found, axis=0))
+        flagged = sum(session.say(m.Flag, flagging, bars, drawn))
         session.say(m.Pick, flagging, picking)
         scanned = cast(list[m.Scanned], session.say(m.Scan, picking))
-        best = empty_candidates(nodes.shape[0], sums.shape[1])
-        every = np.arange(nodes.shape[0])
+        best = empty_candidates(bars.shape[0], n_sums)
+        every = np.arange(bars.shape[0])
         for one in scanned:
             best_by_node(one.candidates, every, best)
-        above = np.full(nodes.shape[0], np.nan)
+        above = np.full(bars.shape[0], np.nan)
         for one in scanned:
             mine = one.candidates.records["column"] == best.records["column"]
             above[mine] = one.above[mine]
-        return best, above
+        return best, above, flagged
 
 
 def _exponents(session: RowsSession, derived: list[m.Derived]) -> tuple[int, int]:
@@ -339,12 +432,15 @@ def _most_bits(penalty: float) -> tuple[int, int]:
     return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
 
 
-def _sum_in_order(session: RowsSession, what: str) -> float:
-    """Return a sum over all rows as one process makes it: where it is so near a power of two that the order of rows decides."""
-    lanes = np.zeros(4)
+def _sum_in_order(session: RowsSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> float:
+    """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
+    lanes, first = np.zeros(4), 0
+    sizes = [some[:, 1] - some[:, 0] for some in session.stretches] if counts is None else counts
+    total = int(sum(some.sum() for some in sizes))
     every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(session.stretches) for i in range(some.shape[0]))
     for _, shard, i in every:
-        lanes = session.tell({shard: m.AddInOrder(session.fit, session.epoch, what, i, lanes)})[shard]
+        lanes = session.tell({shard: m.AddInOrder(session.fit, session.epoch, what, i, first, total, lanes)})[shard]
+        first += int(sizes[shard][i])
     one, other, third, fourth = lanes.tolist()
     return (one + other) + (third + fourth)
 
@@ -362,4 +458,9 @@ def _scores(session: RowsSession, losses: list[m.BlockLosses]) -> Scores:
         for block, pieces in torn.items():
             whole = np.concatenate([piece for _, piece in sorted(pieces, key=lambda one: one[0])], axis=1)
             sums[block] = [sums_by_block(np.ascontiguousarray(part), None)[0] for part in whole]
-    return scores_of([Losses(sums, losses[0].weights)])
+    weights = losses[0].weights
+    if sums.shape[1] > weights.shape[0]:
+        n_undrawn = [one.n_undrawn for one in losses]
+        undrawn = _sum_in_order(session, "weight", n_undrawn) if losses[0].is_weighted else float(sum(some.sum() for some in n_undrawn))
+        weights = np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn))
+    return scores_of([Losses(sums, weights)])

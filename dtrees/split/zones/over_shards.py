@@ -18,13 +18,13 @@ from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN
-from dtrees.split.node.status import NO_SPLIT, SPLIT
+from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.search.sweep import cut_after
 from dtrees.split.table.columns import value_at
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.gather_rows import pick
 from dtrees.split.zones.scan import below, flag_column, sweep_values
-from dtrees.split.zones.sums import best_edges, element_of, fold, include_columns, numbers_of, unpack
+from dtrees.split.zones.sums import best_edges, element_of, fold, include_columns, n_elements, numbers_of, unpack
 
 #: Codes of a part that has more than one value, in the zone map of a searcher.
 CODES = 2**33
@@ -73,7 +73,7 @@ def sum_nodes(queue, tasks, zone_map, partition, sums):
 
 
 @kernel
-def settle_sums(queue, tasks, zone_map, before, sums, grains, bars, column_ids, nodes, node_sums, limits, scratch):
+def settle_sums(queue, tasks, zone_map, before, sums, grains, drawn, bars, column_ids, nodes, node_sums, limits, scratch):
     """Have the sums of nodes ready, and find their bars, by several threads.
 
     Parameters
@@ -88,6 +88,8 @@ def settle_sums(queue, tasks, zone_map, before, sums, grains, bars, column_ids, 
         Slots of the parents, and of the nodes: node i has slot i.
     grains : ndarray of int64, shape (n_nodes,)
         What nodes are to be searched in.
+    drawn : ndarray of bool, shape (n_nodes, k)
+        The columns that each is to be searched in.
     bars : ndarray of float64, shape (n_nodes,)
         Written: the best score at an edge of a zone, -1.0 if there is none.
     nodes : ndarray of int64, shape (n_nodes,)
@@ -115,8 +117,11 @@ def settle_sums(queue, tasks, zone_map, before, sums, grains, bars, column_ids, 
             if sums.grains[node] > grains[node]:
                 fold(zone_map, sums, node, grains[node])
             place = (ZERO(), nodes[node], node)
-            mine = scratch
-            bars[node], _ = best_edges(column_ids, zone_map, sums, place, node_sums[node], limits, ZERO(), n_columns, -1.0, mine)
+            bar = -1.0
+            for j in range(n_columns):
+                if drawn[node, j]:
+                    bar, _ = best_edges(column_ids, zone_map, sums, place, node_sums[node], limits, j, j + 1, bar, scratch)
+            bars[node] = bar
         finish(queue)
 
 
@@ -127,13 +132,19 @@ def _subtract(whole, part, rest):
 
 
 @kernel
-def flag_nodes(queue, column_ids, zone_map, upper, sums, nodes, node_sums, limits, bars, scratch, rooms, requests, flagged, out, above):
+def flag_nodes(
+    queue, column_ids, zone_map, upper, sums, nodes, node_sums, limits, drawn, draws, bars, scratch, rooms, requests, flagged, out, above
+):
     """Flag the parts of every column of nodes that may hold a better split than the bar, by several threads.
 
     Parameters
     ----------
     upper : ndarray of float64, shape (k, most parts)
         The highest value of each part.
+    drawn : ndarray of bool, shape (n_nodes, k)
+        The columns that each node is to be searched in.
+    draws : bool
+        Whether these are not all, so that it is to be known which are constant in the node.
     rooms : ndarray of int64, shape (n_nodes,)
         Where there is room for the flagged parts of each node.
     requests : ndarray of REQUEST, shape (n_nodes, k)
@@ -157,9 +168,22 @@ def flag_nodes(queue, column_ids, zone_map, upper, sums, nodes, node_sums, limit
             request.first = request.last = at
             request.n_rows, request.score = 0, -1.0
             column = np.int64(column_ids[zone_map.which[j]])
-            out.records[t].column, out.records[t].status = column, NO_SPLIT
-            if not begin_column(limits.criterion, node_sums[i], column):
+            out.records[t].column, out.records[t].status = column if drawn[i, j] else -1, CONSTANT
+            if not drawn[i, j] or not begin_column(limits.criterion, node_sums[i], column):
                 continue
+            if draws:
+                part = _only_part(zone_map, sums, i, j)
+                if part >= 0 and (zone_map.exact[j] or part == n_elements(zone_map, sums, i, j)):
+                    continue
+                if part >= 0 and _is_single(zone_map, sums, i, j, part):
+                    continue
+                if part >= 0 and bars[i] < 0.0:  # only its rows can tell
+                    request.bar, request.n_rows, request.top, request.last = bars[i], nodes[i], 0, at + 1
+                    request.missing_g, request.missing_h, request.missing_n = 0, 0, 0
+                    flagged[at].part, flagged[at].g, flagged[at].h, flagged[at].before, flagged[at].n = part, 0, 0, 0, nodes[i]
+                    at += 1
+                    continue
+            out.records[t].status = NO_SPLIT
             bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
             if zone_map.exact[j]:
                 n_zones = zone_map.n_zones[j] << grain
@@ -190,6 +214,25 @@ def flag_nodes(queue, column_ids, zone_map, upper, sums, nodes, node_sums, limit
                 at += 1
             request.last = at
         finish(queue)
+
+
+@lean_kernel
+def _only_part(zone_map, sums, slot, j):
+    """Return the one part that has all rows of a node, -1 if several have; missing values count as the last."""
+    element, only = element_of(sums, slot, j), NONE()
+    for z in range(n_elements(zone_map, sums, slot, j) + 1):
+        if element[z, 1] != 0:
+            if only >= 0:
+                return NONE()
+            only = z
+    return only
+
+
+@lean_kernel
+def _is_single(zone_map, sums, slot, j, part):
+    """Tell whether a part has a single value."""
+    shift, first_codes = zone_map.fold - sums.grains[slot], zone_map.first_codes[j]
+    return first_codes[(part + 1) << shift] - first_codes[part << shift] == 1
 
 
 @lean_kernel
@@ -311,6 +354,8 @@ def scan_rows(
         elif score >= 0.0:
             cut = merged[0][best]
             above[t] = np.inf if found.next_code == NONE_HIGHER else np.nan if found.next_code == UNKNOWN else merged[0][best + 1]
+        if end - base > 1:
+            out.records[t].status = NO_SPLIT
         if score >= 0.0:
             _keep(column, cut, node, node_sums[i], limits, score, missing.n > 0, scratch, out, t)
             if out.records[t].status == SPLIT:

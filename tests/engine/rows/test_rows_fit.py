@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows import messages as m
@@ -72,7 +72,7 @@ def fit_spread(table: Any, plan: BoostingPlan, y: NDArray[Any], weight: Any, cut
 def assert_same(one: BoostingResult, other: BoostingResult) -> None:
     assert len(one.rounds) == len(other.rounds)
     assert all(all_equal(a, b) for a, b in zip(one.rounds, other.rounds, strict=True))
-    for name in ("initial", "train_score", "validation_score"):
+    for name in ("initial", "train_score", "validation_score", "out_of_bag"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
 
 
@@ -91,11 +91,17 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
     "columns drawn": ("logistic", {"max_features": 3, "columns_per_tree": 3}, {}, False),
     "best first": ("squared", {"max_depth": None, "max_leaf_nodes": 9}, {}, True),
     "held out": ("logistic", {}, {"n_iter_no_change": 50, "validation_fraction": 0.25}, True),
+    "rows and columns drawn": ("squared", {"max_features": 2, "columns_per_tree": 5}, {"subsample": 0.6}, False),
+    "one column by level": ("logistic", {"max_features": 1, "by_level": True}, {"subsample": 0.5}, True),
+    "drawn and held out": ("squared", {}, {"n_iter_no_change": 50, "subsample": 0.8}, True),
+    "monotonic": ("squared", {"monotonic": (1, 0, -1, 0, 0, 1, 0), "max_depth": 5}, {}, False),
+    "interactions": ("squared", {"interactions": ((0, 1, 2), (2, 3, 4, 5, 6))}, {}, False),
     "pruned": ("squared", {"ccp_alpha": 0.01}, {}, False),
 }
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles
 @pytest.mark.parametrize("sent_rows", [0, 30, 10_000])
 @pytest.mark.parametrize("case", CASES)
 def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +162,10 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
         "max_depth": data.draw(st.sampled_from([None, 2, 6])),
         "reg_lambda": data.draw(st.sampled_from([0.0, 1.0])),
         "min_samples_leaf": data.draw(st.sampled_from([1, 4])),
+        "max_features": data.draw(st.sampled_from([1, len(table), len(table)])),
         "max_leaf_nodes": data.draw(st.sampled_from([None, None, 6])),
     }
-    plan = make_plan("squared", len(table), rule_changes=changes)
+    plan = make_plan("squared", len(table), rule_changes=changes, subsample=data.draw(st.sampled_from([1.0, 1.0, 0.5])))
     n_shards = data.draw(st.integers(1, 5))
     bounds = data.draw(st.lists(st.integers(0, n), max_size=7))
     cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))
@@ -215,10 +222,9 @@ def test_goes_on_from_predictions_of_each_row() -> None:
 def test_refusals_name_the_parameter() -> None:
     assert rows_placement_refusal(make_plan("squared", 3)) is None
     for changes, name in (
-        ({"max_features": 2}, "max_features"),
         ({"categorical": (0,), "max_cat_threshold": (4,), "min_samples_category": (1,)}, "categorical_features"),
-        ({"monotonic": (1, 0, 0)}, "monotonic"),
-        ({"interactions": ((0, 1), (2,))}, "interaction"),
+        ({"random_splits": True}, "random"),
     ):
         assert name in str(rows_placement_refusal(make_plan("squared", 3, rule_changes=changes)))
-    assert "subsample" in str(rows_placement_refusal(make_plan("squared", 3, subsample=0.5)))
+    forest = ForestPlan(rules("squared_error", 3), seed=0)
+    assert "boosting" in str(rows_placement_refusal(forest))
