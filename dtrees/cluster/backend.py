@@ -20,6 +20,7 @@ from dtrees.cluster.data.drawn_rows import draw_rows
 from dtrees.cluster.data.loading import ClusterColumns, load
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
+from dtrees.cluster.data.row_blocks import ClusterRows
 from dtrees.cluster.growing.submission import fit
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
 from dtrees.cluster.reliability.fit_record import register
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from dtrees.ensemble.evaluation.metrics import Metric
 
 logger = logging.getLogger("dtrees.cluster")
+
+#: What a table has for columns where it is on a cluster.
+ON_CLUSTER = (ClusterColumns, ClusterRows)
 
 
 class DaskBackend:
@@ -75,7 +79,7 @@ class DaskBackend:
 
     def load_evaluation(self, table: Table, sets: Sequence[EvalSet], metrics: Sequence[Metric]) -> Table:
         """Check and encode evaluation sets."""
-        if not isinstance(table.columns, ClusterColumns):
+        if not isinstance(table.columns, ON_CLUSTER):
             computed = [dask.compute(given.X, given.y, given.weight) for given in sets]
             here = [replace(given, X=X, y=y, weight=weight) for given, (X, y, weight) in zip(sets, computed, strict=True)]
             return LOCAL.load_evaluation(table, here, metrics)
@@ -88,7 +92,7 @@ class DaskBackend:
 
     def fingerprint(self, table: Table) -> str:
         """Return a digest of the whole training set."""
-        if not isinstance(table.columns, ClusterColumns):
+        if not isinstance(table.columns, ON_CLUSTER):
             return LOCAL.fingerprint(table)
         from dtrees.cluster.growing.evaluation import fingerprint
 
@@ -97,8 +101,9 @@ class DaskBackend:
 
     def grow_forest(self, table: Table, plan: ForestPlan, first: int, last: int, callback: Callback | None) -> ForestResult:
         """Grow the trees ``first`` to ``last - 1``."""
-        if not isinstance(table.columns, ClusterColumns):
+        if not isinstance(table.columns, ON_CLUSTER):
             return LOCAL.grow_forest(table, plan, first, last, callback)
+        assert isinstance(table.columns, ClusterColumns)  # rows are for boosting
         from dtrees.cluster.growing.forest_fit import forest_grower
         from dtrees.engine.run.saving import grow_in_batches
 
@@ -114,8 +119,13 @@ class DaskBackend:
         callback: Callback | None,
     ) -> BoostingResult:
         """Boost up to ``plan.n_rounds`` rounds."""
-        if not isinstance(table.columns, ClusterColumns):
+        if not isinstance(table.columns, ON_CLUSTER):
             return LOCAL.boost(table, plan, previous, initial, callback)
+        if isinstance(table.columns, ClusterRows):
+            from dtrees.cluster.growing.boosting_fit import boost_rows
+
+            with out_of_the_way():
+                return boost_rows(table.columns, plan, previous, initial, callback, table.evaluation)
         from dtrees.cluster.growing.boosting_fit import boost
 
         with out_of_the_way():
@@ -132,7 +142,7 @@ class DaskBackend:
 
     def target(self, table: Table) -> NDArray[Any]:
         """Fetch the encoded target into this process."""
-        if not isinstance(table.columns, ClusterColumns):
+        if not isinstance(table.columns, ON_CLUSTER):
             return LOCAL.target(table)
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
             (target,) = tasks.waiter.gather([table.target])
@@ -140,7 +150,7 @@ class DaskBackend:
 
     def rows(self, table: Table, values: Any) -> NDArray[Any]:
         """Fetch values of the table's rows into this process."""
-        if not isinstance(table.columns, ClusterColumns):
+        if not isinstance(table.columns, ON_CLUSTER):
             return np.asarray(dask.compute(values)[0])
         from dtrees.cluster.growing.evaluation import fetch_rows
 

@@ -15,6 +15,7 @@ import distributed
 from distributed import Client, Future, Scheduler, SchedulerPlugin, Worker
 from distributed.comm.tcp import TCP
 from distributed.core import ConnectionPool, Status, connect
+from distributed.protocol import to_serialize
 
 _LEAST = (2026, 8)
 #: What :mod:`dtrees.cluster.reliability.fit_registry` calls.
@@ -42,7 +43,7 @@ def check_version(version: str = distributed.__version__) -> None:
     least = ".".join(map(str, _LEAST))
     if found < _LEAST:
         raise ImportError(f'distributed is of version {version}; dtrees wants {least} or later: pip install "distributed>={least}"')
-    parts = {"Worker.status": Worker, "ConnectionPool.remove": ConnectionPool, "TCP.abort": TCP}
+    parts = {"Worker.status": Worker, "Worker.actor_execute": Worker, "ConnectionPool.remove": ConnectionPool, "TCP.abort": TCP}
     parts |= {f"SchedulerPlugin.{name}": SchedulerPlugin for name in ("update_graph", "transition", "log_event", "restart")}
     parts |= {f"Scheduler.{name}": Scheduler for name in _OF_SCHEDULER}
     lacking = [name for name, owner in parts.items() if not hasattr(owner, name.partition(".")[2])]
@@ -69,6 +70,23 @@ def threads_of(worker: Worker) -> int:
 def actor_on(worker: Worker, key: str) -> Any:
     """Return the object that is an actor of the worker that this runs on; None if it has no such actor."""
     return worker.state.actors.get(key)
+
+
+async def call_actor(worker: Worker, address: str, key: str, method: str, call: bytes) -> Any:
+    """Call a method of an actor on another worker, from a worker's event loop; a future of the actor would count as one that wants it.
+
+    Raises
+    ------
+    OSError
+        If the worker cannot be reached, or has no such actor.
+    """
+    try:
+        said = await worker.rpc(address).actor_execute(function=method, actor=key, args=[to_serialize(call)], kwargs={})
+    except KeyError as error:
+        raise OSError(f"no actor {key} at {address}") from error
+    if said["status"] != "OK":
+        raise said["exception"]
+    return said["result"]
 
 
 def is_wanted(worker: Worker, key: str | None) -> bool:

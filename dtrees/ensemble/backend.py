@@ -47,8 +47,8 @@ class Placement:
 
     Attributes
     ----------
-    kind : {"local", "one-worker", "replicated", "sharded"}
-        In the process that fitted; on one worker of a cluster; each worker had all; each worker had some.
+    kind : {"local", "one-worker", "replicated", "sharded", "rows"}
+        In the process that fitted; on one worker of a cluster; each worker had all; each worker had some; each worker had its rows of all.
     reason : str
         Why it was chosen.
     workers : tuple of str
@@ -67,7 +67,7 @@ class Placement:
     def __str__(self) -> str:
         """Return it in words."""
         n = len(self.workers)
-        where = f" on {n} worker{'s' * (n > 1)}" if self.kind in ("replicated", "sharded") else ""
+        where = f" on {n} worker{'s' * (n > 1)}" if self.kind in ("replicated", "sharded", "rows") else ""
         return f"{self.kind}{where}: {self.reason}"
 
 

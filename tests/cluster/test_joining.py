@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import dtrees
 from dtrees.cluster.data.loading import ClusterColumns
-from dtrees.cluster.growing import dask_executor as executor
+from dtrees.cluster.growing import worker_shards as executor
 from dtrees.cluster.growing import forest_fit as forest
 from dtrees.cluster.growing import rebalancing as spreading
 from dtrees.cluster.growing.rebalancing import Newcomers, share

@@ -7,6 +7,8 @@ The stages, each a task or more::
     encode    a partition: columns to numbers; from here to whole columns: :mod:`dtrees.cluster.data.presorting`
     target    all partitions: class codes or values; weight alike
 
+Where workers keep the rows that they have, it goes on with :mod:`dtrees.cluster.data.row_blocks`.
+
 Every result can be computed again from the user's collections, as long as somebody holds on to what it was made for: that is how Dask
 replaces what a lost worker held.
 """
@@ -14,6 +16,7 @@ replaces what a lost worker held.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +26,9 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, lengths_by_target
-from dtrees.cluster.data.placement import Plan, check_placement, place
+from dtrees.cluster.data.placement import Plan, check_placement, place, place_rows
 from dtrees.cluster.data.presorting import presort_blocks, side_by_side
+from dtrees.cluster.data.row_blocks import ClusterRows, RowEncoding, load_rows, partition_holders, row_encoding, share_out
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.events import tell
@@ -110,7 +114,8 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     Returns
     -------
     Table
-        Its columns are a :class:`ClusterColumns`; target and weight are futures of arrays.
+        Its columns are a :class:`ClusterColumns`; target and weight are futures of arrays. Or they are :class:`ClusterRows`, which have
+        all that.
 
     Raises
     ------
@@ -128,37 +133,72 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
         schema, summary = _summarise(tasks, parts, options)
-        plan = _plan(tasks, parts, schema, summary, options, before)
-        workers, ids = list(plan.columns), list(plan.columns.values())
+        sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
-        blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
-        if plan.placement.kind == "replicated":
-            blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
-            ids, workers = [list(range(len(schema)))], workers[:1]
-        codes = tasks.map("encode", _encode_target, parts.y, classes=summary.labels, name=options.estimator_name, several=options.several)
-        target = tasks.submit("target", _join_targets, codes)
-        weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
-        release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done
-        made = [future for future in (*blocks, target, weight) if future is not None]
-        tasks.waiter.wait(made)
-        tasks.keep(*made)
+        columns: ClusterColumns | ClusterRows
+        if current_fit().settings.placement == "rows":
+            columns, target, weight = _keep_rows(tasks, parts, sizes, capacities, row_encoding(schema, summary.labels, options)), None, None
+        else:
+            columns, target, weight = _load_columns(tasks, parts, sizes, capacities, schema, summary, options)
+    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement)
+
+
+def _load_columns(
+    tasks: Tasks,
+    parts: Partitions,
+    sizes: Sizes,
+    capacities: Mapping[str, WorkerCapacity],
+    schema: Schema,
+    summary: TargetSummary,
+    options: LoadOptions,
+) -> tuple[ClusterColumns, Future, Future | None]:
+    """Have whole columns presorted; return them, the target and the weights."""
+    fit = current_fit()
+    plan = place(sizes, capacities, fit.settings.placement, options.n_trees, only_whole=options.bag)
+    _tell(plan, capacities)
+    workers, ids = list(plan.columns), list(plan.columns.values())
+    blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
+    if plan.placement.kind == "replicated":
+        blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
+        ids, workers = [list(range(len(schema)))], workers[:1]
+    codes = tasks.map("encode", _encode_target, parts.y, classes=summary.labels, name=options.estimator_name, several=options.several)
+    target = tasks.submit("target", _join_targets, codes)
+    weight = None if parts.weight is None else tasks.submit("weight", _join_weights, parts.weight)
+    release([*parts.X, *parts.y, *(parts.weight or ()), *codes])  # each goes when the tasks that need it are done
+    made = [future for future in (*blocks, target, weight) if future is not None]
+    tasks.waiter.wait(made)
+    tasks.keep(*made)
     if plan.placement.kind != "sharded":  # shards tell for themselves
         held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
-        tell(current_fit().name, "holding", rows=summary.n_rows, columns=len(schema), workers=held)
-    columns = ClusterColumns(
-        client, plan.placement, blocks, ids, workers, summary.n_rows, schema, plan.sizes, plan.spare, [future.key for future in parts.X]
-    )
-    return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=plan.placement)
+        tell(fit.name, "holding", rows=summary.n_rows, columns=len(schema), workers=held)
+    keys = [future.key for future in parts.X]
+    columns = ClusterColumns(tasks.client, plan.placement, blocks, ids, workers, summary.n_rows, schema, sizes, plan.spare, keys)
+    return columns, target, weight
 
 
-def _plan(
+def _keep_rows(
+    tasks: Tasks, parts: Partitions, sizes: Sizes, capacities: Mapping[str, WorkerCapacity], encoding: RowEncoding
+) -> ClusterRows:
+    """Have each worker sort the rows of the partitions that it has."""
+    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
+    shares = share_out(parts.lengths, partition_holders(tasks.client, parts.X), threads)
+    plan = place_rows(sizes, {worker: sum(parts.lengths[i] for i in own) for worker, own in shares.items()}, capacities)
+    _tell(plan, capacities)
+    blocks, stretches, keys = load_rows(tasks, parts, shares, encoding)
+    release([*parts.X, *parts.y, *(parts.weight or ())])
+    tasks.waiter.wait(blocks)
+    tasks.keep(*blocks)
+    return ClusterRows(tasks.client, plan.placement, blocks, stretches, list(shares), keys, sum(parts.lengths), encoding, sizes, plan.spare)
+
+
+def _measure(
     tasks: Tasks, parts: Partitions, schema: Schema, summary: TargetSummary, options: LoadOptions, before: dict[str, WorkerCapacity]
-) -> Plan:
-    """Decide where the columns go, and say so.
+) -> tuple[Sizes, dict[str, WorkerCapacity]]:
+    """Return what the table takes, and what workers have.
 
     Since ``before``, the workers have computed partitions, which they will not keep: the less they used then or use now, the better known.
     """
-    fit, client = current_fit(), tasks.client
+    client = tasks.client
     n_classes = summary.n_classes
     evaluation = [
         block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes, n_targets=summary.n_targets)
@@ -174,11 +214,14 @@ def _plan(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
         out_of_bag=options.out_of_bag, n_targets=summary.n_targets, boosting=options.n_trees is None, bag=options.bag,
     )  # fmt: skip
-    plan = place(sizes, now, fit.settings.placement, options.n_trees, only_whole=options.bag)
-    plan.log(now)
+    return sizes, now
+
+
+def _tell(plan: Plan, capacities: Mapping[str, WorkerCapacity]) -> None:
+    """Say where the table goes."""
+    plan.log(capacities)
     placement = plan.placement
-    tell(fit.name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)
-    return plan
+    tell(current_fit().name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)
 
 
 def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[Schema, TargetSummary]:

@@ -132,6 +132,11 @@ class Sizes:
         growing = (STATE_BYTES * self.n_rows + self.amounts) * trees
         return max(growing, SORTING_BYTES * threads * self.n_rows) + self.vectors + self.partition
 
+    def needed_for_rows(self, n_rows: int, threads: int = 1) -> int:
+        """Return what a worker needs that keeps so many rows, all columns of them, if so many threads sort the columns."""
+        share = n_rows / self.n_rows
+        return int(share * (self.table + self.vectors) + max(STATE_BYTES, SORTING_BYTES * threads) * n_rows) + self.partition
+
     @property
     def delegated(self) -> int:
         """Bytes of the cells that are sent at a time for delegated nodes: at the sender, on their way, and at the receiver."""

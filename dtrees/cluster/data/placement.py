@@ -8,8 +8,10 @@ replicated
     every worker has all columns, and grows some of the trees. Only trees that do not depend on each other can grow so.
 sharded
     every worker has some of the columns, and all of them grow each tree together.
+rows
+    every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
 auto
-    whichever of these is likely to be fastest, among those that there is memory for.
+    whichever of the first three is likely to be fastest, among those that there is memory for.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Plan:
         What was planned for.
     placement : Placement
     columns : dict from str to list of int
-        The columns that each worker loads and sorts, ascending. All of them together are the table's, each once.
+        The columns that each worker loads and sorts, ascending. All of them together are the table's, each once. Where workers keep rows,
+        each has all.
     needs : dict from str to int
         Bytes that each worker will need at most, evaluation sets included.
     spare : dict from str to float
@@ -65,6 +68,9 @@ class Plan:
         logger.info("placement %s: %s", kind, self.placement.reason)
         n_columns = sum(map(len, self.columns.values()))
         for worker, needed in self.needs.items():
+            if kind == "rows":
+                logger.info("%s will hold rows: %s of %s", worker, format_bytes(needed), _free(worker_capacities[worker]))
+                continue
             held = n_columns if kind == "replicated" else len(self.columns.get(worker, ()))
             logger.info(
                 "%s will hold %d of %d columns: %s of %s", worker, held, n_columns, format_bytes(needed), _free(worker_capacities[worker])
@@ -73,15 +79,20 @@ class Plan:
 
 def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
     """Raise ValueError if trees cannot grow that way; ``whole`` says what only grows where a worker has all columns, if it is such."""
-    if whole and placement == "sharded":
+    if whole and placement in ("sharded", "rows"):
         raise ValueError(
-            f"placement is 'sharded', but {whole}, which wants all columns on a worker; wants one of auto, one-worker"
+            f"placement is {placement!r}, but {whole}, which wants all columns on a worker; wants one of auto, one-worker"
             f"{'' if boosting else ', replicated'}"
         )
     if boosting and placement == "replicated":
         raise ValueError(
             "placement is 'replicated', which is for forests: in boosting each tree depends on those before it, so that workers cannot "
-            "grow trees of their own; wants one of auto, one-worker, sharded"
+            "grow trees of their own; wants one of auto, one-worker, sharded, rows"
+        )
+    if placement == "rows" and not boosting:
+        raise ValueError(
+            "placement is 'rows', which is for boosting: each tree of a forest is grown on rows drawn for it alone, so that workers would "
+            "have to exchange sums for each by itself; wants one of auto, one-worker, replicated, sharded"
         )
 
 
@@ -143,14 +154,47 @@ def place(
             }
         else:
             needs = whole
-    placement_ = Placement(kind, reason, tuple(needs))
+    return _checked(sizes, Placement(kind, reason, tuple(needs)), columns, needs, worker_capacities, only_whole)
+
+
+def place_rows(sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity]) -> Plan:
+    """Return the plan by which workers keep so many rows each.
+
+    Raises
+    ------
+    NotEnoughMemory
+        If some have not the memory for theirs.
+
+    Examples
+    --------
+    >>> sizes = Sizes(1_000_000, (9_000_000,) * 28, 8_000_000, 14_000_000)
+    >>> plan = place_rows(sizes, {"a": 750_000, "b": 250_000}, {"a": WorkerCapacity(1, 1e9), "b": WorkerCapacity(1, 1e9)})
+    >>> print(plan.placement)
+    rows on 2 workers: as asked for by placement
+    >>> plan.needs
+    {'a': 257000000, 'b': 95000000}
+    """
+    columns = {worker: list(range(len(sizes.columns))) for worker in rows}
+    needs = {worker: sizes.needed_for_rows(n, min(worker_capacities[worker].threads, len(sizes.columns))) for worker, n in rows.items()}
+    return _checked(sizes, Placement("rows", _AS_ASKED, tuple(rows)), columns, needs, worker_capacities)
+
+
+def _checked(
+    sizes: Sizes,
+    placement: Placement,
+    columns: dict[str, list[int]],
+    needs: Mapping[str, int],
+    worker_capacities: Mapping[str, WorkerCapacity],
+    only_whole: bool = False,
+) -> Plan:
+    """Return the plan, with evaluation sets placed, if there is memory for it."""
     spare = {worker: capacity.free - needs.get(worker, 0) for worker, capacity in worker_capacities.items()}
     threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
     needs = dict(needs)
-    for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement_, threads, spare), strict=True):
+    for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement, threads, spare), strict=True):
         needs[worker] = needs.get(worker, 0) + size
-    _refuse_impossible(kind, sizes, needs, worker_capacities, only_whole)
-    return Plan(sizes, placement_, columns, needs, spare)
+    _refuse_impossible(placement.kind, sizes, needs, worker_capacities, only_whole)
+    return Plan(sizes, placement, columns, needs, spare)
 
 
 def needed_for_all(sizes: Sizes, threads: int, n_trees: int | None) -> int:
@@ -219,7 +263,7 @@ def _refuse_impossible(
         return
     worst = max(short, key=lambda worker: needs[worker] - worker_capacities[worker].free)
     others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
-    elsewhere = "" if kind == "sharded" or only_whole else ", spread the columns over all workers (placement='sharded')"
+    elsewhere = "" if kind in ("sharded", "rows") or only_whole else ", spread the columns over all workers (placement='sharded')"
     raise NotEnoughMemory(
         f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
         f"{kind!r}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(worker_capacities[worst])}{others}. "

@@ -75,7 +75,11 @@ class ActorBase:
         What calls are answered in, whichever thread does it: it knows which worker this is.
     turn : threading.Lock
         Held while a call is answered. A caller that gave up waiting may call again before that.
+    AT_ONCE : frozenset of str
+        Methods that are called whatever else is under way.
     """
+
+    AT_ONCE: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.context = contextvars.copy_context()
@@ -84,9 +88,13 @@ class ActorBase:
 
     def answer(self, call: bytes | bytearray) -> bytes:
         """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
-        with self.turn:
-            method, arguments = loads(call)
+        method, arguments = loads(call)
+        with contextlib.nullcontext() if method in self.AT_ONCE else self.turn:
             return bytes(dumps(getattr(self, method)(*arguments)))
+
+    async def answer_aside(self, call: bytes | bytearray) -> bytes:
+        """Answer a call that comes Dask's way, in a thread of its own: Dask has one for all actors of a worker."""
+        return await asyncio.get_running_loop().run_in_executor(None, self.context.copy().run, self.answer, call)
 
     def close(self) -> None:
         """End what it has under way."""
@@ -152,6 +160,11 @@ class Actors:
         self._close_channels([i])
         self.workers[i] = worker
         self.lost.discard(i)
+
+    @property
+    def where(self) -> list[tuple[str, str]]:
+        """The address of each actor's worker, and its key."""
+        return [(worker, self.key(i)) for i, worker in enumerate(self.workers)]
 
     def key(self, i: int) -> str:
         """Return the key of an actor: where it is, its worker knows it by that."""
@@ -341,7 +354,7 @@ class Actors:
 
     async def _reply_of(self, i: int, call: bytes) -> Any:
         """Call an actor by its proxy."""
-        return await self._actors[i].answer(call)
+        return await self._actors[i].answer_aside(call)
 
     async def _finish(self, calls: Mapping[int, asyncio.Future[Any]]) -> dict[int, Any]:
         """Wait for calls, and look after their actors meanwhile."""

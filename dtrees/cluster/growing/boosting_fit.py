@@ -13,21 +13,24 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from distributed import Future, get_worker
+from distributed import Client, Future, get_worker
 from numpy.typing import NDArray
 
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.loading import ClusterColumns
+from dtrees.cluster.data.row_blocks import ClusterRows
 from dtrees.cluster.errors import exits_as_errors
 from dtrees.cluster.growing.dask_executor import DaskExecutor
 from dtrees.cluster.growing.evaluation import ClusterEvaluation, ClusterSets
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.reporting import Reporting, WholeTables
+from dtrees.cluster.growing.row_executor import DaskRowsExecutor
 from dtrees.cluster.reliability.fit_context import Fit, current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.reliability.tree_log import log_of
 from dtrees.cluster.transport.scheduler_rpc import own_client
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback
+from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.run import boosting_rounds as boosting
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.ensemble.evaluation.evaluation_sets import LocalEvaluation, LocalSets
@@ -70,10 +73,44 @@ def boost(
             )  # fmt: skip
             (result,) = tasks.waiter.gather([future])
             return result
+    return _over_shards(DaskExecutor(columns, target, weight), columns.client, plan, previous, initial, callback, sets)
+
+
+def boost_rows(
+    rows: ClusterRows,
+    plan: BoostingPlan,
+    previous: Sequence[Sequence[Tree]],
+    initial: NDArray[np.float64] | None,
+    callback: Callback | None,
+    sets: ClusterSets | None = None,
+) -> BoostingResult:
+    """Boost over rows that stay where they are; see :func:`boost`.
+
+    Raises
+    ------
+    ValueError
+        If the plan wants what shards of rows cannot do.
+    """
+    refusal = rows_placement_refusal(plan, bool(plan.rules.categorical))
+    if refusal is not None:
+        raise ValueError(refusal)
+    return _over_shards(DaskRowsExecutor(rows), rows.client, plan, previous, initial, callback, sets)
+
+
+def _over_shards(
+    shards: DaskExecutor | DaskRowsExecutor,
+    client: Client,
+    plan: BoostingPlan,
+    previous: Sequence[Sequence[Tree]],
+    initial: NDArray[np.float64] | None,
+    callback: Callback | None,
+    sets: ClusterSets | None,
+) -> BoostingResult:
+    fit = current_fit()
     with contextlib.ExitStack() as stack:
-        executor = stack.enter_context(DaskExecutor(columns, target, weight))
+        executor = stack.enter_context(shards)
         evaluation = None if sets is None else stack.enter_context(ClusterEvaluation(sets))
-        log = stack.enter_context(log_of(fit, columns.client, plan))
+        log = stack.enter_context(log_of(fit, client, plan))
         callback = Reporting(fit, "round", callback, executor.timings)
         return boosting.boost(executor, plan, previous, initial, callback, log, evaluation)
 

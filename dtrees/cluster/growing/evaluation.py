@@ -22,6 +22,7 @@ from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import block_bytes
 from dtrees.cluster.data.partitions import align, is_lazy
 from dtrees.cluster.data.placement import nthreads, place_blocks
+from dtrees.cluster.data.row_blocks import ClusterRows, digests
 from dtrees.cluster.errors import WorkerLost, exits_as_errors
 from dtrees.cluster.growing.actors import ActorBase, Actors, ActorsLost, Failed
 from dtrees.cluster.reliability.fit_context import current_fit
@@ -130,6 +131,9 @@ def _targets(block: Block) -> Rows:
 
 def fingerprint(table: Table) -> str:
     """Return a digest of the training set; see :meth:`dtrees.ensemble.backend.Backend.fingerprint`."""
+    if isinstance(table.columns, ClusterRows):
+        with Tasks(table.columns.client) as tasks:
+            return table_digest(table, *digests(tasks, table.columns))
     with Tasks(table.columns.client) as tasks:
         columns = tasks.map("digest", column_digests, table.columns.blocks)
         rows = [tasks.submit("digest", array_digest, array) for array in (table.target, table.weight) if array is not None]

@@ -18,6 +18,8 @@ class Timings:
         For slower workers to be done with the same message.
     sent, received : dict from str to int
         Bytes of the messages to it, and of its replies.
+    exchanged : dict from str to int
+        Bytes that it sent to other workers, where they keep rows.
     communicate : float
         What exchanges took beyond the slowest worker's work: messages on their way, and the coordinator's own part of sending them. Where
         one exchange is under way while workers do the work of another, nothing.
@@ -34,6 +36,7 @@ class Timings:
     wait: dict[str, float] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
     received: dict[str, int] = field(default_factory=dict)
+    exchanged: dict[str, int] = field(default_factory=dict)
     communicate: float = 0.0
 
     def add(self, seconds: float, spent: Sequence[tuple[str, float]]) -> None:

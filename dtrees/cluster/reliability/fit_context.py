@@ -27,7 +27,7 @@ from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.reliability.heartbeats import Heartbeats
 
 #: What they mean: :mod:`dtrees.cluster.data.placement`.
-PLACEMENTS = ("auto", "one-worker", "replicated", "sharded")
+PLACEMENTS = ("auto", "one-worker", "replicated", "sharded", "rows")
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Settings:
         How many times a fit may replace lost workers, until it gives up.
     patience : float
         Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
-    placement : {"auto", "one-worker", "replicated", "sharded"}
-        Where columns are: all on one worker, all on each, or spread over all.
+    placement : {"auto", "one-worker", "replicated", "sharded", "rows"}
+        Where columns are: all on one worker, all on each, or spread over all; or each worker keeps its rows.
 
     Examples
     --------

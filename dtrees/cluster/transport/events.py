@@ -7,7 +7,7 @@ that is.
 On ``dtrees``:
 
 ``placed``
-    where the trees are to grow: ``placement`` (one-worker, replicated or sharded), the ``reason`` for it, ``workers`` that will have
+    where the trees are to grow: ``placement`` (one-worker, replicated, sharded or rows), the ``reason`` for it, ``workers`` that will have
     columns, and the ``bytes`` that each of these will need at most.
 ``began``
     a coordinator has begun: its ``turn``, from 1; it is higher where it takes over from one that was lost.
@@ -16,7 +16,7 @@ On ``dtrees``:
 ``round``, ``tree``
     a round of boosting is finished, or a tree of a forest (not each is told of): ``round`` or ``tree``, the number, ``total``, ``seconds``
     since the fit began, and the ``progress`` that callbacks see, as a dict; also ``scan`` (seconds of work by worker) where trees grow
-    on one worker, and over shards also ``wait``, ``sent``, ``received`` and ``communicate`` (see
+    on one worker, and over shards also ``wait``, ``sent``, ``received``, ``exchanged`` and ``communicate`` (see
     :class:`~dtrees.cluster.growing.timings.Timings`), all since the fit began.
 ``batch``
     a worker has grown ``trees`` whole trees of a forest, in so many ``seconds``.

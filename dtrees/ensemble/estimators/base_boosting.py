@@ -166,8 +166,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         client : distributed.Client or None, default=None
             The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
             here is sent to one worker.
-        placement : {"auto", "one-worker", "sharded"} or None, default=None
-            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+        placement : {"auto", "one-worker", "sharded", "rows"} or None, default=None
+            Where the columns, or rows, of a Dask collection are on the cluster; see :func:`dtrees.submit`.
 
         Returns
         -------
