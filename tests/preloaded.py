@@ -16,6 +16,7 @@ _MODULES = [
     "distributed.cli.dask_worker",
     "dtrees.cluster.growing.actors",
     "dtrees.cluster.growing.dask_executor",
+    "dtrees.cluster.growing.row_executor",
     "dtrees.cluster.growing.forest_fit",
 ]
 

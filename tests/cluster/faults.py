@@ -19,6 +19,10 @@ from distributed import Client, Worker, get_worker
 
 from dtrees.cluster.growing.actors import Failed
 from dtrees.cluster.growing.dask_executor import ShardActor
+from dtrees.cluster.growing.row_executor import RowShardActor
+
+#: What carries out messages; a message is the last argument of their ``handle``.
+_ACTORS: tuple[Any, ...] = (ShardActor, RowShardActor)
 
 
 @dataclass(frozen=True)
@@ -53,23 +57,29 @@ def stopped(*faults: Fault) -> list[int]:
 
 def _install(faults: tuple[Fault, ...]) -> None:
     _uninstall()
-    original: Callable[..., Any] = ShardActor.handle
     counts: dict[str, int] = {}
+    for actor in _ACTORS:
+        actor.handle = _following(faults, actor.handle, counts)
 
-    def handle(self: ShardActor, message: Any) -> Any:
-        kind = type(message).__name__
+
+def _following(faults: tuple[Fault, ...], original: Callable[..., Any], counts: dict[str, int]) -> Callable[..., Any]:
+    """Return ``handle`` with signals by a script."""
+
+    def handle(self: Any, *call: Any) -> Any:
+        kind = type(call[-1]).__name__
         counts[kind] = counts.get(kind, 0) + 1
         for fault in faults:
             if fault.kind == kind and fault.at == counts[kind] and fault.own == _coordinates() and _take_place(fault):
                 os.kill(os.getpid(), fault.number)
-        return original(self, message)
+        return original(self, *call)
 
     handle.original = original  # type: ignore[attr-defined]
-    ShardActor.handle = handle  # type: ignore[method-assign]
+    return handle
 
 
 def _uninstall() -> None:
-    ShardActor.handle = getattr(ShardActor.handle, "original", ShardActor.handle)  # type: ignore[method-assign]
+    for actor in _ACTORS:
+        actor.handle = getattr(actor.handle, "original", actor.handle)
 
 
 def _coordinates() -> bool:
@@ -107,7 +117,7 @@ class Cut:
 @contextmanager
 def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
     """Have workers in this process be cut off by a script, one after the other; yield what came about of it so far."""
-    original: Callable[..., Any] = ShardActor.handle
+    originals = [actor.handle for actor in _ACTORS]
     done: list[Cut] = []
     seen = 0
     lock = threading.Lock()
@@ -126,23 +136,28 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
             seen = 0
             return cut
 
-    def handle(self: ShardActor, message: Any) -> Any:
-        cut = is_up(message)
-        if cut is None:
-            return original(self, message)
-        if cut.how == "unheard":
-            original(self, message)
-        broken = threading.Event()
-        worker = get_worker()
-        worker.loop.add_callback(_break_connections, worker, cut.how, broken)
-        assert broken.wait(30)
-        return Failed(AssertionError("nobody is to hear of this"))
+    def cutting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def handle(self: Any, *call: Any) -> Any:
+            cut = is_up(call[-1])
+            if cut is None:
+                return original(self, *call)
+            if cut.how == "unheard":
+                original(self, *call)
+            broken = threading.Event()
+            worker = get_worker()
+            worker.loop.add_callback(_break_connections, worker, cut.how, broken)
+            assert broken.wait(30)
+            return Failed(AssertionError("nobody is to hear of this"))
 
-    ShardActor.handle = handle  # type: ignore[method-assign]
+        return handle
+
+    for actor, original in zip(_ACTORS, originals, strict=True):
+        actor.handle = cutting(original)
     try:
         yield done
     finally:
-        ShardActor.handle = original  # type: ignore[method-assign]
+        for actor, original in zip(_ACTORS, originals, strict=True):
+            actor.handle = original
 
 
 def _kinds(message: Any) -> set[str]:

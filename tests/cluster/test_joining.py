@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import dtrees
 from dtrees.cluster.data.loading import ClusterColumns
-from dtrees.cluster.growing import worker_shards as executor
 from dtrees.cluster.growing import forest_fit as forest
 from dtrees.cluster.growing import rebalancing as spreading
+from dtrees.cluster.growing import worker_shards as executor
 from dtrees.cluster.growing.rebalancing import Newcomers, share
 from tests.cluster.clusters import process
 from tests.cluster.faults import Fault, install, stopped

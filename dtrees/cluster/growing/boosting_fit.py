@@ -91,7 +91,7 @@ def boost_rows(
     ValueError
         If the plan wants what shards of rows cannot do.
     """
-    refusal = rows_placement_refusal(plan, bool(plan.rules.categorical))
+    refusal = rows_placement_refusal(plan)
     if refusal is not None:
         raise ValueError(refusal)
     return _over_shards(DaskRowsExecutor(rows), rows.client, plan, previous, initial, callback, sets)

@@ -1,0 +1,157 @@
+"""Rows that stay where they are: loading and boosting beside the column placement, one process, and XGBoost on the same cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import dask
+from distributed import Client, wait
+
+from benchmarks import libraries
+from benchmarks.cluster import News, cluster, forget_peak, made_on_workers, news, peak, placed
+from benchmarks.data import N_COLUMNS
+from benchmarks.registry import benchmark
+from benchmarks.results import Measure, Point, Row, Yielded
+from benchmarks.run import OURS, Run
+from benchmarks.timing import summary
+
+DEPTH = 6
+#: Of XGBoost's histogram: bins of a column, and bytes of a bin (two float64).
+_BINS, _BIN_BYTES = 256, 16
+#: What a worker may take: bytes a cell and bytes a row of its own.
+_PER_CELL, _PER_ROW = 12, 80
+
+
+def placed_fit(client: Client, how: str, model: Any, X: Any, y: Any) -> News:
+    """Fit with a placement, and return what was told of it."""
+    with placed(how):
+        model.fit(X, y)
+    return news(client)
+
+
+def resident(client: Client, n: int, *, classify: bool = False) -> tuple[Any, Any]:
+    """Return Dask arrays of a table that the workers have made and hold."""
+    X, y = made_on_workers(n, N_COLUMNS)
+    X, y = dask.persist(X, (y > 0).astype("int64") if classify else y)
+    wait([X, y])
+    return X, y
+
+
+@benchmark("rows-loading")
+def rows_loading(run: Run) -> Iterator[Yielded]:
+    """From a Dask Array to the first tree: rows that stay, and columns that are put together."""
+    for n in run.size(tiny=(2_000,), small=(1_000_000,), full=(1_000_000, 4_000_000)):
+        with cluster(2) as client:
+            X, y = resident(client, n)
+            fits: dict[str, Callable[[], Any]] = {
+                name: partial(placed_fit, client, how, libraries.our_boosting(1, 1), X, y)
+                for name, how in ((OURS, "rows"), ("dtrees, sharded", "sharded"))
+            }
+            for fit in fits.values():
+                fit()
+            measures = run.measure(fits)
+        yield from run.rows(f"loading and a tree, {n:,} x {N_COLUMNS}, 2 workers of a thread", measures, {"dtrees, sharded": 2.0})
+
+
+@benchmark("rows")
+def rows(run: Run) -> Iterator[Yielded]:
+    """Boosting over rows against one process, the column placement, and XGBoost on the same cluster; bytes that travel."""
+    n, n_trees = run.size(tiny=2_000, small=200_000, full=1_000_000), run.size(tiny=2, small=20, full=100)
+    for classify in (False, True):
+        yield from _boosting(run, n, n_trees, classify=classify)
+
+
+def _boosting(run: Run, n: int, n_trees: int, *, classify: bool) -> Iterator[Yielded]:
+    kind = "two classes" if classify else "squared error"
+    work = f"boosting, {n_trees} trees, depth {DEPTH}, {kind}, {n:,} x {N_COLUMNS}, 2 workers of a thread"
+    growing: dict[str, list[float]] = {"rows": [], "sharded": []}
+    with cluster(2) as client:
+        X, y = resident(client, n, classify=classify)
+        X_here, y_here = dask.compute(X, y)
+
+        def ours(how: str, k: int) -> News:
+            told = placed_fit(client, how, libraries.our_boosting(k, 1, classify=classify), X, y)
+            growing[how].append(told.rounds[-1]["seconds"])
+            return told
+
+        alone = "dtrees, one process, 2 threads"
+        contenders: dict[str, Callable[[int], Any]] = {
+            OURS: lambda k: ours("rows", k),
+            alone: lambda k: libraries.our_boosting(k, 2, classify=classify).fit(X_here, y_here),
+            "dtrees, sharded": lambda k: ours("sharded", k),
+            **run.installed({"XGBoost hist": lambda k: xgboost_on(client, X, y, k, classify=classify)}),
+        }
+        for fit in contenders.values():
+            fit(2)
+        before = client.run(forget_peak)
+        told = ours("rows", n_trees)
+        grown = max(now - before[worker] for worker, now in client.run(peak).items())
+        growing = {"rows": [], "sharded": []}
+        measures = run.measure({name: lambda fit=fit: fit(n_trees) for name, fit in contenders.items()})
+    yield from run.rows(work, measures, {alone: 1 / 1.2, "XGBoost hist": 1 / 1.3 if classify else 1.0})
+    for how, seconds in growing.items():
+        yield Row(f"{work}: of it growing, {how}", "", None, summary(seconds))
+    yield Row(f"{work}: of it growing, slowest worker's own work", "", None, Measure(max(told.rounds[-1]["scan"].values())))
+    yield from _bytes_of_trees(work, told)
+    allowed = Measure((_PER_CELL * n / 2 * N_COLUMNS + _PER_ROW * n / 2 + 4 * n / 8 * N_COLUMNS) / 1e6, unit="MB")
+    yield Row.of(f"{work}: memory of a worker beyond its partitions", "allowance", allowed, Measure(grown / 1e6, unit="MB"), 1.0)
+
+
+def _bytes_of_trees(work: str, told: News) -> Iterator[Yielded]:
+    """Yield what workers send one another for a tree: early, late, and by the coordinator."""
+    sums = Measure(histogram_bytes(N_COLUMNS) / 1e6, unit="MB")
+    sent = [sum(one["exchanged"].values()) for one in told.rounds]
+    each = [(after - before) / 1e6 for before, after in zip([0, *sent], sent, strict=False)]
+    for name, some in (("first", each[:1]), ("second to tenth", each[1:10]), ("last ten", each[-10:])):
+        if some:
+            measure = Measure(sum(some) / len(some), unit="MB a tree")
+            yield Row.of(f"{work}: sent by workers, {name} trees", "XGBoost's sums, computed", sums, measure, 1 / 3)
+    last = told.rounds[-1]
+    by_coordinator = sum(sum(last[side].values()) for side in ("sent", "received")) / len(told.rounds)
+    yield Row(f"{work}: to and from the coordinator", "", None, Measure(by_coordinator / 1e6, unit="MB a tree"))
+    for i, one in enumerate(each):
+        yield Point("bytes of a tree over rows", OURS, i + 1, one, "tree", "MB")
+
+
+def histogram_bytes(n_columns: int, n_workers: int = 2) -> float:
+    """Return what all workers together send for the sums of a tree by histogram: one child of each split, all-reduced in a ring.
+
+    Examples
+    --------
+    >>> histogram_bytes(28) / 1e6
+    7.340032
+    """
+    nodes = 1 + sum(2**level for level in range(DEPTH - 1))
+    return 2.0 * (n_workers - 1) * nodes * n_columns * _BINS * _BIN_BYTES
+
+
+@benchmark("rows-scaling")
+def rows_scaling(run: Run) -> Iterator[Yielded]:
+    """The slowest worker's own work where rows are fixed and workers double, each taking its turn on the cores that there are."""
+    n, n_trees = run.size(tiny=2_000, small=400_000, full=1_000_000), run.size(tiny=2, small=10, full=20)
+    before: Measure | None = None
+    for n_workers in run.size(tiny=(2,), small=(2, 4), full=(2, 4, 8)):
+        with cluster(n_workers) as client:
+            X, y = resident(client, n)
+            placed_fit(client, "rows", libraries.our_boosting(2, 1), X, y)
+            began = time.perf_counter()
+            told = placed_fit(client, "rows", libraries.our_boosting(n_trees, 1), X, y)
+            seconds = time.perf_counter() - began
+        work = Measure(max(told.rounds[-1]["scan"].values()) / n_trees)
+        name = f"own work of the slowest of {n_workers} workers a tree, {n:,} x {N_COLUMNS} (whole fit {seconds:.1f} s)"
+        yield Row(name, "", None, work) if before is None else Row.of(name, "half as many workers", before, work, 1 / 0.6)
+        yield Point("own work of the slowest worker, a tree", OURS, n_workers, work.median, "workers")
+        before = work
+
+
+def xgboost_on(client: Client, X: Any, y: Any, n_trees: int, *, classify: bool = False) -> Any:
+    """Have XGBoost boost on a cluster, loading included."""
+    from xgboost import dask as xgboost
+
+    settings = {"tree_method": "hist", "max_depth": DEPTH, "eta": 0.1, "verbosity": 0}
+    if classify:
+        settings["objective"] = "binary:logistic"
+    return xgboost.train(client, settings, xgboost.DaskDMatrix(client, X, y), num_boost_round=n_trees)

@@ -1,0 +1,224 @@
+"""Boosting over rows that stay where they are: every byte is that of a fit here, whatever the workers, the partitions and the losses."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+import dtrees
+from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
+from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
+from dtrees.engine.rows import messages
+from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
+from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
+from tests.cluster.samples import assert_clean, events, in_partitions, wait_until
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of a task; categories are numbers in an order."""
+
+    task: str
+    make: Callable[[], Any]
+    weighted: bool = True
+    evaluated: bool = False
+
+
+CASES = {
+    "squared error": Case(
+        "regression", lambda: GradientBoostingRegressor(n_estimators=4, max_depth=5, colsample_bytree=0.8, random_state=1)
+    ),
+    "two classes, best first, stops early": Case(
+        "binary", lambda: GradientBoostingClassifier(n_estimators=6, max_leaf_nodes=9, n_iter_no_change=2, random_state=2)
+    ),
+    "classes": Case("multiclass", lambda: GradientBoostingClassifier(n_estimators=2, max_depth=3, random_state=3), weighted=False),
+    "Poisson, evaluated": Case(
+        "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
+    ),
+}
+#: Rows of partitions: none in some, one in some, nearly all in one.
+PARTS = {1: [N_ROWS], 4: [1, 0, N_ROWS - 21, 20], 7: [40, 1, 100, 0, 59, 60, 40]}
+
+
+def fit(case: Case, lengths: list[int] | None = None) -> Any:
+    """Fit in this process, or from partitions of some lengths."""
+    give = (lambda data: data) if lengths is None else functools.partial(in_partitions, lengths=lengths)
+    options: dict[str, Any] = {}
+    if case.evaluated:
+        options["eval_set"] = [(HELD_OUT, HELD_OUT_TARGETS[case.task])]
+    weight = give(WEIGHTS) if case.weighted else None
+    return case.make().set_params(categorical_features=None).fit(give(TRAIN), give(TARGETS[case.task]), weight, **options)
+
+
+def found(model: Any) -> dict[str, bytes]:
+    assert any(tree.node_count > 3 for group in model._trees.groups for tree in group)
+    with tempfile.TemporaryDirectory() as folder:
+        return outcome(model, Path(folder))
+
+
+@functools.cache
+def wanted(name: str) -> dict[str, bytes]:
+    return found(fit(CASES[name]))
+
+
+def check(model: Any, name: str) -> None:
+    assert model.placement_.kind == "rows"
+    ours, theirs = found(model), wanted(name)
+    assert [key for key in theirs if ours.get(key) != theirs[key]] == []
+
+
+@pytest.fixture
+def by_rows() -> Iterator[None]:
+    with dask.config.set({"dtrees.placement": "rows"}):
+        yield
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[LocalCluster]:
+    """Five workers that are threads of this process."""
+    options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
+        LocalCluster(n_workers=5, threads_per_worker=1, **options) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client_of_threads(threads: LocalCluster) -> Iterator[Client]:
+    with Client(threads) as client:
+        yield client
+
+
+@pytest.fixture
+def five(threads: LocalCluster, client_of_threads: Client) -> Client:
+    wait_until(lambda: threads.scale(5) or len(threads_of_workers(client_of_threads)) == 5, 60)
+    return client_of_threads
+
+
+def test_three_workers(client: Client, by_rows: None) -> None:
+    """And rows of a partition are on the worker that had it."""
+    check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    (holding,) = events(client, "holding")
+    assert len(holding["workers"]) == 3
+    assert_clean(client)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_parts", PARTS)
+@pytest.mark.parametrize("name", CASES)
+def test_five_workers(five: Client, by_rows: None, name: str, n_parts: int) -> None:
+    check(fit(CASES[name], PARTS[n_parts]), name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_one_worker(cluster_of_1: LocalCluster, by_rows: None, name: str) -> None:
+    with Client(cluster_of_1, set_as_default=False) as client, client.as_current():
+        check(fit(CASES[name], PARTS[7]), name)
+
+
+@pytest.mark.slow
+def test_a_row_a_worker(client: Client, by_rows: None) -> None:
+    X, y = pd.DataFrame({"a": [1.0, 2.0, 3.0]}), pd.Series([0.0, 0.0, 1.0])
+    model = GradientBoostingRegressor(n_estimators=3, min_samples_leaf=1)
+    ours = model.fit(in_partitions(X, [1, 1, 1]), in_partitions(y, [1, 1, 1]))
+    np.testing.assert_array_equal(
+        ours.predict(X), dtrees.GradientBoostingRegressor(n_estimators=3, min_samples_leaf=1).fit(X, y).predict(X)
+    )
+
+
+@pytest.mark.slow
+def test_a_fit_that_is_cut_short_goes_on_elsewhere(client: Client, tmp_path: Path) -> None:
+    """The checkpoint of a fit by rows is that of the same fit with any other placement."""
+    path, lengths = tmp_path / "checkpoint", PARTS[4]
+
+    def boost(placement: str, n_estimators: int, **options: Any) -> Any:
+        model = GradientBoostingRegressor(n_estimators=n_estimators, max_depth=4, categorical_features=None, random_state=5)
+        X, y = in_partitions(TRAIN, lengths), in_partitions(TARGETS["regression"], lengths)
+        return model.fit(X, y, checkpoint=path, checkpoint_interval=0.0, placement=placement, **options)
+
+    boost("rows", 6, callbacks=[_after_three])
+    (left,) = {path.read_bytes()}
+    ours = boost("sharded", 6)
+    assert path.read_bytes() != left
+    here = GradientBoostingRegressor(n_estimators=6, max_depth=4, categorical_features=None, random_state=5)
+    np.testing.assert_array_equal(ours.predict(HELD_OUT), here.fit(TRAIN, TARGETS["regression"]).predict(HELD_OUT))
+
+
+def _after_three(progress: Any) -> bool:
+    return progress.done == 3
+
+
+KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__module__ == messages.__name__]
+#: What only shard 0, or one with the rows of small nodes, is sent; sums in the order of rows are rare.
+RARE = {"AddInOrder", "Prepare", "Replay"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "unheard"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in RARE])
+def test_a_worker_is_lost_at_every_message(five: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any) -> None:
+    monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
+    cut = Cut(kind, 1 if kind in ("Introduce", "Open") else 3, how)
+    with cut_off(cut) as done:
+        check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    assert done == [cut]
+    assert_clean(five, in_processes=False)
+
+
+@pytest.mark.slow
+def test_a_worker_is_killed_in_a_round_and_another_while_trees_are_replayed(mortal_client: Client, by_rows: None, tmp_path: Path) -> None:
+    faults = Fault(tmp_path, "Divide", at=9), Fault(tmp_path, "Replay", at=1)
+    install(mortal_client, *faults)
+    check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    assert len(stopped(*faults)) == 2
+    assert_clean(mortal_client)
+
+
+@pytest.mark.slow
+def test_a_connection_that_breaks_costs_a_tree(five: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that live, but did not reach one another once, are asked again."""
+    from dtrees.cluster.transport.peers import PeerLost, Peers
+
+    original, broken = Peers.call, []
+
+    def call(self: Peers, calls: Any) -> None:
+        if calls and not broken:
+            broken.append(self)
+            raise PeerLost("the cable is out")
+        original(self, calls)
+
+    monkeypatch.setattr(Peers, "call", call)
+    check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    assert broken
+    monkeypatch.setattr(Peers, "call", functools.partialmethod(_fails))
+    with (
+        pytest.raises(dtrees.cluster.errors.WorkerLost, match="could not reach one another 4 times"),
+        dask.config.set({"dtrees.max-restarts": 3}),
+    ):
+        fit(CASES["squared error"], PARTS[7])
+
+
+def _fails(self: Any, calls: Any) -> None:
+    from dtrees.cluster.transport.peers import PeerLost
+
+    raise PeerLost("there is no cable")
+
+
+def test_what_rows_cannot_do(client: Client) -> None:
+    X, y = in_partitions(TRAIN, PARTS[1]), in_partitions(TARGETS["regression"], PARTS[1])
+    with pytest.raises(ValueError, match="placement is 'rows', which is for boosting"):
+        dtrees.submit(dtrees.RandomForestRegressor(2), X, y, placement="rows")
+    with pytest.raises(ValueError, match="AbsoluteError|absolute_error"):
+        GradientBoostingRegressor(loss="absolute_error", categorical_features=None).fit(X, y, placement="rows")
