@@ -19,6 +19,7 @@ import dtrees
 from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
 from dtrees.engine.rows import messages
+from dtrees.engine.rows import tree as rows_tree
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions, wait_until
@@ -57,7 +58,9 @@ def fit(case: Case, lengths: list[int] | None = None) -> Any:
     if case.evaluated:
         options["eval_set"] = [(HELD_OUT, HELD_OUT_TARGETS[case.task])]
     weight = give(WEIGHTS) if case.weighted else None
-    return case.make().set_params(categorical_features=None).fit(give(TRAIN), give(TARGETS[case.task]), weight, **options)
+    return (
+        case.make().set_params(categorical_features=None, max_features=None).fit(give(TRAIN), give(TARGETS[case.task]), weight, **options)
+    )
 
 
 def found(model: Any) -> dict[str, bytes]:
@@ -81,6 +84,12 @@ def check(model: Any, name: str) -> None:
 def by_rows() -> Iterator[None]:
     with dask.config.set({"dtrees.placement": "rows"}):
         yield
+
+
+@pytest.fixture
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are grown by all shards together, but for small ones; for workers in this process."""
+    monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +126,7 @@ def test_three_workers(client: Client, by_rows: None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n_parts", PARTS)
 @pytest.mark.parametrize("name", CASES)
-def test_five_workers(five: Client, by_rows: None, name: str, n_parts: int) -> None:
+def test_five_workers(five: Client, by_rows: None, few_rows: None, name: str, n_parts: int) -> None:
     check(fit(CASES[name], PARTS[n_parts]), name)
 
 
@@ -131,11 +140,9 @@ def test_one_worker(cluster_of_1: LocalCluster, by_rows: None, name: str) -> Non
 @pytest.mark.slow
 def test_a_row_a_worker(client: Client, by_rows: None) -> None:
     X, y = pd.DataFrame({"a": [1.0, 2.0, 3.0]}), pd.Series([0.0, 0.0, 1.0])
-    model = GradientBoostingRegressor(n_estimators=3, min_samples_leaf=1)
+    model = GradientBoostingRegressor(n_estimators=3, min_samples_leaf=1, max_features=None)
     ours = model.fit(in_partitions(X, [1, 1, 1]), in_partitions(y, [1, 1, 1]))
-    np.testing.assert_array_equal(
-        ours.predict(X), dtrees.GradientBoostingRegressor(n_estimators=3, min_samples_leaf=1).fit(X, y).predict(X)
-    )
+    np.testing.assert_array_equal(ours.predict(X), model.fit(X, y).predict(X))
 
 
 @pytest.mark.slow
@@ -144,7 +151,9 @@ def test_a_fit_that_is_cut_short_goes_on_elsewhere(client: Client, tmp_path: Pat
     path, lengths = tmp_path / "checkpoint", PARTS[4]
 
     def boost(placement: str, n_estimators: int, **options: Any) -> Any:
-        model = GradientBoostingRegressor(n_estimators=n_estimators, max_depth=4, categorical_features=None, random_state=5)
+        model = GradientBoostingRegressor(
+            n_estimators=n_estimators, max_depth=4, categorical_features=None, max_features=None, random_state=5
+        )
         X, y = in_partitions(TRAIN, lengths), in_partitions(TARGETS["regression"], lengths)
         return model.fit(X, y, checkpoint=path, checkpoint_interval=0.0, placement=placement, **options)
 
@@ -152,7 +161,7 @@ def test_a_fit_that_is_cut_short_goes_on_elsewhere(client: Client, tmp_path: Pat
     (left,) = {path.read_bytes()}
     ours = boost("sharded", 6)
     assert path.read_bytes() != left
-    here = GradientBoostingRegressor(n_estimators=6, max_depth=4, categorical_features=None, random_state=5)
+    here = GradientBoostingRegressor(n_estimators=6, max_depth=4, categorical_features=None, max_features=None, random_state=5)
     np.testing.assert_array_equal(ours.predict(HELD_OUT), here.fit(TRAIN, TARGETS["regression"]).predict(HELD_OUT))
 
 
@@ -168,7 +177,9 @@ RARE = {"AddInOrder", "Prepare", "Replay"}
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "unheard"])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in RARE])
-def test_a_worker_is_lost_at_every_message(five: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any) -> None:
+def test_a_worker_is_lost_at_every_message(
+    five: Client, by_rows: None, few_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
+) -> None:
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
     cut = Cut(kind, 1 if kind in ("Introduce", "Open") else 3, how)
     with cut_off(cut) as done:
@@ -181,9 +192,14 @@ def test_a_worker_is_lost_at_every_message(five: Client, by_rows: None, monkeypa
 def test_a_worker_is_killed_in_a_round_and_another_while_trees_are_replayed(mortal_client: Client, by_rows: None, tmp_path: Path) -> None:
     faults = Fault(tmp_path, "Divide", at=9), Fault(tmp_path, "Replay", at=1)
     install(mortal_client, *faults)
+    mortal_client.run(_grow_together)
     check(fit(CASES["squared error"], PARTS[7]), "squared error")
     assert len(stopped(*faults)) == 2
     assert_clean(mortal_client)
+
+
+def _grow_together() -> None:
+    rows_tree.SENT_ROWS = N_ROWS // 10
 
 
 @pytest.mark.slow
@@ -221,4 +237,4 @@ def test_what_rows_cannot_do(client: Client) -> None:
     with pytest.raises(ValueError, match="placement is 'rows', which is for boosting"):
         dtrees.submit(dtrees.RandomForestRegressor(2), X, y, placement="rows")
     with pytest.raises(ValueError, match="AbsoluteError|absolute_error"):
-        GradientBoostingRegressor(loss="absolute_error", categorical_features=None).fit(X, y, placement="rows")
+        GradientBoostingRegressor(loss="absolute_error", categorical_features=None, max_features=None).fit(X, y, placement="rows")

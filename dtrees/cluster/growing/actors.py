@@ -34,6 +34,7 @@ from dtrees.cluster.reliability.liveness import UnknownTasks, WorkerMonitor, die
 from dtrees.cluster.reliability.tasks import task_keys
 from dtrees.cluster.transport.direct_channel import DirectChannel, framed, offer_channels, open_channel
 from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.packing import is_packed, unpack
 from dtrees.cluster.transport.scheduler_rpc import give_up
 
 logger = logging.getLogger("dtrees.cluster")
@@ -86,9 +87,9 @@ class ActorBase:
         self.turn = threading.Lock()
         offer_channels(get_worker())
 
-    def answer(self, call: bytes | bytearray) -> bytes:
+    def answer(self, call: bytes | bytearray | memoryview) -> bytes:
         """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
-        method, arguments = loads(call)
+        method, arguments = unpack(call) if is_packed(call) else loads(call)
         with contextlib.nullcontext() if method in self.AT_ONCE else self.turn:
             return bytes(dumps(getattr(self, method)(*arguments)))
 

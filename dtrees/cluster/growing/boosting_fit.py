@@ -108,11 +108,11 @@ def _over_shards(
 ) -> BoostingResult:
     fit = current_fit()
     with contextlib.ExitStack() as stack:
-        executor = stack.enter_context(shards)
+        stack.callback(shards.close)
         evaluation = None if sets is None else stack.enter_context(ClusterEvaluation(sets))
         log = stack.enter_context(log_of(fit, client, plan))
-        callback = Reporting(fit, "round", callback, executor.timings)
-        return boosting.boost(executor, plan, previous, initial, callback, log, evaluation)
+        callback = Reporting(fit, "round", callback, shards.timings)
+        return boosting.boost(shards, plan, previous, initial, callback, log, evaluation)
 
 
 def _boost_here(

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from distributed import get_worker
-from distributed.protocol.pickle import dumps
 
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.row_blocks import ClusterRows, RowBlock
@@ -27,6 +26,7 @@ from dtrees.cluster.growing.actors import ActorBase, ActorsLost, Failed
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.worker_shards import WorkerShards
 from dtrees.cluster.transport.events import tell
+from dtrees.cluster.transport.packing import pack
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.messages import Message, Reply
 from dtrees.engine.rows.exchange import Parcel, RowsExecutor
@@ -72,7 +72,7 @@ class RowShardActor(ActorBase):
             if self._number in parcels:
                 self.keep(exchange, self._number, parcels[self._number])
             worked = time.perf_counter()
-            once = {id(parcel): dumps(("keep", (exchange, self._number, parcel))) for parcel in parcels.values()}
+            once = {id(parcel): pack(("keep", (exchange, self._number, parcel))) for parcel in parcels.values()}
             self._peers.call({shard: once[id(parcel)] for shard, parcel in parcels.items() if shard != self._number})
             return reply, (worked - began, time.perf_counter() - worked, self._peers.sent - before)
         except Exception as error:

@@ -4,7 +4,8 @@ A call that goes Dask's way passes an event loop at either end, and a thread bes
 is what an exchange of short messages then takes. A channel is a connection of Dask's, to the worker's own port, with Dask's handshake. But
 once both sides have agreed on it, the actor waits for calls in a thread at one end, and the caller uses its own thread at the other.
 
-Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`. A call may be sent before
+Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`, or, of calls with large
+arrays, the pieces of :mod:`dtrees.cluster.transport.packing`. A call may be sent before
 the reply to another has come: it waits at the other end, so that the actor is not kept waiting. Who gives up waiting for a reply closes the
 channel. Channels are for plain TCP; there are none where connections are encrypted, or of another kind.
 """
@@ -19,13 +20,15 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from distributed import Worker
 
 from dtrees.cluster.compat import TakenConnection, actor_on, connect_to_worker, offer_connections
 from dtrees.cluster.transport.scheduler_rpc import answer
+from dtrees.split.table.mmap_arrays import mapped
 
 T = TypeVar("T")
 
@@ -51,9 +54,9 @@ class DirectChannel:
         self._reply: bytearray | None = None
         self._n_read = 0
 
-    def call(self, call: bytes) -> None:
-        """Send a call, as :func:`framed`, or what of it can be sent without waiting; raises as :meth:`send` does."""
-        self._to_send.append(memoryview(call))
+    def call(self, *call: Any) -> None:
+        """Send a call, as :func:`framed`, in a piece or several, or what of it can be sent without waiting; raises as :meth:`send` does."""
+        self._to_send.extend(memoryview(piece).cast("B") for piece in call)
         self.send()
 
     @property
@@ -106,6 +109,11 @@ def framed(call: bytes) -> bytes:
     return _LENGTH.pack(len(call)) + call
 
 
+def framed_pieces(pieces: Sequence[Any]) -> list[Any]:
+    """Return the pieces of a call as they travel, none of them copied."""
+    return [_LENGTH.pack(sum(memoryview(piece).nbytes for piece in pieces)), *pieces]
+
+
 async def open_channel(address: str, key: str, connection_args: Mapping[str, Any]) -> DirectChannel | None:
     """Open a channel to an actor of a worker; return None if connections to there are not plain TCP.
 
@@ -125,7 +133,7 @@ class Answerer(Protocol):
 
     context: contextvars.Context
 
-    def answer(self, call: bytes | bytearray) -> bytes:
+    def answer(self, call: bytes | bytearray | memoryview) -> bytes:
         """Return the reply to a call; runs in a copy of ``context``."""
 
 
@@ -172,12 +180,11 @@ def _serve(channel: socket.socket, called: Answerer) -> None:
             return
 
 
-def _read(channel: socket.socket, size: int) -> bytearray:
-    buffer = bytearray(size)
-    view, n = memoryview(buffer), 0
+def _read(channel: socket.socket, size: int) -> memoryview:
+    view, n = mapped(size, np.uint8).data, 0
     while n < size:
         got = channel.recv_into(view[n:])
         if not got:
             raise ChannelBroken("the caller is gone")
         n += got
-    return buffer
+    return view

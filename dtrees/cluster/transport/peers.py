@@ -19,7 +19,7 @@ from distributed import Worker
 from distributed.utils import sync
 
 from dtrees.cluster.compat import call_actor
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed, open_channel
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel
 
 #: The method of an actor that takes a call Dask's way.
 ASIDE = "answer_aside"
@@ -65,8 +65,8 @@ class Peers:
         """Have a call under way raise :class:`PeerLost` soon, and those that follow, until :meth:`meet`; called by another thread."""
         self._interrupted.set()
 
-    def call(self, calls: Mapping[int, bytes]) -> None:
-        """Call actors by their numbers, and wait until all have answered.
+    def call(self, calls: Mapping[int, Sequence[Any]]) -> None:
+        """Call actors by their numbers, with a method and its arguments packed, and wait until all have answered.
 
         Raises
         ------
@@ -87,18 +87,18 @@ class Peers:
         except BaseException:
             self.close()  # a reply that nobody waits for must not be taken for that to a later call
             raise
-        self.sent += sum(map(len, calls.values()))
+        self.sent += sum(memoryview(piece).nbytes for pieces in calls.values() for piece in pieces)
 
     def close(self) -> None:
         """Close all connections of its own."""
         while self._channels:
             self._channels.popitem()[1].close()
 
-    def _by_channels(self, calls: Mapping[int, bytes]) -> None:
+    def _by_channels(self, calls: Mapping[int, Sequence[Any]]) -> None:
         awaited = set(calls)
         for i, call in calls.items():
             with self._named(i):
-                self._channels[i].call(framed(call))
+                self._channels[i].call(*framed_pieces(call))
         heard = time.monotonic()
         while awaited:
             with _Selector() as selector:
@@ -116,10 +116,10 @@ class Peers:
             heard = time.monotonic() if ready else heard
             self._check(heard, awaited)
 
-    async def _by_dask(self, calls: Mapping[int, bytes]) -> None:
-        async def one(i: int, call: bytes) -> None:
+    async def _by_dask(self, calls: Mapping[int, Sequence[Any]]) -> None:
+        async def one(i: int, call: Sequence[Any]) -> None:
             with self._named(i):
-                await call_actor(self._worker, *self._where[i], ASIDE, call)
+                await call_actor(self._worker, *self._where[i], ASIDE, b"".join(call))
 
         await asyncio.gather(*(one(i, call) for i, call in calls.items()))
 

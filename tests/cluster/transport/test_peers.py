@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from distributed import Client, get_worker
-from distributed.protocol.pickle import dumps
 
 from dtrees.cluster.growing.actors import ActorBase, Actors, Failed
+from dtrees.cluster.transport.packing import pack
 from dtrees.cluster.transport.peers import PeerLost, Peers
 
 
@@ -36,7 +36,7 @@ class Sender(ActorBase):
 
     def send(self, to: list[int], array: Any) -> int | Failed:
         try:
-            self.peers.call({i: dumps(("keep", (array,))) for i in to})
+            self.peers.call({i: pack(("keep", (array,))) for i in to})
             return self.peers.sent
         except PeerLost as error:
             return Failed(error)
