@@ -21,6 +21,7 @@ from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.tree import RowsSession, grow_rows_tree
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches
+from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
@@ -53,6 +54,10 @@ class RowsFit:
         log: Any = None,
         sent_rows: int | None = None,
     ) -> None:
+        if executor.n_rows >= MAX_PACKED_ROWS:
+            raise ValueError(
+                f'placement="rows" takes fewer than {MAX_PACKED_ROWS} rows, as their numbers are packed with sums; X has {executor.n_rows}'
+            )
         self._executor, self._plan, self._log = executor, plan, log
         self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=rows_tree.SENT_ROWS if sent_rows is None else sent_rows)
         self._n_trees = plan.n_rounds * plan.loss.n_outputs

@@ -28,6 +28,10 @@ from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
 
 
+class ParcelsMissing(RuntimeError):
+    """A message came before the parcels that it is about: the executor has not kept its promise."""
+
+
 class RowShard:
     """Some stretches of a table's rows, which answer the messages of a fit.
 
@@ -136,7 +140,11 @@ class RowShard:
     def _take(self, serial: int) -> list[tuple[NDArray[Any], ...]]:
         """Return what all shards have sent in an exchange, in their order."""
         assert self._fit is not None
-        return [self._received.pop((*self._fit, serial, sender)).arrays for sender in range(self._n_shards)]
+        keys = [(*self._fit, serial, sender) for sender in range(self._n_shards)]
+        missing = [key[-1] for key in keys if key not in self._received]
+        if missing:
+            raise ParcelsMissing(f"shard {self._shard} has no parcels of the shards {missing} from exchange {serial}")
+        return [self._received.pop(key).arrays for key in keys]
 
     def _introduce(self, message: m.Introduce) -> Answer:
         fit, epoch = message.fit, message.epoch
@@ -180,7 +188,10 @@ class RowShard:
 
     def _open(self, message: m.Open) -> None:
         target, weight = self._table
-        bits, eligible = self._received.pop((message.fit, message.epoch, message.of, 0)).arrays
+        key = message.fit, message.epoch, message.of, 0
+        if key not in self._received:
+            raise ParcelsMissing(f"shard {self._shard} has no parcel of shard 0 from exchange {message.of}")
+        bits, eligible = self._received.pop(key).arrays
         held_out = None
         if self._plan.n_iter_no_change is not None:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)

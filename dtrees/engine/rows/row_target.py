@@ -134,7 +134,7 @@ class RowTarget:
         n_in = g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
         with np.errstate(over="ignore", invalid="ignore"):
             sums = float(absolute_sum(g)), math.nan if self.unit_hessian else float(absolute_sum(h))
-        largest = float(np.abs(g).max(initial=0.0)), float(np.abs(h).max(initial=0.0))
+        largest = max(float(g.max(initial=0.0)), -float(g.min(initial=0.0))), float(h.max(initial=0.0))
         return Derived(sums, largest, n_in)
 
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -170,27 +170,26 @@ class RowTarget:
         with np.errstate(over="ignore", invalid="ignore"):
             if self._weight is not None:
                 losses *= self._weight
-        parts = [train] if held_out is None else [train, held_out]
-        by_part = np.stack([losses if part is None else np.where(part, losses, 0.0) for part in parts])
-        if held_out is None:
-            by_part = np.concatenate([by_part, np.zeros_like(by_part)])
+        by_part: list[NDArray[np.float64] | None] = [losses if train is None else np.where(train, losses, 0.0)]
+        by_part.append(None if held_out is None else np.where(held_out, losses, 0.0))
         n_undrawn = np.empty(0, np.int64)
         if self._drawn_for is not None:
             undrawn = self._undrawn()
             ends = np.cumsum(stretches[:, 1] - stretches[:, 0])
             n_undrawn = np.array([int(np.count_nonzero(some)) for some in np.split(undrawn, ends)[:-1]], np.int64)
-            by_part = np.concatenate([by_part, np.where(undrawn, losses, 0.0)[None]])
+            by_part.append(np.where(undrawn, losses, 0.0))
             if self._drawn_for == 0:
+                losses = np.empty_like(losses)
                 self._loss.pointwise(self._target, self._starts(losses.shape[0]).copy(), losses)
                 if self._weight is not None:
                     losses *= self._weight
-                by_part = np.concatenate([by_part, np.where(undrawn, losses, 0.0)[None]])
+                by_part.append(np.where(undrawn, losses, 0.0))
         return self._by_block(by_part, stretches, n_rows, n_undrawn)
 
     def _by_block(
-        self, losses: NDArray[np.float64], stretches: NDArray[np.int64], n_rows: int, n_undrawn: NDArray[np.int64]
+        self, by_part: list[NDArray[np.float64] | None], stretches: NDArray[np.int64], n_rows: int, n_undrawn: NDArray[np.int64]
     ) -> BlockLosses:
-        """Add up losses by part, shape (n_parts, n), in whole blocks."""
+        """Add up losses by part (None: all 0) in whole blocks."""
         blocks, sums, torn, at = [], [], [], 0
         for first, last in stretches.tolist():
             begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
@@ -199,19 +198,15 @@ class RowTarget:
                 end = begin
             for one, other in ((first, begin), (end, last)):
                 if one < other:
-                    torn.append((one, losses[:, at + one - first : at + other - first].copy()))
+                    rows = slice(at + one - first, at + other - first)
+                    torn.append((one, np.stack([np.zeros(other - one) if part is None else part[rows] for part in by_part])))
             if begin < end:
-                whole = slice(at + begin - first, at + end - first)
+                rows = slice(at + begin - first, at + end - first)
+                block = np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS))
                 with np.errstate(over="ignore", invalid="ignore"):
-                    sums.append(np.column_stack([sums_by_block(part[whole], None) for part in losses]))
-                blocks.append(np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS)))
+                    own = [np.zeros(block.shape[0]) if part is None else sums_by_block(part[rows], None) for part in by_part]
+                sums.append(np.column_stack(own))
+                blocks.append(block)
             at += last - first
-        n_parts = losses.shape[0]
-        return BlockLosses(
-            np.concatenate([_NONE, *blocks]),
-            np.concatenate([np.empty((0, n_parts)), *sums]),
-            torn,
-            self._parts.weights,
-            n_undrawn,
-            self._weight is not None,
-        )
+        block, by_block = np.concatenate([_NONE, *blocks]), np.concatenate([np.empty((0, len(by_part))), *sums])
+        return BlockLosses(block, by_block, torn, self._parts.weights, n_undrawn, self._weight is not None)

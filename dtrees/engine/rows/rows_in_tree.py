@@ -297,26 +297,19 @@ class RowsInTree:
         """Add a tree to the predictions."""
         order = np.argsort(self._start[message.node], kind="stable")
         node, leaf = message.node[order], message.leaf[order]
-        start, sizes = self._start[node], self._stop[node] - self._start[node]
-        some = sizes > 0
-        start, sizes, value = start[some], sizes[some], message.tree.value[leaf[some], 0]
-        rows, n_known = self._rows.rows, int(sizes.sum())
-        if n_known == rows.shape[0]:
-            self._target.add(message.output, rows, start, value)
-        else:
-            known = np.zeros(self._columns.n_rows, np.bool_)
-            own = rows[places_of(start, sizes)]
-            known[own] = True
-            self._target.add(message.output, own, np.cumsum(sizes) - sizes, value)
-        if n_known < self._columns.n_rows:
-            others = np.flatnonzero(~known) if n_known < rows.shape[0] else np.flatnonzero(~self._in_sample)
-            self._walk(message.tree, message.output, others.astype(np.uint32))
+        some = self._stop[node] > self._start[node]
+        start, stop, value = self._start[node][some], self._stop[node][some], message.tree.value[leaf[some], 0]
+        rows = self._rows.rows
+        before, after = np.append(0, stop), np.append(start, rows.shape[0])
+        gaps = np.flatnonzero(after > before)  # nodes that another shard has grown: nothing is added there, not even to a negative zero
+        others = rows[places_of(before[gaps], (after - before)[gaps])]
+        at = np.searchsorted(start, before[gaps])
+        self._target.add(message.output, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
+        if self._target.in_sample is not None:
+            others = np.concatenate([others, np.flatnonzero(~self._target.in_sample).astype(np.uint32)])
+        if others.shape[0]:
+            self._walk(message.tree, message.output, others)
         return self._target.losses(self._stretches, self._n_rows_total) if message.score else None
-
-    @property
-    def _in_sample(self) -> NDArray[np.bool_]:
-        assert self._target.in_sample is not None, "all rows are in sample"
-        return self._target.in_sample
 
     def _walk(self, tree: Tree, output: int, rows: NDArray[np.uint32]) -> None:
         """Look rows up in a tree, and add its values to their predictions."""

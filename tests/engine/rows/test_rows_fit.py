@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
-from dtrees.engine.protocol.messages import Message
+from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.refusal import rows_placement_refusal
+from dtrees.engine.rows.row_shard import ParcelsMissing
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
 
@@ -217,6 +218,22 @@ def test_goes_on_from_predictions_of_each_row() -> None:
     initial = np.random.default_rng(0).normal(size=(1, n))
     one = fit_here(table, plan, y, None, initial=initial)
     assert_same(one, fit_spread(table, plan, y, None, spread(n, 2, [77], range(2)), initial=initial))
+
+
+def test_a_message_before_its_parcels_is_refused() -> None:
+    table = wild_table(50, 4)
+    executor = LocalRowsExecutor.of(table, wild_target(table, 0, 4), None, [[(0, 50)]])
+    shard, plan = executor.shards[0], make_plan("squared", len(table))
+    _, parcels = shard.handle(m.Introduce("fit", 0, 1, 0, 1, plan, True, False))
+    assert list(parcels) == [0]
+    with pytest.raises(ParcelsMissing, match="shards \\[0\\] from exchange 1"):
+        shard.handle(m.Prepare("fit", 0, 1, 2, None))
+    with pytest.raises(StaleMessage):
+        shard.handle(m.Derive("fit", 1, 0, 0))
+    shard.receive(parcels[0]._replace(epoch=-1))  # of an earlier epoch: dropped
+    with pytest.raises(ParcelsMissing):
+        shard.handle(m.Prepare("fit", 0, 1, 2, None))
+    executor.close()
 
 
 def test_refusals_name_the_parameter() -> None:
