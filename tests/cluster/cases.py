@@ -387,13 +387,16 @@ def _spread(data: Any, n_parts: int) -> Any:
 
 
 def fit(case: Case, n_parts: int | None = None, n_jobs: int | None = None, sparse: bool = False) -> Any:
-    """Fit in this process, from a sparse table if that is wanted, or from Dask collections of so many partitions."""
+    """Fit in this process, or from Dask collections of so many partitions; from a sparse table or sparse blocks if that is wanted."""
 
     def give(X: pd.DataFrame, *more: pd.Series | pd.DataFrame | None) -> list[Any]:
-        if sparse:
+        if sparse and n_parts is None:
             return [csr_array(numbers(X)), *more]
         data = [numbers(X) if case.array else X, *(item.to_numpy() if case.array and item is not None else item for item in more)]
-        return data if n_parts is None else [None if item is None else _spread(item, n_parts) for item in data]
+        if n_parts is None:
+            return data
+        lazy = [None if item is None else _spread(item, n_parts) for item in data]
+        return [lazy[0].map_blocks(csr_array), *lazy[1:]] if sparse else lazy
 
     model = case.make()
     if n_jobs is not None and "n_jobs" in model.get_params():

@@ -89,13 +89,22 @@ def test_messages(client: Client, case: str) -> None:
 
 
 def test_sparse_blocks(client: Client) -> None:
-    """They are predicted, but not fitted."""
+    """They want all columns on a worker, and to be all of a kind."""
     X = da.from_array(np.nan_to_num(NUMBERS.astype(float)), chunks=(200, -1))
-    sparse = X.map_blocks(csr_array)
-    with pytest.raises(TypeError, match="X is a Dask collection with sparse blocks; dtrees fits sparse tables in"):
-        dtrees.DecisionTreeRegressor().fit(sparse, da.from_array(REGRESSION.to_numpy(), chunks=200))
-    model = dtrees.DecisionTreeRegressor(max_depth=4).fit(X.compute(), REGRESSION)
+    sparse, y = X.map_blocks(csr_array), da.from_array(REGRESSION.to_numpy(), chunks=200)
+    model = dtrees.RandomForestRegressor(2)
+    with pytest.raises(ValueError, match="placement is 'sharded', but X is sparse, .* wants one of auto, one-worker, replicated"):
+        model.fit(sparse, y, placement="sharded")
+    mixed = X.map_blocks(lambda block, block_info: csr_array(block) if block_info[0]["chunk-location"][0] else block, meta=sparse._meta)
+    with pytest.raises(TypeError, match="X has a sparse block for its partition 1, and a dense one for 0"):
+        model.fit(mixed, y)
+    with pytest.raises(TypeError, match="y is a Dask collection with sparse blocks; wants dense ones"):
+        model.fit(X, y[:, np.newaxis].map_blocks(csr_array))
+    with pytest.raises(ValueError, match="categorical_features names 1 column.*, but X is sparse"):
+        model.set_params(categorical_features=[0]).fit(sparse, y)
+    model = dtrees.DecisionTreeRegressor(max_depth=4).fit(sparse, y)
     np.testing.assert_array_equal(model.predict(sparse).compute(), model.predict(X.compute()))
+    assert model.score(sparse, y) == model.score(X.compute(), REGRESSION)
     assert_clean(client)
 
 

@@ -13,12 +13,13 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
+from scipy.sparse import csr_array
 
 import dtrees
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity
 from dtrees.cluster.data.placement import place
 from dtrees.cluster.errors import NotEnoughMemory
-from tests.cluster.samples import LENGTHS, assert_clean, events, in_partitions, table, targets, weights
+from tests.cluster.samples import LENGTHS, assert_clean, events, in_partitions, numbers, table, targets, weights
 
 FRAME = table()
 TARGETS = targets(FRAME)
@@ -77,7 +78,8 @@ def test_the_bag_of_one_process(client: Client, task: str, placement: str, n_par
     assert_clean(client)
 
 
-def test_a_worker_is_lost(mortal_client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("blocks", ["frames", pytest.param("sparse", marks=pytest.mark.slow)])
+def test_a_worker_is_lost(mortal_client: Client, tmp_path: Path, blocks: str) -> None:
     """While all are growing boosters."""
     processes, killed = mortal_client.run(os.getpid), tmp_path / "killed"
 
@@ -86,9 +88,16 @@ def test_a_worker_is_lost(mortal_client: Client, tmp_path: Path) -> None:
             killed.touch()
             os.kill(next(process for process in processes.values() if process != os.getpid()), signal.SIGKILL)
 
-    bag = make("regression").fit(*collections("regression", 3), callbacks=[kill_another], placement="replicated")
+    here: Any
+    there: Any
+    if blocks == "frames":
+        here, there = (FRAME, TARGETS["regression"], WEIGHTS), collections("regression", 3)
+    else:
+        X, y = csr_array(numbers(FRAME)), TARGETS["regression"].to_numpy()
+        here, there = (X, y), (da.from_array(numbers(FRAME), chunks=(90, 3)).map_blocks(csr_array), da.from_array(y, chunks=90))
+    bag = make("regression").fit(*there, callbacks=[kill_another], placement="replicated")
     assert killed.exists()
-    assert found(bag) == wanted("regression")
+    assert found(bag) == found(make("regression").fit(*here))
 
 
 def test_what_has_no_room_for_the_whole_table_is_refused(client: Client) -> None:

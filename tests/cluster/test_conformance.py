@@ -65,6 +65,23 @@ def test_from_a_sparse_table(name: str, n_jobs: int) -> None:
     check(fit(CASES[name], n_jobs=n_jobs, sparse=True), name)
 
 
+#: Cases of sparse blocks that are quick.
+QUICK = ("extra trees", "boosting of several targets that stops early")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name, case in CASES.items()
+        if case.array and not case.is_constrained
+    ],
+)
+def test_from_sparse_blocks(five_threads: Client, name: str) -> None:
+    with dask.config.set({"dtrees.placement": "one-worker" if CASES[name].boosts else "replicated"}):
+        check(fit(CASES[name], 7, sparse=True), name)
+
+
 @pytest.fixture(scope="module")
 def cluster_of_threads() -> Iterator[LocalCluster]:
     options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}

@@ -26,7 +26,7 @@ SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier, dtrees.Ex
 FORESTS = [dtrees.RandomForestRegressor, dtrees.RandomForestClassifier, dtrees.ExtraTreesRegressor, dtrees.ExtraTreesClassifier]
 BOOSTING = [dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier]
 BAGS = [
-    dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=5), 3),
+    dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=50), 3),
     dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=5), 3),
 ]
 

@@ -9,9 +9,11 @@ import dask
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, is_lazy, whole_rows
 from dtrees.ensemble.in_process import drawn_rows
+from dtrees.ensemble.input.sparse import is_sparse
 
 
 def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[int, list[Any]]:
@@ -27,7 +29,7 @@ def draw_rows(n: int | None, seed: int, X: Any, others: Sequence[Any]) -> tuple[
     collections = [whole_rows(X), *others]
     lazy = [collection for collection in collections if is_lazy(collection)]
     parts = [np.ravel(_in_rows(collection).to_delayed()).tolist() for collection in lazy]
-    lengths = dask.compute(*[[dask.delayed(len)(part) for part in group] for group in parts])
+    lengths = dask.compute(*[[dask.delayed(_length)(part) for part in group] for group in parts])
     n_rows = sum(lengths[0])
     for given in lengths[1:]:
         if sum(given) != n_rows:
@@ -62,7 +64,13 @@ def _take(part: Any, rows: NDArray[np.int64], names: list[Any] | None) -> Any:
 
 
 def _joined(pieces: Sequence[Any], array: bool) -> Any:
+    if is_sparse(pieces[0]):
+        return sparse.vstack(pieces, format="csr")
     return np.concatenate(pieces) if array else pd.concat(pieces)
+
+
+def _length(part: Any) -> int:
+    return int(part.shape[0]) if is_sparse(part) else len(part)
 
 
 def _local_rows(values: Any, n_rows: int, rows: NDArray[np.int64]) -> Any:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, lengths_by_target
 from dtrees.cluster.data.placement import Plan, check_placement, place, place_rows
-from dtrees.cluster.data.presorting import presort_blocks, side_by_side
+from dtrees.cluster.data.presorting import presort_blocks, presort_stored, side_by_side
 from dtrees.cluster.data.row_blocks import ClusterRows, RowEncoding, load_rows, partition_holders, row_encoding, share_out
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
@@ -50,7 +50,8 @@ class ClusterColumns:
     client : distributed.Client
     placement : Placement
     blocks : list of Future
-        Each a :class:`~dtrees.split.table.columns.Columns`: where columns are sharded, a block for each shard; else one with all of them.
+        Each a :class:`~dtrees.split.table.columns.Columns`: where columns are sharded, a block for each shard; else one with all of them,
+        which is a :class:`~dtrees.split.table.sparse_columns.SparseColumns` if the table is sparse.
     ids : list of list of int
         The columns of each block, ascending.
     workers : list of str
@@ -63,6 +64,8 @@ class ClusterColumns:
         Bytes that workers have left beside columns and what goes with them, but for evaluation sets.
     partitions : list of str
         The keys of the tasks for X, in row order. What they stand for is not kept; Dask knows how to make it again.
+    cells : int or None
+        Stored cells, if the table is sparse.
     """
 
     client: Client
@@ -75,6 +78,7 @@ class ClusterColumns:
     sizes: Sizes
     spare: dict[str, float]
     partitions: list[str]
+    cells: int | None = None
 
     @property
     def n_columns(self) -> int:
@@ -132,6 +136,9 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         if not parts.lengths:
             shape = (0, X.shape[1])
             raise ValueError(f"X has no rows: found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
+        if parts.cells is not None:
+            whole = "X is sparse, and trees of a sparse table are grown whole"
+            check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
         schema, summary = _summarise(tasks, parts, options)
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
@@ -154,11 +161,16 @@ def _load_columns(
 ) -> tuple[ClusterColumns, Future, Future | None]:
     """Have whole columns presorted; return them, the target and the weights."""
     fit = current_fit()
-    plan = place(sizes, capacities, fit.settings.placement, options.n_trees, only_whole=options.bag)
+    only_whole = options.bag or parts.cells is not None
+    plan = place(sizes, capacities, fit.settings.placement, options.n_trees, only_whole=only_whole)
     _tell(plan, capacities)
     workers, ids = list(plan.columns), list(plan.columns.values())
-    blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
-    if plan.placement.kind == "replicated":
+    if parts.cells is not None:
+        blocks = [presort_stored(tasks, parts.X, schema, summary.n_rows, workers[0])]
+        ids, workers = [list(range(len(schema)))], workers[:1]
+    else:
+        blocks = presort_blocks(tasks, parts.X, schema, summary.n_rows, plan.columns)
+    if plan.placement.kind == "replicated" and len(blocks) > 1:
         blocks = [side_by_side(tasks, blocks, ids, summary.n_rows, workers[0])]
         ids, workers = [list(range(len(schema)))], workers[:1]
     codes = tasks.map("encode", _encode_target, parts.y, classes=summary.labels, name=options.estimator_name, several=options.several)
@@ -172,7 +184,9 @@ def _load_columns(
         held = {worker: (len(schema), int(plan.needs[worker])) for worker in plan.placement.workers}
         tell(fit.name, "holding", rows=summary.n_rows, columns=len(schema), workers=held)
     keys = [future.key for future in parts.X]
-    columns = ClusterColumns(tasks.client, plan.placement, blocks, ids, workers, summary.n_rows, schema, sizes, plan.spare, keys)
+    columns = ClusterColumns(
+        tasks.client, plan.placement, blocks, ids, workers, summary.n_rows, schema, sizes, plan.spare, keys, parts.cells
+    )
     return columns, target, weight
 
 
@@ -200,8 +214,9 @@ def _measure(
     """
     client = tasks.client
     n_classes = summary.n_classes
+    each = None if parts.cells is None else parts.cells / summary.n_rows
     evaluation = [
-        block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes, n_targets=summary.n_targets)
+        block_bytes(schema, length, weighted=given.weight is not None, n_classes=n_classes, n_targets=summary.n_targets, cells=each)
         for given in options.sets
         for length in lengths_by_target(tasks, given.X, given.y)
     ]
@@ -214,7 +229,7 @@ def _measure(
         schema, summary.n_rows, weighted=parts.weight is not None, partition=partition, evaluation=evaluation, n_classes=n_classes,
         out_of_bag=options.out_of_bag, n_targets=summary.n_targets, boosting=options.n_trees is None, bag=options.bag,
     )  # fmt: skip
-    return sizes, now
+    return sizes if parts.cells is None else sizes.of_stored(parts.cells), now
 
 
 def _tell(plan: Plan, capacities: Mapping[str, WorkerCapacity]) -> None:

@@ -2,11 +2,12 @@
 
 A worker that has columns holds, while trees grow::
 
-    its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8)
+    its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8); of
+                        a sparse table 24 bytes for each stored cell
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
     target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
                         each tree that grows there
-    a row partition     of those that the columns are made of
+    a row partition     of those that the columns are made of; of a sparse table, all of them in one piece
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
     delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
@@ -15,8 +16,9 @@ A worker that has columns holds, while trees grow::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
@@ -50,6 +52,11 @@ _PREDICTIONS = 3
 _DELEGATED_BYTES = 20
 #: Of each cell of a column: its code, and its zone.
 CODE_BYTES, ZONE_BYTES = 4, 2
+#: Of each stored cell of a sparse table: its row, column and, twice, code, and a distinct value; and besides while it is presorted: twice
+#: its value, and its row, in the table as one piece, and its distinct value.
+STORED_CELL_BYTES, PRESORTING_CELL_BYTES = 24, 32
+#: Of each column of a sparse table: where its cells and distinct values begin, the code of 0, and 0 among the distinct values.
+_STORED_COLUMN_BYTES = 32
 _VECTOR_BYTES = 8
 #: Vectors for each of several targets: itself, its predictions, and those at the beginning of a round.
 _VECTORS_OF_A_TARGET = 3
@@ -118,6 +125,17 @@ class Sizes:
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
         return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes, amounts)
 
+    def of_stored(self, cells: int) -> Sizes:
+        """Return the sizes of a sparse table of the same schema, with so many stored cells.
+
+        Examples
+        --------
+        >>> Sizes(1000, (10000, 10000), 8000, 800).of_stored(100)
+        Sizes(n_rows=1000, columns=(1232, 1232), vectors=8000, partition=4000, evaluation=(), votes=0, amounts=0)
+        """
+        each = -(-(cells * STORED_CELL_BYTES) // len(self.columns)) + _STORED_COLUMN_BYTES
+        return replace(self, columns=(each,) * len(self.columns), partition=self.partition + cells * PRESORTING_CELL_BYTES)
+
     @property
     def table(self) -> int:
         """Bytes of all presorted columns."""
@@ -152,8 +170,10 @@ class Sizes:
         return (held + _VOTES_IN_THE_END) * self.votes
 
 
-def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int, n_targets: int = 1) -> int:
+def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int, n_targets: int = 1, cells: float | None = None) -> int:
     """Return what a block of an evaluation set takes: its cells, target and weights, and its predictions while they are measured.
+
+    ``cells`` are those stored for each row, if the table is sparse.
 
     Examples
     --------
@@ -164,7 +184,8 @@ def block_bytes(schema: Schema, n_rows: int, *, weighted: bool, n_classes: int, 
     width = 4 if all(map(_fits_float32, schema.columns)) else 8
     n_outputs = n_classes if n_classes > 2 else n_targets
     vectors = n_targets + weighted + _PREDICTIONS * n_outputs
-    return n_rows * (width * len(schema.columns) + _VECTOR_BYTES * vectors)
+    held = width * len(schema.columns) if cells is None else math.ceil(cells) * (width + _VECTOR_BYTES)
+    return n_rows * (held + _VECTOR_BYTES * vectors)
 
 
 def _fits_float32(column: Column) -> bool:

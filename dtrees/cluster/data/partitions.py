@@ -33,12 +33,15 @@ class Partitions:
     weight : list of Future, or None
     lengths : list of int
         Rows of each partition, all positive.
+    cells : int or None
+        Stored cells of X, if its partitions are sparse.
     """
 
     X: list[Future]
     y: list[Future]
     weight: list[Future] | None
     lengths: list[int]
+    cells: int | None = None
 
 
 def is_lazy(collection: Any) -> bool:
@@ -112,11 +115,11 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
     ]
     outlines = iter(tasks.waiter.gather([future for group in counting for future in group]))
     found = {name: list(itertools.islice(outlines, len(parts))) for name, parts in computed.items()}
-    lengths = {name: [length for length, _ in outlines] for name, outlines in found.items()}
+    lengths = {name: [length for length, _, _ in outlines] for name, outlines in found.items()}
     wanted = lengths["X"]
     for name in ("X", "y") if "y" in lazy else ("X",):
         names = column_names(lazy[name])
-        for i, (_, other_columns) in enumerate(found[name]):
+        for i, (_, other_columns, _) in enumerate(found[name]):
             if other_columns is not None and names is not None:
                 check_names(other_columns, names, f"{name} has in partition {i}")
                 computed[name][i] = tasks.submit("align", in_order, computed[name][i], names)
@@ -139,7 +142,26 @@ def align(tasks: Tasks, X: Any, y: Any, sample_weight: Any) -> Partitions:
         y=parts_of("y"),
         weight=None if sample_weight is None else parts_of("sample_weight"),
         lengths=[wanted[i] for i in kept],
+        cells=_stored_cells([found["X"][i] for i in kept]),
     )
+
+
+def _stored_cells(outlines: Sequence[Outline]) -> int | None:
+    """Return the stored cells of all partitions, None if these are dense.
+
+    Raises
+    ------
+    TypeError
+        If some are sparse, and some are not.
+    """
+    cells = [cells for _, _, cells in outlines]
+    stored = [n for n in cells if n is not None]
+    if stored and len(stored) < len(cells):
+        raise TypeError(
+            f"X has a sparse block for its partition {next(i for i, n in enumerate(cells) if n is not None)}, and a dense one for "
+            f"{cells.index(None)}, those without rows not counted; wants all of a kind"
+        )
+    return sum(stored) if stored else None
 
 
 def targets_of(y: Any) -> Any:
@@ -189,17 +211,20 @@ def check_names(columns: list[Any] | None, names: list[Any] | None, where: str) 
         raise ValueError(f"{where} the columns {columns}; wants those of the collection's meta, {names}")
 
 
-def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> tuple[int, list[Any] | None]:
-    """Return the number of rows of partition ``i`` of an argument, and its columns if they are not as expected."""
+#: Rows of a partition, its columns if they are not as expected, and its stored cells if it is sparse.
+Outline = tuple[int, list[Any] | None, int | None]
+
+
+def _outline(part: Any, i: int, name: str, names: list[Any] | None) -> Outline:
+    """Return what is to be known of partition ``i`` of an argument."""
     if is_sparse(part):
-        raise TypeError(
-            f"{name} is a Dask collection with sparse blocks; dtrees fits sparse tables in the memory of one process. Pass "
-            f"{name}.compute(), or dense blocks: {name}.map_blocks(lambda block: block.toarray())"
-        )
+        if name != "X":
+            raise TypeError(f"{name} is a Dask collection with sparse blocks; wants dense ones: {name}.map_blocks(lambda it: it.toarray())")
+        return part.shape[0], None, part.nnz
     if not hasattr(part, "__len__"):
         raise TypeError(f"{name} has {part!r} for its partition {i}; wants a frame or an array, of no rows where there are none")
     columns = column_names(part)
-    return len(part), None if columns == names or not len(part) else columns
+    return len(part), None if columns == names or not len(part) else columns, None
 
 
 def _compute(tasks: Tasks, collections: dict[str, Any]) -> dict[str, list[Future]]:

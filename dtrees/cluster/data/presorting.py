@@ -8,6 +8,8 @@ sorts some more columns into their places, and the last one makes a block of it.
     presort   a step: the pieces of some columns, of all partitions, are fetched, joined and sorted, and then dropped
     columns   a step of putting sorted blocks side by side, where a worker is to have them all
 
+Sparse partitions are put together on the worker that is to have them, and presorted there in one task.
+
 A step waits for the one before it, so that there is never more of the table in two places than the columns of a step.
 """
 
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 from distributed import Future, get_worker
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.reliability.tasks import Tasks, release
@@ -26,6 +29,7 @@ from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.columns import Assembly, Columns
+from dtrees.split.table.sparse_columns import SparseColumns, presort_sparse
 
 #: Steps of a chain: what is in two places at a time is this part of the columns of a worker.
 _STEPS = 8
@@ -82,6 +86,24 @@ def side_by_side(tasks: Tasks, blocks: Sequence[Future], ids: Sequence[Sequence[
     whole = tasks.submit("columns", _finished, assembly, **there)
     release(on_the_way)
     return whole
+
+
+def presort_stored(tasks: Tasks, X: Sequence[Future], schema: Schema, n_rows: int, worker: str) -> Future:
+    """Return the block of all columns of a sparse table, on a worker; its partitions are put together there, and never made dense."""
+    cells = tasks.map("encode", _cells, X, schema=schema)
+    block = tasks.submit("presort", _presort_cells, cells, n_rows, workers=[worker], allow_other_workers=True)
+    release(cells)
+    return block
+
+
+def _cells(X: Any, schema: Schema) -> Any:
+    """Return a sparse partition with its cells in order, row by row, which is how partitions are put together in little time."""
+    return schema.cells(X).tocsr()
+
+
+def _presort_cells(pieces: list[Any], n_rows: int) -> SparseColumns:
+    table = sparse.vstack(pieces, format="csr").tocsc()
+    return presort_sparse(table.data, table.indices, table.indptr, n_rows)
 
 
 def cut(columns: Sequence[int], most: int, threads: int = 1) -> list[Sequence[int]]:

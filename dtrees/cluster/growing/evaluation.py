@@ -72,8 +72,9 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
             blocks += made
             centers += [BlockSummary.merge(summaries, given.name).center] * len(made)
             weighted = given.weight is not None
+            each = _cells_of_rows(columns)
             sizes += [
-                block_bytes(table.schema, one.n_rows, weighted=weighted, n_classes=n_classes, n_targets=table.n_targets)
+                block_bytes(table.schema, one.n_rows, weighted=weighted, n_classes=n_classes, n_targets=table.n_targets, cells=each)
                 for one in summaries
             ]
             set_of_block += [position] * len(made)
@@ -88,6 +89,12 @@ def load_evaluation(client: Client, table: Table, sets: Sequence[EvalSet], metri
         tasks.keep(*blocks)
     about = LocalSets(tuple(given.name for given in sets), tuple(set_of_block), (), tuple(metrics))
     return ClusterSets(client, about, blocks, workers)
+
+
+def _cells_of_rows(columns: Any) -> float | None:
+    """Return how many cells a row has on average, if the table is sparse: its evaluation sets are taken to be like it."""
+    cells = getattr(columns, "cells", None)
+    return None if cells is None else cells / columns.n_rows
 
 
 def _encode(tasks: Tasks, table: Table, given: EvalSet) -> list[Future]:
@@ -139,6 +146,8 @@ def fingerprint(table: Table) -> str:
         rows = [tasks.submit("digest", array_digest, array) for array in (table.target, table.weight) if array is not None]
         by_block = tasks.waiter.gather(columns)
         target, weight = (*tasks.waiter.gather(rows), None)[:2]
+    if len(by_block) == 1:  # all columns in order; those of a sparse table have one digest
+        return table_digest(table, by_block[0], target, weight)
     by_column = {
         j: digest for ids, digests in zip(table.columns.ids, by_block, strict=True) for j, digest in zip(ids, digests, strict=True)
     }

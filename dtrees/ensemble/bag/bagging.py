@@ -325,10 +325,10 @@ class BaggingRegressor(RegressorMixin, Bagging):
     >>> import numpy as np
     >>> from dtrees import BaggingRegressor, GradientBoostingRegressor
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
-    >>> bag = BaggingRegressor(GradientBoostingRegressor(n_estimators=20), n_estimators=20, oob_score=True, random_state=0)
+    >>> bag = BaggingRegressor(GradientBoostingRegressor(n_estimators=50), n_estimators=30, oob_score=True, random_state=0)
     >>> bag = bag.fit(X, X[:, 0] + X[:, 1] ** 2)
     >>> len(bag.estimators_), bag.predict(X).shape, bool(0.5 < bag.oob_score_ < bag.score(X, X[:, 0] + X[:, 1] ** 2))
-    (20, (500,), True)
+    (30, (500,), True)
     """
 
     _BOOSTER: ClassVar[type[Boosting]] = GradientBoostingRegressor
