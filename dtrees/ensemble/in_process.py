@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.backends import registered_backend
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.threads import effective_n_jobs
 from dtrees.ensemble.backend import Backend, GrowOne, LoadOptions, Output, Placement, Table
 from dtrees.ensemble.input.schema import Schema
@@ -136,10 +136,13 @@ class LocalBackend:
     def grow_bag(self, table: Table, grow: GrowOne, n: int, callback: Callback | None) -> list[Any]:
         """Return what is grown by number, one after the other."""
         began, grown = time.perf_counter(), []
-        for number in range(n):
-            grown.append(grow(table, number, None))
-            if callback is not None and callback(Progress(number + 1, n, time.perf_counter() - began)):
-                break
+        try:
+            for number in range(n):
+                grown.append(grow(table, number, None))
+                if callback is not None and callback(Progress(number + 1, n, time.perf_counter() - began)):
+                    break
+        except KeyboardInterrupt as interrupt:
+            raise FitInterrupted(grown) from interrupt
         return grown
 
     def target(self, table: Table) -> NDArray[Any]:

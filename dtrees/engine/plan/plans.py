@@ -346,8 +346,9 @@ class FitInterrupted(KeyboardInterrupt):
 
     Attributes
     ----------
-    result : ForestResult or BoostingResult
-        The trees that were finished, up to the first that was not; of a forest without what rows out of bag were told.
+    result : ForestResult, BoostingResult or list
+        The trees that were finished, up to the first that was not; of a forest without what rows out of bag were told. Of a
+        bag, what was made of each booster.
     """
 
     def __init__(self, result: Any) -> None:

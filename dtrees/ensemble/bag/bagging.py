@@ -21,6 +21,7 @@ from dtrees.ensemble.estimators.base import all_or_nothing
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
+from dtrees.ensemble.evaluation.callbacks import grown_or_kept
 from dtrees.ensemble.evaluation.metrics import check_metrics
 from dtrees.ensemble.evaluation.progress import called_together
 from dtrees.ensemble.evaluation.scoring import check_scoring
@@ -118,6 +119,7 @@ class Bagging(DocumentationLink, BaseEstimator):
             Non-negative. With ``bootstrap`` rows are drawn in proportion to it, otherwise it weighs them.
         callbacks : sequence of callable, default=()
             Called with a :class:`dtrees.callbacks.Progress` after each booster; one that returns True ends the fit there.
+            :class:`dtrees.ProgressBar` and :class:`dtrees.KeepOnInterrupt` are among those that there are.
         client : distributed.Client or None, default=None
             The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
             here is sent to one worker.
@@ -143,7 +145,8 @@ class Bagging(DocumentationLink, BaseEstimator):
         share = not self.bootstrap and not isinstance(self.max_samples, int | np.integer)
         n_draws = max(1, int(self.max_samples * table.n_rows)) if share else parameters.number_of_draws(self.max_samples, table, None)
         draws = Draws(parameters.draw_seed(self.random_state), n_draws, bool(self.bootstrap))
-        grown = backend.grow_bag(table, GrowBooster(template, draws, bool(self.oob_score)), self.n_estimators, callback)
+        grow = GrowBooster(template, draws, bool(self.oob_score))
+        grown = grown_or_kept(lambda: backend.grow_bag(table, grow, self.n_estimators, callback), callbacks, 0, len)
         for one in grown:
             one.booster._schema, one.booster.placement_ = template._schema, template.placement_
         self.estimators_ = [one.booster for one in grown]

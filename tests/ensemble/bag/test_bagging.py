@@ -148,6 +148,20 @@ def test_a_callback_ends_a_bag():
     assert len(bag.estimators_) == 2
 
 
+def test_an_interrupted_bag_keeps_its_boosters_if_asked_to():
+    def interrupt(told):
+        if told.done == 2:
+            raise KeyboardInterrupt
+
+    bag = dtrees.BaggingRegressor(REGRESSOR, 5, oob_score=True, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        bag.fit(X, SIGNAL, callbacks=[interrupt])
+    assert not hasattr(bag, "estimators_")
+    with pytest.warns(UserWarning, match="n_estimators is 2"):
+        bag.fit(X, SIGNAL, callbacks=[interrupt, dtrees.KeepOnInterrupt()])
+    assert_array_equal(bag.predict(X), clone(bag).set_params(n_estimators=2).fit(X, SIGNAL).predict(X))
+
+
 def test_a_bag_without_splits_warns():
     with pytest.warns(UserWarning, match="no tree found a split"):
         dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=2, min_samples_leaf=100), 2).fit(X, SIGNAL)
