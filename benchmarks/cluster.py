@@ -60,9 +60,9 @@ def collections(client: Client, X: NDArray[Any], y: NDArray[Any], n_parts: int =
     )
 
 
-def made_on_workers(n_rows: int, n_columns: int) -> tuple[Any, Any]:
+def made_on_workers(n_rows: int, n_columns: int, part_rows: int = PART_ROWS) -> tuple[Any, Any]:
     """Return Dask arrays whose partitions are made whenever they are asked for."""
-    lengths = [min(PART_ROWS, n_rows - first) for first in range(0, n_rows, PART_ROWS)]
+    lengths = [min(part_rows, n_rows - first) for first in range(0, n_rows, part_rows)]
     parts = [dask.delayed(synthetic, nout=2)(length, n_columns=n_columns, seed=seed) for seed, length in enumerate(lengths)]
     X = [da.from_delayed(part[0], (length, n_columns), np.float32) for part, length in zip(parts, lengths, strict=True)]
     y = [da.from_delayed(part[1], (length,), np.float64) for part, length in zip(parts, lengths, strict=True)]

@@ -21,6 +21,7 @@ from benchmarks.timing import summary
 DEPTH = 6
 #: Of XGBoost's histogram: bins of a column, and bytes of a bin (two float64).
 _BINS, _BIN_BYTES = 256, 16
+_PARTS = 8
 #: What a worker may take: bytes a cell and bytes a row of its own.
 _PER_CELL, _PER_ROW = 12, 80
 
@@ -34,7 +35,7 @@ def placed_fit(client: Client, how: str, model: Any, X: Any, y: Any) -> News:
 
 def resident(client: Client, n: int, *, classify: bool = False) -> tuple[Any, Any]:
     """Return Dask arrays of a table that the workers have made and hold."""
-    X, y = made_on_workers(n, N_COLUMNS)
+    X, y = made_on_workers(n, N_COLUMNS, part_rows=-(-n // _PARTS))
     X, y = dask.persist(X, (y > 0).astype("int64") if classify else y)
     wait([X, y])
     return X, y
@@ -96,7 +97,7 @@ def _boosting(run: Run, n: int, n_trees: int, *, classify: bool) -> Iterator[Yie
         yield Row(f"{work}: of it growing, {how}", "", None, summary(seconds))
     yield Row(f"{work}: of it growing, slowest worker's own work", "", None, Measure(max(told.rounds[-1]["scan"].values())))
     yield from _bytes_of_trees(work, told)
-    allowed = Measure((_PER_CELL * n / 2 * N_COLUMNS + _PER_ROW * n / 2 + 4 * n / 8 * N_COLUMNS) / 1e6, unit="MB")
+    allowed = Measure((_PER_CELL * n / 2 * N_COLUMNS + _PER_ROW * n / 2 + 4 * n / _PARTS * N_COLUMNS) / 1e6, unit="MB")
     yield Row.of(f"{work}: memory of a worker beyond its partitions", "allowance", allowed, Measure(grown / 1e6, unit="MB"), 1.0)
 
 

@@ -35,6 +35,7 @@ from dtrees.engine.run import boosting_rounds as boosting
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.ensemble.evaluation.evaluation_sets import LocalEvaluation, LocalSets
 from dtrees.ensemble.evaluation.metrics import Block
+from dtrees.ensemble.objective.registry import registered_losses
 from dtrees.split.table.columns import Columns
 from dtrees.tree.tree import Tree
 
@@ -91,7 +92,8 @@ def boost_rows(
     ValueError
         If the plan wants what shards of rows cannot do.
     """
-    refusal = rows_placement_refusal(plan)
+    given = next((name for name, _, loss in registered_losses() if type(loss) is type(plan.loss)), None)
+    refusal = rows_placement_refusal(plan, given)
     if refusal is not None:
         raise ValueError(refusal)
     return _over_shards(DaskRowsExecutor(rows), rows.client, plan, previous, initial, callback, sets)

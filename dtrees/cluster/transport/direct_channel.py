@@ -19,6 +19,7 @@ import functools
 import socket
 import struct
 import threading
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -142,19 +143,22 @@ def offer_channels(worker: Worker) -> None:
 
     def serve(actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:
         called = actor_on(worker, actor)
-        return None if called is None else functools.partial(_take_calls, called)
+        return None if called is None else functools.partial(_take_calls, weakref.ref(called), called.context)
 
     offer_connections(worker, _OPERATION, serve)
 
 
-async def _take_calls(called: Answerer, connection: TakenConnection) -> None:
-    """Carry a channel of an actor, until the caller or Dask closes it."""
+async def _take_calls(called: weakref.ref[Answerer], context: contextvars.Context, connection: TakenConnection) -> None:
+    """Carry a channel of an actor, until the caller or Dask closes it.
+
+    The actor is not kept for it: those that have channels to each other would otherwise never go.
+    """
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     connection.socket.setblocking(True)
 
     def serve() -> None:
         try:
-            called.context.copy().run(_serve, connection.socket, called)
+            context.copy().run(_serve, connection.socket, called)
         finally:
             connection.socket.close()
             with contextlib.suppress(RuntimeError):  # the loop may have ended
@@ -164,7 +168,7 @@ async def _take_calls(called: Answerer, connection: TakenConnection) -> None:
     await ended.wait()
 
 
-def _serve(channel: socket.socket, called: Answerer) -> None:
+def _serve(channel: socket.socket, called: weakref.ref[Answerer]) -> None:
     """Answer calls, one after the other."""
     while True:
         try:
@@ -172,8 +176,11 @@ def _serve(channel: socket.socket, called: Answerer) -> None:
             call = _read(channel, *_LENGTH.unpack(head))
         except OSError:
             return
-        reply = called.answer(call)
-        del call
+        actor = called()
+        if actor is None:
+            return
+        reply = actor.answer(call)
+        del call, actor
         try:
             channel.sendall(framed(reply))
         except OSError:

@@ -41,6 +41,9 @@ def test_a_cluster_with_encrypted_connections() -> None:
         with dask.config.set({"dtrees.placement": "sharded"}):
             fitted = boosting.fit(in_partitions(frame, LENGTHS[3]), in_partitions(y, LENGTHS[3]), eval_set=[(frame, y)])
         assert [event["kind"] for event in events(client, "no direct channel")] == ["tls", "tls"]  # to shards, and to scorers
+        by_rows = clone(boosting).set_params(subsample=1.0, max_features=None, categorical_features=None)
+        X, y_parts = in_partitions(frame, LENGTHS[3]), in_partitions(y, LENGTHS[3])
+        assert_same_model(clone(by_rows).fit(X, y_parts, placement="rows"), clone(by_rows).fit(frame, y))
         assert_clean(client)
     here = clone(boosting).fit(frame, y, eval_set=[(frame, y)])
     assert_same_model(fitted, here)
