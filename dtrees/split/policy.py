@@ -44,6 +44,11 @@ DENSE_CATEGORIES = 4
 #: Stretches of keys that categories are counted in where only those at both ends are to be put in order, and from how many times as many
 #: categories as are wanted of an end on that is done. Of 2,000 categories, to sort all took three quarters of a fit.
 CATEGORY_BUCKETS, ORDERED_SHARE = 256, 3
+#: Up to so many rows it is found out what a node's best split may gain at most, by a search more, as soon as it has one: each of several
+#: columns is likely to reach that, and the others need not be searched.
+BOUNDED_BY_TARGET = 8
+#: Gains of so many splits in a row are bounded together before each is computed.
+GAINS_AT_ONCE = 16
 #: Steps that the pointer to a median may take in a pass, for each row, before a tree is used instead: only very unequal weights take more.
 POINTER_STEPS = 6
 

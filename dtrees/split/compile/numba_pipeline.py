@@ -15,6 +15,8 @@ shared library are. So no caller compiles it once more, and several processes ca
 from __future__ import annotations
 
 import hashlib
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -219,10 +221,40 @@ def _compile_raise_mismatch(source_shape: Any, shape: Any) -> Any:
     return raise_mismatch
 
 
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Have Python's handlers of signals wait. LLVM calls Python to hand over the machine code, and what a handler raises there is lost.
+
+    An interrupt was, and the kernel could not be saved: Numba said that there was no compiled object.
+    """
+    if threading.current_thread() is not threading.main_thread():  # others handle no signals
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for late in dict.fromkeys(came):
+            signal.raise_signal(late)
+
+
+def _finalize(library: Any) -> None:
+    with _signals_later():
+        _numba_finalize(library)
+
+
+_numba_finalize = JITCodeLibrary._finalize_specific
+
 #: What is replaced in Numba while kernels are compiled.
 _REPLACED = (
     (TargetConfig, "__eq__", _options_equal),
     (TargetConfig, "__hash__", _hash_options),
+    (JITCodeLibrary, "_finalize_specific", _finalize),
     (arrayobj, "raise_with_shape_context", _raise_mismatch),
 )
 _depth = 0
@@ -231,7 +263,7 @@ _usual: dict[tuple[Any, str], Any] = {}
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """Let Numba compare flags as a whole and give functions short names, while its compiler lock is held."""
+    """Let Numba compare flags as a whole, give functions short names and have signals wait for LLVM, while its compiler lock is held."""
     global _depth
     context = cpu_target.target_context
     if _depth == 0:

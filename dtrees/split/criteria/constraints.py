@@ -168,11 +168,61 @@ def _(criterion, g, h, low, high):
 
 
 @specialised
-def begin_column(criterion: Any, sums: Any, column: Any) -> Any:
-    """Prepare a thread for the splits of a node in a column, given by its number in the whole table; tell whether the node may use it.
+def unconstrained(criterion: Any) -> Any:
+    """Return the criterion inside of a constrained one, any other as it is."""
 
-    ``sums`` are the node's, its words included.
-    """
+
+@unconstrained.otherwise
+def _(criterion):
+    return criterion
+
+
+@unconstrained.of(InOrder)
+@unconstrained.of(Clipped)
+def _(criterion):
+    return criterion.criterion
+
+
+@specialised
+def is_constrained(criterion: Any) -> Any:
+    """Tell whether columns differ in what their splits may be."""
+
+
+@is_constrained.otherwise
+def _(criterion):
+    return False
+
+
+@is_constrained.of(InOrder)
+@is_constrained.of(Clipped)
+def _(criterion):
+    return True
+
+
+@specialised
+def begin_node(criterion: Any, sums: Any) -> Any:
+    """Prepare a thread for the splits of a node in all columns that are not monotonic; ``sums`` are the node's, its words included."""
+
+
+@begin_node.otherwise
+def _(criterion, sums):
+    pass
+
+
+@begin_node.of(InOrder)
+def _(criterion, sums):
+    _begin(criterion.constraints, sums)
+
+
+@begin_node.of(Clipped)
+def _(criterion, sums):
+    _begin(criterion.constraints, sums)
+    _lift(criterion, float(sums[0]), float(sums[1]))
+
+
+@specialised
+def begin_column(criterion: Any, sums: Any, column: Any) -> Any:
+    """Prepare a thread for the splits of a node in a column, given by its number in the whole table; tell whether the node may use it."""
 
 
 @begin_column.otherwise
@@ -181,22 +231,59 @@ def _(criterion, sums, column):
 
 
 @begin_column.of(InOrder)
-def _(criterion, sums, column):
-    return _begin(criterion.constraints, sums, column)
-
-
 @begin_column.of(Clipped)
 def _(criterion, sums, column):
-    usable = _begin(criterion.constraints, sums, column)
-    _lift(criterion, float(sums[0]), float(sums[1]))
-    return usable
+    begin_node(criterion, sums)
+    criterion.constraints.state[SIGN] = _sign(criterion.constraints, column)
+    return _may_use(criterion.constraints, sums, column)
+
+
+@specialised
+def may_use(criterion: Any, sums: Any, column: Any) -> Any:
+    """Tell whether a node may use a column."""
+
+
+@may_use.otherwise
+def _(criterion, sums, column):
+    return True
+
+
+@may_use.of(InOrder)
+@may_use.of(Clipped)
+def _(criterion, sums, column):
+    return _may_use(criterion.constraints, sums, column)
+
+
+@specialised
+def is_monotonic(criterion: Any, column: Any) -> Any:
+    """Tell whether predictions must rise or fall with a column."""
+
+
+@is_monotonic.otherwise
+def _(criterion, column):
+    return False
+
+
+@is_monotonic.of(InOrder)
+@is_monotonic.of(Clipped)
+def _(criterion, column):
+    return _sign(criterion.constraints, column) != 0
+
+
+@inlined_kernel
+def _sign(constraints, column):
+    return np.int64(constraints.signs[column]) if constraints.signs.shape[0] > 0 else np.int64(0)
 
 
 @lean_kernel
-def _begin(constraints, sums, column):
+def _begin(constraints, sums):
     at, state = sums.shape[0] - n_words(constraints), constraints.state
-    state[SIGN] = constraints.signs[column] if constraints.signs.shape[0] > 0 else 0
-    state[LOW], state[HIGH] = _bound_in(sums, at + _LOWEST), _bound_in(sums, at + _HIGHEST)
+    state[SIGN], state[LOW], state[HIGH] = 0.0, _bound_in(sums, at + _LOWEST), _bound_in(sums, at + _HIGHEST)
+
+
+@lean_kernel
+def _may_use(constraints, sums, column):
+    at = sums.shape[0] - n_words(constraints)
     if constraints.most > 0:
         for k in range(at + _PATH, sums.shape[0]):  # noqa: SIM110
             if sums[k] == 0 or sums[k] == column + 1:

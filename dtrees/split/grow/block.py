@@ -66,8 +66,8 @@ class Block(NamedTuple):
         For drawing columns, see :func:`~dtrees.split.numbers.hashing.draw_first_columns`.
     reals, counts
         Scratch space of a search of all columns: a row for each quantity, a column for each of the tree's.
-    tile, some_places, chosen, to_sweep
-        Scratch space for nodes of few rows: their cells, their places, the columns drawn, and those left to the sweep.
+    tile, some_places, chosen, again
+        Scratch space for nodes of few rows: their cells, their places, the columns drawn, and those looked at once more.
     """
 
     keys: NDArray[np.uint64]
@@ -93,7 +93,7 @@ class Block(NamedTuple):
     some_places: NDArray[np.uint64]
     chosen: NDArray[np.uint64]
     column_at: NDArray[np.int32]
-    to_sweep: NDArray[np.int64]
+    again: NDArray[np.int64]
 
 
 def block_rows(random: bool, max_features: int, n_columns: int) -> int:
@@ -139,7 +139,7 @@ def make_block(
         mix_each(pool),
         mix_each(np.arange(width, dtype=np.int32)),
         np.empty(width, np.uint64),
-        np.empty((4, lanes)),
+        np.empty((4 if random else 2 + TINY_ROWS, lanes)),
         np.empty((n_counts, lanes), np.int64),
         np.empty((TINY_ROWS, lanes), np.int64),
         np.empty(TINY_ROWS, np.uint64),

@@ -16,7 +16,6 @@ from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories import group_keys, search_groups
 from dtrees.split.search.column import search_any_column, search_sorted
-from dtrees.split.search.tiny_node import sweep_column
 
 
 class InTable(NamedTuple):
@@ -25,10 +24,6 @@ class InTable(NamedTuple):
 
 class InBlock(NamedTuple):
     """A node's rows are in the sorted lists of the block."""
-
-
-class Unsorted(NamedTuple):
-    """A node's rows are in the block, whose lists are not sorted any more."""
 
 
 @specialised
@@ -74,13 +69,6 @@ def _(categories, column, values, task, first, last, sums, limits, bar):
         m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
         return search_groups(node, column, values, m, limits, ZERO(), bar, groups, task.scratch)
     return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
-
-
-@_search_column_from.of(Unsorted)
-def _(source, columns, column, task, first, last, sums, path, limits, bar):
-    if not begin_column(limits.criterion, sums, column):
-        return CONSTANT, 0.0, False
-    return sweep_column(columns, column, task.block, first, last, sums, limits, bar, task.scratch)
 
 
 @lean_kernel

@@ -20,12 +20,12 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints import Clipped, InOrder, hand_down
+from dtrees.split.criteria.constraints import InOrder, hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.block import Block, divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
-from dtrees.split.grow.column_by_column import InBlock, InTable, Unsorted, conclude, search_node
+from dtrees.split.grow.column_by_column import InBlock, InTable, conclude, search_node
 from dtrees.split.grow.stack import Stack, put, put_children
 from dtrees.split.node.candidate import Candidates, complete_but_threshold, threshold_between
 from dtrees.split.node.limits import (
@@ -336,24 +336,8 @@ def _(categories, columns, task, first, last, sums, path):
 def _(categories, columns, task, first, last, sums, path):
     if last - first > TINY_ROWS:
         return search_node(InBlock(), columns, task, first, last, sums, path)
-    return _search_tiny(task.limits.criterion, columns, task, first, last, sums, path)
-
-
-@specialised
-def _search_tiny(criterion, columns, task, first, last, sums, path):
-    """Find the best split of a node of at most TINY_ROWS rows of a block; result as of :func:`search_node`."""
-
-
-@_search_tiny.otherwise
-def _(criterion, columns, task, first, last, sums, path):
     limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
     return search_tiny_node(columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch)
-
-
-@_search_tiny.of(Clipped)
-@_search_tiny.of(InOrder)
-def _(criterion, columns, task, first, last, sums, path):
-    return search_node(Unsorted(), columns, task, first, last, sums, path)  # constraints differ from column to column
 
 
 @specialised

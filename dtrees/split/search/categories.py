@@ -32,7 +32,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lea
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import Classes, Moments, minus, weight_at
+from dtrees.split.criteria.statistics import Classes, Moments, minus, plus_row, weight_at, write_sums
 from dtrees.split.node.found import HAS_THRESHOLD, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed
 from dtrees.split.node.partition import mark_left_by_side
@@ -184,18 +184,17 @@ def group_rows(node, codes, n_distinct, partition, start, in_stop, groups, scrat
 @lean_kernel
 def group_keys(node, keys, first, last, a, b, base, groups):
     """Sum rows that are sorted by code, as :func:`group_rows` does; ``a``, ``b`` and ``base`` are those of ``sweep_sorted``."""
-    m = NONE()
-    code = NONE()
-    for i in range(first, last):
-        mine, place = code_of(keys[i]), base + np.int64(place_in(keys[i]))
-        if mine != code:
-            m += 1
-            code = mine
-            groups.code[m], groups.n[m] = code, 0
-            groups.sums[m] = 0
-        groups.n[m] += 1
-        _add_row(node, groups.sums, m, a[place], weight_at(b, place))
-    return m + 1
+    m, i = ZERO(), first
+    while i < last:
+        code, total = code_of(keys[i]), nothing(node, groups.sums[m])
+        while i < last and code_of(keys[i]) == code:
+            place = base + np.int64(place_in(keys[i]))
+            total = plus_row(total, a[place], weight_at(b, place))
+            i += 1
+        groups.code[m], groups.n[m] = code, total.n
+        write_sums(total, groups.sums[m])
+        m += 1
+    return m
 
 
 @inlined_kernel

@@ -30,14 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.compile.kernels import inlined_kernel, inner_kernel, kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints import allows_quantiles, compares_quantiles, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import NONE_HIGHER, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
-from dtrees.split.policy import POINTER_STEPS
+from dtrees.split.policy import BOUNDED_BY_TARGET, GAINS_AT_ONCE, POINTER_STEPS
 from dtrees.split.search.deviations import (
     DEVIATION,
     LOW_BITS,
@@ -68,7 +68,9 @@ class LineUp(NamedTuple):
     ----------
     levels : ndarray of int64, shape (n_targets,)
         The targets of the table in fixed point, ascending.
-    line, links, items : ndarray of LINE, LINK, ITEM
+    line, items : ndarray of LINE, ITEM
+    links : ndarray of LINK, shape (2, n_rows + 1)
+        Of the rows that go left, and of those that go right.
     left, right : ndarray of DEVIATION
         Of the first i rows and of all but the first i rows, in the order of the column.
     quantiles : ndarray of float64, shape (2, n_rows + 1)
@@ -78,6 +80,8 @@ class LineUp(NamedTuple):
     node : ndarray of int64, shape (7,)
         The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
         says of all its rows.
+    most : ndarray of float64, shape (1,)
+        What its splits gain at most; negative where that is not known.
     """
 
     levels: NDArray[np.int64]
@@ -89,13 +93,15 @@ class LineUp(NamedTuple):
     quantiles: NDArray[np.float64]
     totals: NDArray[Any]
     node: NDArray[np.int64]
+    most: NDArray[np.float64]
 
 
 def make_line_up(n_rows: int, levels: NDArray[np.int64], several: bool = False) -> LineUp:
     """Return scratch space for nodes of up to ``n_rows`` rows, of one target or of ``several``."""
-    line, links, items, left, right = (np.empty(n_rows + 1, kind) for kind in (LINE, LINK, ITEM, DEVIATION, DEVIATION))
+    line, items, left, right = (np.empty(n_rows + 1, kind) for kind in (LINE, ITEM, DEVIATION, DEVIATION))
+    links = np.empty((2, n_rows + 1), LINK)
     totals = np.empty((4, n_rows + 1 if several else 0), DEVIATION)
-    return LineUp(levels, line, links, items, left, right, np.empty((2, n_rows + 1)), totals, np.full(7, -1, np.int64))
+    return LineUp(levels, line, links, items, left, right, np.empty((2, n_rows + 1)), totals, np.full(7, -1, np.int64), np.full(1, -1.0))
 
 
 @kernel
@@ -127,8 +133,9 @@ def line_up_by_keys(criterion, partition, start, n, scratch):
         element.weight = b[place] if b.shape[0] > 0 else 1
         element.row = rows[place]
         element.number = number
-    _link(line_up.links, n, line_up.items, n, n)
-    node[2], node[3], node[4], node[5], node[6] = _begin(criterion, line, line_up.links)
+    _link(line_up.links[0], n, line_up.items, n, n)
+    line_up.most[0] = -1.0
+    node[2], node[3], node[4], node[5], node[6] = _begin(criterion, line, line_up.links[0])
 
 
 @inner_kernel
@@ -170,39 +177,56 @@ def _begin(criterion, line, links):
     return total, quantile, before, high, low
 
 
-@inner_kernel
-def _remove_equal(criterion, line, links, items, end, forward, begin, out):
-    """Remove ``items[:end]``, where every weight is 1, as :func:`_remove` does, without a branch.
+@inlined_kernel
+def _remove_one(criterion, line, links, item, state, out):
+    """Remove an item where every weight is 1, without a branch, and note the deviation of what is left; return what is known of that.
 
     The quantile is the least element k with both * k >= above * total. When a row goes, it stays where it is among what is left, or falls
     to the one before: a step in the linked line at most.
     """
     above, both = criterion.above, criterion.above + criterion.below
+    total, quantile, level, excess, high, low = state
+    x, other = np.uint64(item.element), item.level  # unsigned: Numba looks at the sign of an index each time
+    link = links[x]
+    links[link.previous].next = link.next
+    links[link.next].previous = link.previous
+    factor = above if x > quantile else -criterion.below
+    high -= factor * ((other >> LOW_BITS) - (level >> LOW_BITS))
+    low -= factor * ((other & LOW_MASK) - (level & LOW_MASK))
+    falls = excess + above >= both
+    excess += above - both if falls else above
+    following, preceding = np.uint64(links[quantile].next), np.uint64(links[quantile].previous)
+    # How much the deviation grows with the level between the quantile that was and the one that is.
+    slope = excess if falls else excess - both
+    quantile = (preceding if x >= quantile else quantile) if falls else (following if x <= quantile else quantile)
+    new = line[quantile].level
+    high += slope * ((new >> LOW_BITS) - (level >> LOW_BITS))
+    low += slope * ((new & LOW_MASK) - (level & LOW_MASK))
+    note(out, high, low, total - 1)
+    return total - 1, quantile, new, excess, high, low
+
+
+@inlined_kernel
+def _state(criterion, line, begin):
+    """Return what :func:`_remove_one` is to know of the rows that it removes the first of; see :func:`_begin`."""
     total, quantile, before, high, low = begin
-    level = line[quantile].level
-    excess = both * (before + 1) - above * total  # at least 0, and below ``both``
-    for k in range(end):
-        i = k if forward else end - 1 - k
-        x, other = items[i].element, items[i].level
-        link = links[x]
-        links[link.previous].next = link.next
-        links[link.next].previous = link.previous
-        factor = above if x > quantile else -criterion.below
-        high -= factor * ((other >> LOW_BITS) - (level >> LOW_BITS))
-        low -= factor * ((other & LOW_MASK) - (level & LOW_MASK))
-        total -= 1
-        falls = excess + above >= both
-        excess += above - both if falls else above
-        following = np.int64(links[quantile].next)
-        preceding = np.int64(links[quantile].previous)
-        # How much the deviation grows with the level between the quantile that was and the one that is.
-        slope = excess if falls else excess - both
-        quantile = (preceding if x >= quantile else quantile) if falls else (following if x <= quantile else quantile)
-        new = line[quantile].level
-        high += slope * ((new >> LOW_BITS) - (level >> LOW_BITS))
-        low += slope * ((new & LOW_MASK) - (level & LOW_MASK))
-        level = new
-        note(out[i + 1 if forward else i], high, low, total)
+    # At least 0, and below the sum of the factors.
+    excess = (criterion.above + criterion.below) * (before + 1) - criterion.above * total
+    return total, np.uint64(quantile), line[quantile].level, excess, high, low
+
+
+@inner_kernel
+def _remove_equal(criterion, line, links, items, end, left_begin, right_begin, left, right):
+    """Remove ``items[:end]``, where every weight is 1, from both lines: the last first for ``left``, the first first for ``right``.
+
+    Each removal waits for the one before. Both ways in turn, the processor has two to work on.
+    """
+    one, other, left_links, right_links = _state(criterion, line, left_begin), _state(criterion, line, right_begin), links[0], links[1]
+    n, step = np.uint64(end), np.uint64(1)
+    for k in range(n):
+        i = n - step - k
+        one = _remove_one(criterion, line, left_links, items[i], one, left[i])
+        other = _remove_one(criterion, line, right_links, items[k], other, right[k + step])
 
 
 @inner_kernel
@@ -269,32 +293,39 @@ def _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
 
 
 @inner_kernel
-def deviations(criterion, line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
-    """Write the deviations of all sets of ``items[:end]`` from one end on.
+def deviations(criterion, line, links, items, whole, n, end, left_last, right_last, weighted, max_steps, left, right):
+    """Write the deviations of all sets of ``items[:end]`` from either end on.
 
     Parameters
     ----------
     criterion : Deviations
     line : ndarray of LINE
         Elements 1 to ``n`` are the node's rows in the order of the target.
+    links : ndarray of LINK, shape (2, n + 1) or longer
     items : ndarray of ITEM
         The same in the order of the column.
     whole : tuple of int
         See :func:`_begin`, of all rows.
-    end, last : int
-        The ``items[end:last]`` (missing values) are in each set, ``items[last:n]`` in none.
-    forward : bool
-        ``out[i]`` is for all but the first i items, else for the first i; shape (end + 1,).
+    end, left_last, right_last : int
+        The ``items[end:left_last]`` (missing values) are in each set on the left, ``items[left_last:n]`` in none; likewise on the right.
     weighted : bool
     max_steps : int
+    left, right : ndarray of DEVIATION, shape (end + 1,) or longer
+        ``left[i]`` is for the first i items, ``right[i]`` for all but these.
     """
-    _link(links, n, items, last, n)
-    begin = whole if last == n else _begin(criterion, line, links)
-    note(out[0 if forward else end], begin[3], begin[4], begin[0])
+    _link(links[0], n, items, left_last, n)
+    _link(links[1], n, items, right_last, n)
+    one = whole if left_last == n else _begin(criterion, line, links[0])
+    other = whole if right_last == n else _begin(criterion, line, links[1])
+    note(left[end], one[3], one[4], one[0])
+    note(right[0], other[3], other[4], other[0])
     if not weighted:
-        _remove_equal(criterion, line, links, items, end, forward, begin, out)
-    elif not _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
-        deviations_by_tree(criterion, line, items, n, end, last, forward, out)
+        _remove_equal(criterion, line, links, items, end, one, other, left, right)
+        return
+    if not _remove(criterion, line, links[0], items, end, False, max_steps, one, left):
+        deviations_by_tree(criterion, line, items, n, end, left_last, False, left)
+    if not _remove(criterion, line, links[1], items, end, True, max_steps, other, right):
+        deviations_by_tree(criterion, line, items, n, end, right_last, True, right)
 
 
 @inner_kernel
@@ -355,12 +386,33 @@ def list_items(codes, n_distinct, n, scratch):
     return end
 
 
+@inner_kernel
+def _most_gain(criterion, n, weighted, line_up):
+    """Return what any split of the ``n`` rows in line gains at most: what the best one between neighbours in the line does.
+
+    Wherever the quantiles of two sides are, deviations are least if each row is on the side whose quantile suits it better, and a target
+    parts these.
+    """
+    line, items, node, most = line_up.line, line_up.items, line_up.node, line_up.most
+    if most[0] < 0.0:
+        for i in range(n):
+            items[i].element, items[i].level, items[i].weight = i + 1, line[i + 1].level, line[i + 1].weight
+        begin = node[2], node[3], node[4], node[5], node[6]
+        left, right = line_up.left, line_up.right
+        deviations(criterion, line, line_up.links, items, begin, n, n, n, n, weighted, POINTER_STEPS * n, left, right)
+        for k in range(n):
+            most[0] = max(most[0], gain_of(left[n], left[k], right[k]))
+    return most[0]
+
+
 @kernel
 def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch):
     """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
     line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
     left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
     keys = scratch.keys
+    if bar >= 0.0 and n <= BOUNDED_BY_TARGET and bar >= _most_gain(criterion, n, weighted, scratch.line_up):
+        return NO_SPLIT, -1.0, False
     end = list_items(codes, values.shape[0], n, scratch)
     if end < 0:
         return CONSTANT, 0.0, False
@@ -372,28 +424,33 @@ def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, s
     for side in range(2):  # missing values go left, then right
         if side == 0 and end == n:
             continue
-        deviations(criterion, line, links, items, begin, n, end, n if side == 0 else end, False, weighted, POINTER_STEPS * n, left)
-        deviations(criterion, line, links, items, begin, n, end, end if side == 0 else n, True, weighted, POINTER_STEPS * n, right)
+        left_last, right_last = (n, end) if side == 0 else (end, n)
+        deviations(criterion, line, links, items, begin, n, end, left_last, right_last, weighted, POINTER_STEPS * n, left, right)
         if compares_quantiles(limits.criterion):
-            note_all_quantiles(criterion, line, items, n, end, n if side == 0 else end, False, quantiles[0])
-            note_all_quantiles(criterion, line, items, n, end, end if side == 0 else n, True, quantiles[1])
+            note_all_quantiles(criterion, line, items, n, end, left_last, False, quantiles[0])
+            note_all_quantiles(criterion, line, items, n, end, right_last, True, quantiles[1])
         whole = left[end] if side == 0 else right[0]
         n_left_missing = n - end if side == 0 else 0
-        for k in range(1, end + (side == 1 and end < n)):
-            if k < end and code_in(keys[k - 1]) == code_in(keys[k]):
+        stop = end + (side == 1 and end < n)
+        for start in range(1, stop, GAINS_AT_ONCE):
+            pause = min(start + GAINS_AT_ONCE, stop)
+            if gain_of(whole, left[start], right[pause - 1]) < top:  # deviations of more rows are not smaller
                 continue
-            if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
-                continue
-            if compares_quantiles(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
-                continue
-            gain = gain_of(whole, left[k], right[k])
-            # Lower thresholds first, then missing left.
-            if gain > top or (gain == top and cut > k):
-                top = gain
-                cut = k
-                missing_left = side == 0
-                if compares_quantiles(limits.criterion):
-                    note_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k])
+            for k in range(start, pause):
+                if k < end and code_in(keys[k - 1]) == code_in(keys[k]):
+                    continue
+                if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
+                    continue
+                if compares_quantiles(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
+                    continue
+                gain = gain_of(whole, left[k], right[k])
+                # Lower thresholds first, then missing left.
+                if gain > top or (gain == top and cut > k):
+                    top = gain
+                    cut = k
+                    missing_left = side == 0
+                    if compares_quantiles(limits.criterion):
+                        note_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k])
     if cut < 0:
         return NO_SPLIT, -1.0, end < n
     next_code = code_of(keys[cut]) if cut < end else NONE_HIGHER

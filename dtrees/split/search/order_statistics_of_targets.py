@@ -95,12 +95,11 @@ def _search_all_thresholds(criterion, codes, values, partition, start, in_stop, 
         for side in range(2):  # missing values go left, then right
             if side == 0 and end == n:
                 continue
-            left_stop, right_stop = (n, end) if side == 0 else (end, n)
-            steps = POINTER_STEPS * n
-            deviations(one, line_up.line, line_up.links, line_up.items, begin, n, end, left_stop, False, weighted, steps, line_up.left)
-            deviations(one, line_up.line, line_up.links, line_up.items, begin, n, end, right_stop, True, weighted, steps, line_up.right)
-            _add(line_up.left[: end + 1], totals[2 * side, : end + 1], t == 0)
-            _add(line_up.right[: end + 1], totals[2 * side + 1, : end + 1], t == 0)
+            left_last, right_last = (n, end) if side == 0 else (end, n)
+            line, links, items, left, right = line_up.line, line_up.links, line_up.items, line_up.left, line_up.right
+            deviations(one, line, links, items, begin, n, end, left_last, right_last, weighted, POINTER_STEPS * n, left, right)
+            _add(left[: end + 1], totals[2 * side, : end + 1], t == 0)
+            _add(right[: end + 1], totals[2 * side + 1, : end + 1], t == 0)
     top, cut, missing_left = bar, -1, False
     for side in range(2):
         if side == 0 and end == n:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints import unconstrained
 from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, score, score_of_terms
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, no_moments, plus, plus_row, weight_at
 from dtrees.split.node.found import NONE_HIGHER, note_found
@@ -90,10 +91,10 @@ def _(left, criterion, node, bar):
     for t in range(node.first.shape[0] - 1):
         for k in range(node.first[t], node.first[t + 1]):
             terms += class_term(criterion, left.sums[k], node.sums[k] - left.sums[k], h, other_h)
-        if not is_arithmetic(criterion):
+        if not is_arithmetic(unconstrained(criterion)):
             total += score_of_terms(criterion, terms, h, other_h, node.h, node.first[t + 1] - node.first[t])
             terms = 0.0
-    return score_of_terms(criterion, terms, h, other_h, node.h, 1) if is_arithmetic(criterion) else total
+    return score_of_terms(criterion, terms, h, other_h, node.h, 1) if is_arithmetic(unconstrained(criterion)) else total
 
 
 @inlined_kernel

@@ -4,8 +4,9 @@ So small a node is not worth sorting: for each row i and each column, the rows w
 comparing every row with every other finds their sums. As the rows' codes lie row by row (the cells of :mod:`dtrees.split.grow.block`), the
 innermost loops run over columns and become vector instructions.
 
-Columns with missing values, and criteria whose scores are not plain arithmetic, are left to the sweep over sorted rows. Where these have a
-bound that is arithmetic, it is found likewise, and columns are swept, the most promising one first, only if it passes the best score.
+Criteria whose scores are not plain arithmetic may have a bound that is: this is found likewise, and the cuts of a column are scored one by
+one, the most promising column first, only if it passes the best score. So are those of a monotonic column, where what splits are worth
+without constraints is the bound. Columns with missing values, and criteria without a bound, are left to the sweep over sorted rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
+from dtrees.split.criteria.constraints import begin_column, begin_node, is_constrained, is_monotonic, may_use, unconstrained
+from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic, score
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
 from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.found import note_found
@@ -36,8 +38,8 @@ from dtrees.split.search.sweep import cut_after, nothing
 from dtrees.split.table.keys import MISSING, key_of
 from dtrees.split.table.sorting import sort_keys
 
-#: Rows of the scratch space of reals: best score of a column, and score.
-_BEST, _SCORE = 0, 1
+#: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, and the scores of each cut.
+_BEST, _BOUND, _SCORES = 0, 1, 2
 #: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these;
 #: lowest and highest code, and the code that the best split is after.
 _MISSING, _H, _N, _G, _LOW, _HIGH, _CUT = 0, 1, 2, 3, 4, 5, 6
@@ -84,12 +86,12 @@ def _keep_best(x, high, score, best, best_cut):
 
 
 @specialised
-def _score_cut(node, criterion, tile, width, cut, places, a, b, reals, counts):
+def _score_cut(node, criterion, tile, width, cut, places, a, b, scores, counts):
     """Score, or bound, a cut of every column after the codes ``cut``; the weight that goes left, zero so far, is left in ``counts``."""
 
 
 @_score_cut.of(Moments)
-def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
+def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
     n = places.shape[0]
     g, h = counts[_G, :width], counts[_H, :width]
     g[:] = 0
@@ -99,19 +101,19 @@ def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
     for k in range(0, n - 1, 2):
         one, other = places[k], places[k + 1]
         add_two_left(tile[k, :width], tile[k + 1, :width], cut, a[one], a[other], g, weight_at(b, one), weight_at(b, other), h)
-    bound_columns(node, criterion, g, h, reals[_SCORE, :width])
+    bound_columns(node, criterion, g, h, scores)
 
 
 @_score_cut.of(Classes)
-def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
-    _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, reals, counts)
+def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
+    _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, scores, counts)
 
 
 @lean_kernel
-def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, reals, counts):
+def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, scores, counts):
     """Score a cut; the places are in the order of the rows' classes, so that one class after the other is summed."""
     n = places.shape[0]
-    left, h, ignored, scores = counts[_G, :width], counts[_H, :width], counts[_N, :width], reals[_SCORE, :width]
+    left, h, ignored = counts[_G, :width], counts[_H, :width], counts[_N, :width]
     for k in range(n):
         add_left(tile[k, :width], cut, weight_at(b, places[k]), h, np.int64(0), ignored)
     scores[:] = 0.0
@@ -126,15 +128,15 @@ def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, reals
 
 
 @_score_cut.of(AmountsOfTargets)
-def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
-    _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, reals, counts)
+def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
+    _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, scores, counts)
 
 
 @lean_kernel
-def _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, reals, counts):
+def _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, scores, counts):
     """Score a cut: the weight and the first target are summed, and then two more targets at a time."""
     n, n_targets, rows = places.shape[0], node.sums.shape[0], node.rows
-    h, one, other, scores = counts[_H, :width], counts[_G, :width], counts[_MORE, :width], reals[_SCORE, :width]
+    h, one, other = counts[_H, :width], counts[_G, :width], counts[_MORE, :width]
     scores[:] = 0.0
     one[:] = 0
     for k in range(n):
@@ -154,15 +156,15 @@ def _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, reals
 
 
 @_score_cut.of(ClassesOfTargets)
-def _(node, criterion, tile, width, cut, places, a, b, reals, counts):
-    _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, reals, counts)
+def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
+    _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, scores, counts)
 
 
 @lean_kernel
-def _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, reals, counts):
+def _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, scores, counts):
     """Score a cut: rows add their weight to the classes that they are of in all targets; classes that no row is of add nothing."""
     n, n_classes, rows = places.shape[0], node.sums.shape[0], node.rows
-    h, ignored, scores = counts[_H, :width], counts[_N, :width], reals[_SCORE, :width]
+    h, ignored = counts[_H, :width], counts[_N, :width]
     for c in range(n_classes):
         if node.sums[c] > 0:
             counts[_MORE + c, :width] = 0
@@ -182,12 +184,13 @@ def _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, r
 def _scan_columns(limits, node, tile, width, places, a, b, reals, counts):
     """Find the best cut of every column, whose codes of the node's rows are in ``tile``."""
     n = places.shape[0]
-    h, n_left, score = counts[_H, :width], counts[_N, :width], reals[_SCORE, :width]
+    h, n_left = counts[_H, :width], counts[_N, :width]
     counted = b.shape[0] > 0 and limits.min_samples > 1
+    keeps = is_bounded(limits.criterion) or is_constrained(limits.criterion)  # whoever needs them: what is written once stays in the cache
     for i in range(n):
-        cut = tile[i, :width]
+        cut, score = tile[i, :width], reals[_SCORES + (i if keeps else 0), :width]
         h[:] = 0
-        _score_cut(node, limits.criterion, tile, width, cut, places, a, b, reals, counts)
+        _score_cut(node, limits.criterion, tile, width, cut, places, a, b, score, counts)
         if counted:
             n_left[:] = 0
             for k in range(n):
@@ -224,7 +227,9 @@ def _(node, places, a):
 
 @lean_kernel
 def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch):
-    """Search one column by sorting the rows; see :func:`~dtrees.split.search.column.search_sorted`."""
+    """Search one column by sorting the rows; result as of :func:`~dtrees.split.search.column.search_column`."""
+    if not begin_column(limits.criterion, sums, column):
+        return CONSTANT, 0.0, False
     codes = columns.codes[column]
     n = last - first
     for i in range(n):
@@ -233,6 +238,39 @@ def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch
     sort_keys(scratch.keys, scratch.spare, n, scratch.counts)
     n_distinct = columns.offsets[column + 1] - columns.offsets[column]
     return search_sorted(scratch.keys, ZERO(), n, n_distinct, block.g, block.h, ZERO(), sums, limits, bar, scratch)
+
+
+@specialised
+def _score_column(node, limits, tile, bounds, d, high, places, a, b, bar):
+    """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
+
+    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. ``high`` is the node's highest code.
+    """
+
+
+@_score_column.of(Moments)
+def _(node, limits, tile, bounds, d, high, places, a, b, bar):
+    top, best = bar, NONE()
+    for i in range(places.shape[0]):
+        code = tile[i, d]
+        if code == high or bounds[i, d] < max(top, 0.0):
+            continue
+        g = h = ZERO()
+        for k in range(places.shape[0]):
+            left, place = tile[k, d] <= code, places[k]
+            g += a[place] if left else 0
+            h += weight_at(b, place) if left else 0
+        mine = score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h))
+        if mine > top or (mine == top and code < best):
+            top, best = mine, code
+    return top if top > bar else -1.0, best
+
+
+@_score_column.of(Classes)
+@_score_column.of(AmountsOfTargets)
+@_score_column.of(ClassesOfTargets)
+def _(node, limits, tile, bounds, d, high, places, a, b, bar):
+    return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 
 @inlined_kernel
@@ -299,11 +337,12 @@ def _search_pair(columns, limits, node, block, column, first, sums, scratch):
 
 
 @inlined_kernel
-def _compare_columns(block, limits, node, max_features, key, pool, first, path):
+def _compare_columns(block, limits, node, sums, max_features, key, pool, first, path):
     """Draw columns for a node and find the best cut in them.
 
-    Columns that must be swept instead are left in ``block.to_sweep``, the bounds of their scores in a row of reals. Returns whether any
-    column varies, the best score, its column, that column's place in the tile, and the number of columns to be swept.
+    Columns to be looked at once more are left in ``block.again``, as places in the tile, the bounds of their scores in a row of reals,
+    infinity where they must be swept. Returns whether any column varies that need not be swept, the best score of those that are done, its
+    column, that column's place in the tile, and the number of columns left.
     """
     width = min(max_features, pool.shape[0])
     everything = width == pool.shape[0]
@@ -332,35 +371,37 @@ def _compare_columns(block, limits, node, max_features, key, pool, first, path):
             _count_missing(x, n_missing)
     reals[_BEST, :lanes] = -1.0
     counts[_CUT, :lanes] = MISSING
-    arithmetic, bounded = is_arithmetic(limits.criterion), is_bounded(limits.criterion)
+    arithmetic, bounded = is_arithmetic(unconstrained(limits.criterion)), is_bounded(unconstrained(limits.criterion))
     if arithmetic or bounded:
+        begin_node(limits.criterion, sums)
         _scan_columns(limits, node, tile, lanes, places, block.g, block.h, reals, counts)
-    varies, score, winner, best_place, n_to_sweep = False, -1.0, np.int64(-1), np.int64(-1), 0
+    varies, score, winner, best_place, n_again = False, -1.0, np.int64(-1), np.int64(-1), 0
     for d in range(width):
         column = np.int64(pool[d])
-        if n_missing[d] == 0 and low[d] == high[d]:
+        if (n_missing[d] == 0 and low[d] == high[d]) or not may_use(limits.criterion, sums, column):
             continue
-        if n_missing[d] > 0 or not arithmetic:
-            reals[_SCORE, n_to_sweep] = reals[_BEST, d] if bounded and n_missing[d] == 0 else np.inf
-            block.to_sweep[n_to_sweep] = column
-            n_to_sweep += 1
+        scanned = (arithmetic or bounded) and n_missing[d] == 0
+        varies |= scanned
+        if not scanned or not arithmetic or is_monotonic(limits.criterion, column):
+            reals[_BOUND, n_again] = reals[_BEST, d] if scanned else np.inf
+            block.again[n_again] = d
+            n_again += 1
             continue
-        varies = True
         top = reals[_BEST, d]
         if top > score or (top == score and column < winner):
             score, winner, best_place = top, column, np.int64(d)
     if not everything:
         swap_back(pool, width, block.swaps)
-    return varies, score, winner, best_place, n_to_sweep
+    return varies, score, winner, best_place, n_again
 
 
 @inlined_kernel
-def _bring_up_best(to_sweep, bounds, n):
+def _bring_up_best(again, bounds, n):
     """Exchange the first of ``n`` columns with that of the largest bound."""
     best = ZERO()
     for k in range(1, n):
         best = k if bounds[k] > bounds[best] else best
-    to_sweep[0], to_sweep[best] = to_sweep[best], to_sweep[0]
+    again[0], again[best] = again[best], again[0]
     bounds[0], bounds[best] = bounds[best], bounds[0]
 
 
@@ -378,41 +419,48 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
         Of the split.
     """
     n_columns = pool.shape[0]
-    to_sweep, node = block.to_sweep, node_statistic(limits.criterion, sums, last - first)
-    if node.n == 2:
+    node, places, a, b = node_statistic(limits.criterion, sums, last - first), block.some_places[: last - first], block.g, block.h
+    if node.n == 2 and not is_constrained(limits.criterion):
         column = _column_of_pair(block, max_features, key, pool, first, path)
         if column < 0:
             return CONSTANT, -1.0, False, NONE()
         status, score, has_missing = _search_pair(columns, limits, node, block, column, first, sums, scratch)
         return status, score, has_missing, column if status == SPLIT else NONE()
     width = min(max_features, np.int64(n_columns))
-    varies, score, winner, d, n_to_sweep = _compare_columns(block, limits, node, max_features, key, pool, first, path)
+    varies, score, winner, d, n_again = _compare_columns(block, limits, node, sums, max_features, key, pool, first, path)
     status, has_missing = CONSTANT, False
     if varies:
         status = SPLIT if d >= 0 else NO_SPLIT
     if d >= 0:
-        _describe(node, block.tile, d, block.some_places[: node.n], block.g, block.h, block.counts[_CUT, d], scratch)
-    bounded, bounds = is_bounded(limits.criterion), block.reals[_SCORE]
-    if bounded and n_to_sweep > 0:
-        _bring_up_best(to_sweep, bounds, n_to_sweep)
-    n_drawn = ZERO()
-    swept = 0
-    while swept < n_to_sweep or (status == CONSTANT and width < n_columns):
-        if swept == n_to_sweep:  # all columns so far are constant: go on drawing
-            width += 1
-            draw_columns(key, path, pool, n_drawn, width)
-            n_drawn = width
-            to_sweep[n_to_sweep] = pool[width - 1]
-            bounds[n_to_sweep] = np.inf
-            n_to_sweep += 1
-        column, bar = to_sweep[swept], bar_for(to_sweep[swept], winner, score)
-        swept += 1
-        if bounded and bounds[swept - 1] <= bar and status != CONSTANT:
+        _describe(node, block.tile, d, places, a, b, block.counts[_CUT, d], scratch)
+    again, bounds = block.again, block.reals[_BOUND]
+    if n_again > 1 and (is_bounded(limits.criterion) or is_constrained(limits.criterion)):
+        _bring_up_best(again, bounds, n_again)
+    for k in range(n_again):
+        column = np.int64(block.column_at[block.chosen[again[k]]])
+        bar = bar_for(column, winner, score)
+        if bounds[k] <= bar:
             continue
-        found = sweep_column(columns, column, block, first, last, sums, limits, bar, scratch)
-        status = max(status, found[0])
-        if found[0] == SPLIT:
-            _, score, has_missing = found
+        if bounds[k] < np.inf:
+            begin_column(limits.criterion, sums, column)
+            d = again[k]
+            found, cut = _score_column(node, limits, block.tile, block.reals[_SCORES:], d, block.counts[_HIGH, d], places, a, b, bar)
+            if found >= 0.0:
+                status, score, has_missing, winner = SPLIT, found, False, column
+                _describe(node, block.tile, d, places, a, b, cut, scratch)
+            continue
+        swept = sweep_column(columns, column, block, first, last, sums, limits, bar, scratch)
+        status = max(status, swept[0])
+        if swept[0] == SPLIT:
+            _, score, has_missing = swept
             winner = column
+    n_drawn = ZERO()
+    while status == CONSTANT and width < n_columns:  # all columns so far are constant: go on drawing
+        width += 1
+        draw_columns(key, path, pool, n_drawn, width)
+        n_drawn = width
+        column = np.int64(pool[width - 1])
+        status, score, has_missing = sweep_column(columns, column, block, first, last, sums, limits, -1.0, scratch)
+        winner = column if status == SPLIT else NONE()
     undraw_columns(key, path, pool, n_drawn)
     return status, score, has_missing, winner

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -66,6 +69,36 @@ def test_kernels_apart(tmp_path: Path) -> None:
     (file,) = (tmp_path / "cache").rglob("apart.total-*.kernel")
     file.unlink()
     assert run(tmp_path, "one") == ["one 13.0 1"]  # what is missing is compiled
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
+def test_interrupts_wait_for_the_machine_code() -> None:
+    """What a handler raises while LLVM hands it over would be lost, and so would the machine code."""
+    handled = []
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        assert frame is not None
+        handled.append(number)
+        if frame.f_code.co_name.startswith("_raw_object_cache"):  # llvmlite, called by LLVM
+            raise KeyboardInterrupt
+
+    now = time.time_ns()  # so that this kernel is on no disk
+
+    @kernel
+    def later(x):  # type: ignore[no-untyped-def]
+        return x + now
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    try:
+        assert later(1) == now + 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert handled
+    file = later._cache.find(later.signatures[0])
+    assert file is not None
+    file.unlink()
 
 
 def test_others_are_compiled_by_numba_as_ever() -> None:

@@ -58,8 +58,8 @@ def test_rows_divide_as_the_split_says(task: Task, random: bool) -> None:
 
 
 @kernel
-def _by_line(criterion, line, links, items, whole, n, end, last, forward, weighted, max_steps, out):
-    deviations(criterion, line, links, items, whole, n, end, last, forward, weighted, max_steps, out)
+def _by_line(criterion, line, links, items, whole, n, end, left_last, right_last, weighted, max_steps, left, right):
+    deviations(criterion, line, links, items, whole, n, end, left_last, right_last, weighted, max_steps, left, right)
 
 
 @kernel
@@ -99,7 +99,7 @@ def check_deviations(
     n = level.shape[0]
     criterion, (above, both) = criterion_named("quantile").at(float(alpha)).for_kernels(0, 0.0), alpha.as_integer_ratio()
     w = np.ones(n, np.int64) if weight is None else weight
-    line, links, items = np.zeros(n + 1, LINE), np.zeros(n + 1, LINK), np.zeros(n, ITEM)
+    line, links, items = np.zeros(n + 1, LINE), np.zeros((2, n + 1), LINK), np.zeros(n, ITEM)
     line["level"][1:], line["weight"][1:] = level, w
     items["element"], items["level"], items["weight"] = order + 1, level[order], w[order]
     total, before = int(w.sum()), np.concatenate([[0], np.cumsum(w)])
@@ -115,11 +115,13 @@ def check_deviations(
             _quantiles(criterion, line, items, n, end, last, forward, quantiles)
             np.testing.assert_array_equal(quantiles[:: max(1, (end + 1) // 100)], right_quantiles)
             for tree in (False, True):
-                out = np.zeros(end + 1, DEVIATION)
+                out, other = np.zeros(end + 1, DEVIATION), np.zeros(end + 1, DEVIATION)
                 if tree:
                     _by_tree(criterion, line, items, n, end, last, forward, out)
                 else:
-                    _by_line(criterion, line, links, items, whole, n, end, last, forward, weight is not None, steps, out)
+                    lasts = (end + n - last, last) if forward else (last, end + n - last)
+                    sides = (other, out) if forward else (out, other)
+                    _by_line(criterion, line, links, items, whole, n, end, *lasts, weight is not None, steps, *sides)
                 some = out[:: max(1, (end + 1) // 100)].tolist()
                 assert [(high * 2**22 + low, total) for high, low, total in some] == right
                 assert all(0 <= low < 2**22 for _, low, _ in some)
