@@ -31,7 +31,7 @@ def shap(run: Run) -> Iterator[Yielded]:
         }
         contenders = {name: _warm(by[name], model, X) for name, model in fitted.items()}
         yield from run.compare(f"Shapley values, {work}, {threads} thread(s)", contenders, {"LightGBM": 1.0})
-        some = X[: n // 20]
+        some = X[: n // 200 + 1]
         pairs: dict[str, Callable[[Any, Any], Any]] = {
             "dtrees": lambda model, rows: model.shap_interaction_values(rows),
             "XGBoost hist": lambda model, rows: model.get_booster().predict(_table(rows), pred_interactions=True),

@@ -109,3 +109,15 @@ def test_real_data(california_housing: Path, adult_train: Path) -> None:
     frame = pd.read_csv(adult_train)
     X, y = frame.drop(columns="income"), frame["income"]
     check(dtrees.GradientBoostingClassifier(n_estimators=50, n_jobs=2).fit(X, y), X)
+
+
+@pytest.mark.usefixtures("x64")
+def test_deep_trees() -> None:
+    """Few rows go far deeper than all others, which walk on by themselves."""
+    X = np.arange(300.0)[:, np.newaxis]
+    y = np.where(X[:, 0] < 260, X[:, 0] % 2, np.exp2(np.maximum(X[:, 0] - 260, 0)))
+    model = dtrees.RandomForestRegressor(3, random_state=0).fit(X, y)
+    assert max(tree.max_depth for tree in model._trees.groups[0]) > 20
+    rows = np.concatenate([X, [[np.nan], [-1.0], [1e9]], X[::-1]])
+    for some in (rows, rows[-50:], rows[:1]):
+        assert_allclose(jax.jit(to_jax(model))(some), model.predict(some), rtol=1e-12)
