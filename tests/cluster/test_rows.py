@@ -45,6 +45,12 @@ CASES = {
         "binary", lambda: GradientBoostingClassifier(n_estimators=6, max_leaf_nodes=9, n_iter_no_change=2, random_state=2)
     ),
     "classes": Case("multiclass", lambda: GradientBoostingClassifier(n_estimators=2, max_depth=3, random_state=3), weighted=False),
+    "rows and columns drawn, in order": Case(
+        "regression",
+        lambda: GradientBoostingRegressor(
+            n_estimators=4, max_depth=5, subsample=0.7, max_features=0.5, monotonic_cst={"wide": 1, "count": -1}, random_state=6
+        ),
+    ),
     "Poisson, evaluated": Case(
         "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
     ),
