@@ -56,6 +56,7 @@ from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.evaluation.callbacks import keeps_on_interrupt, warn_of_interrupt
 from dtrees.ensemble.evaluation.progress import ProgressBar
 from dtrees.ensemble.input import parameters
+from dtrees.ensemble.input.by_size import draws_by_default_alone
 from dtrees.ensemble.input.warning import collected_warnings, warn
 from dtrees.ensemble.persistence.checkpoint import absolute_path
 
@@ -326,7 +327,7 @@ def _to_send(model: Any) -> Any:
     However often the fit is run again after losing its worker, it is the same fit.
     """
     state = getattr(model, "random_state", 0)
-    if isinstance(state, int | np.integer):
+    if isinstance(state, int | np.integer) or draws_by_default_alone(model):
         return model
     generator = check_random_state(state)
     sent = copy.copy(model)

@@ -96,8 +96,9 @@ def draws_by_default_alone(estimator: Any) -> bool:
 
     Such draws are the same in every fit: who asks for nothing at random gets the same model every time.
     """
-    drawn = estimator.subsample < 1.0 or estimator.colsample_bytree < 1.0 or estimator.colsample_bylevel < 1.0
-    return estimator.random_state is None and is_auto(estimator.max_features) and not drawn and estimator.n_iter_no_change is None
+    asked = any(getattr(estimator, name, 1.0) < 1.0 for name in ("subsample", "colsample_bytree", "colsample_bylevel"))
+    by_default = is_auto(getattr(estimator, "max_features", None)) and estimator.random_state is None
+    return by_default and not asked and getattr(estimator, "n_iter_no_change", None) is None
 
 
 def resolved(estimator: Any) -> dict[str, Any]:

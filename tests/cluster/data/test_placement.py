@@ -38,6 +38,7 @@ MODELS: dict[str, Any] = {
     "boosting": lambda: dtrees.GradientBoostingRegressor(n_estimators=4, subsample=0.8, random_state=1),
     "forest": lambda: dtrees.RandomForestRegressor(5, oob_score=True, max_features=0.5, random_state=2),
     "tree": lambda: dtrees.DecisionTreeRegressor(max_depth=5, random_state=3),
+    "by default": lambda: dtrees.GradientBoostingRegressor(n_estimators=4),
 }
 
 
@@ -249,7 +250,7 @@ def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str)
     [
         ("boosting", "one-worker"), ("boosting", "sharded"), ("boosting", "auto"),
         ("forest", "one-worker"), ("forest", "replicated"), ("forest", "sharded"), ("forest", "auto"),
-        ("tree", "sharded"),
+        ("tree", "sharded"), ("by default", "sharded"),
     ],
 )  # fmt: skip
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
