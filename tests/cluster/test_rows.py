@@ -25,6 +25,7 @@ from dtrees.engine.rows import tree as rows_tree
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions, wait_until
+from tests.plain import PLAIN
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ def fit(case: Case, lengths: list[int] | None = None) -> Any:
     if case.evaluated:
         options["eval_set"] = [(HELD_OUT, HELD_OUT_TARGETS[case.task])]
     weight = give(WEIGHTS) if case.weighted else None
-    return (
-        case.make().set_params(categorical_features=None, max_features=None).fit(give(TRAIN), give(TARGETS[case.task]), weight, **options)
-    )
+    model = case.make()
+    by_default = {name: value for name, value in PLAIN.items() if getattr(model, name) == "auto"}
+    return model.set_params(categorical_features=None, **by_default).fit(give(TRAIN), give(TARGETS[case.task]), weight, **options)
 
 
 def found(model: Any) -> dict[str, bytes]:
