@@ -10,6 +10,7 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
+from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
 from tests.cluster.clusters import cluster_of, process
 from tests.cluster.faults import uninstall
 from tests.cluster.samples import wait_until
@@ -72,3 +73,27 @@ def sharded() -> Iterator[None]:
     """Boosting uses all workers, however small the table."""
     with dask.config.set({"dtrees.placement": "sharded"}):
         yield
+
+
+@pytest.fixture(scope="module")
+def cluster_of_threads() -> Iterator[LocalCluster]:
+    """Five workers that are threads of this process."""
+    options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
+        LocalCluster(n_workers=5, threads_per_worker=1, **options) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client_of_threads(cluster_of_threads: LocalCluster) -> Iterator[Client]:
+    """The client that the workers use too, as they find it in their process. It must not go with any of them."""
+    with Client(cluster_of_threads) as client:
+        yield client
+
+
+@pytest.fixture
+def five_threads(cluster_of_threads: LocalCluster, client_of_threads: Client) -> Client:
+    wait_until(lambda: cluster_of_threads.scale(5) or len(threads_of_workers(client_of_threads)) == 5, 60)
+    return client_of_threads

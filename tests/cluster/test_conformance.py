@@ -16,13 +16,12 @@ from typing import Any, Literal
 
 import dask
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
-from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
 from dtrees.engine.protocol import messages
 from tests.cluster.cases import CASES, N_ROWS, SLOW, fit, outcome
 from tests.cluster.faults import Cut, cut_off
-from tests.cluster.samples import assert_clean, wait_until
+from tests.cluster.samples import assert_clean
 from tests.slow import slow_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
@@ -80,29 +79,6 @@ QUICK = ("extra trees", "boosting of several targets that stops early")
 def test_from_sparse_blocks(five_threads: Client, name: str) -> None:
     with dask.config.set({"dtrees.placement": "one-worker" if CASES[name].boosts else "replicated"}):
         check(fit(CASES[name], 7, sparse=True), name)
-
-
-@pytest.fixture(scope="module")
-def cluster_of_threads() -> Iterator[LocalCluster]:
-    options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
-        LocalCluster(n_workers=5, threads_per_worker=1, **options) as cluster,
-    ):
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def client_of_threads(cluster_of_threads: LocalCluster) -> Iterator[Client]:
-    """The client that the workers use too, as they find it in their process. It must not go with any of them."""
-    with Client(cluster_of_threads) as client:
-        yield client
-
-
-@pytest.fixture
-def five_threads(cluster_of_threads: LocalCluster, client_of_threads: Client) -> Client:
-    wait_until(lambda: cluster_of_threads.scale(5) or len(threads_of_workers(client_of_threads)) == 5, 60)
-    return client_of_threads
 
 
 @pytest.fixture

@@ -19,12 +19,11 @@ from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
-from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
 from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
-from tests.cluster.samples import assert_clean, events, in_partitions, wait_until
+from tests.cluster.samples import assert_clean, events, in_partitions
 from tests.plain import PLAIN
 
 
@@ -101,29 +100,6 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
 
 
-@pytest.fixture(scope="module")
-def threads() -> Iterator[LocalCluster]:
-    """Five workers that are threads of this process."""
-    options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
-        LocalCluster(n_workers=5, threads_per_worker=1, **options) as cluster,
-    ):
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def client_of_threads(threads: LocalCluster) -> Iterator[Client]:
-    with Client(threads) as client:
-        yield client
-
-
-@pytest.fixture
-def five(threads: LocalCluster, client_of_threads: Client) -> Client:
-    wait_until(lambda: threads.scale(5) or len(threads_of_workers(client_of_threads)) == 5, 60)
-    return client_of_threads
-
-
 def test_three_workers(client: Client, by_rows: None) -> None:
     """And rows of a partition are on the worker that had it."""
     check(fit(CASES["squared error"], PARTS[7]), "squared error")
@@ -135,7 +111,7 @@ def test_three_workers(client: Client, by_rows: None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n_parts", PARTS)
 @pytest.mark.parametrize("name", CASES)
-def test_five_workers(five: Client, by_rows: None, few_rows: None, name: str, n_parts: int) -> None:
+def test_five_workers(five_threads: Client, by_rows: None, few_rows: None, name: str, n_parts: int) -> None:
     check(fit(CASES[name], PARTS[n_parts]), name)
 
 
@@ -187,14 +163,14 @@ RARE = {"AddInOrder", "Prepare", "Replay"}
 @pytest.mark.parametrize("how", ["killed", "unheard"])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in RARE])
 def test_a_worker_is_lost_at_every_message(
-    five: Client, by_rows: None, few_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
+    five_threads: Client, by_rows: None, few_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
 ) -> None:
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
     cut = Cut(kind, 1 if kind in ("Introduce", "Open") else 3, how)
     with cut_off(cut) as done:
         check(fit(CASES["squared error"], PARTS[7]), "squared error")
     assert done == [cut]
-    assert_clean(five, in_processes=False)
+    assert_clean(five_threads, in_processes=False)
 
 
 @pytest.mark.slow
@@ -236,7 +212,7 @@ def _grow_together() -> None:
 
 
 @pytest.mark.slow
-def test_a_connection_that_breaks_costs_a_tree(five: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_breaks_costs_a_tree(five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that live, but did not reach one another once, are asked again."""
     from dtrees.cluster.transport.peers import PeerLost, Peers
 

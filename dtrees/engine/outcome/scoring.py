@@ -18,7 +18,7 @@ from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.split.numbers.fixed_point import absolute_sum
 
 #: Rows of a block.
-_BLOCK_ROWS = 8192
+BLOCK_ROWS = 8192
 
 
 class Parts(NamedTuple):
@@ -62,7 +62,7 @@ def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | Non
     parts : Parts
         Of these rows.
     """
-    sums = np.zeros((-(-losses.shape[0] // _BLOCK_ROWS), 2))
+    sums = np.zeros((-(-losses.shape[0] // BLOCK_ROWS), 2))
     # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
     with np.errstate(over="ignore", invalid="ignore"):
         if weight is not None:
@@ -74,7 +74,7 @@ def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | Non
 
 def sums_by_block(losses: NDArray[np.float64], part: NDArray[np.bool_] | None) -> NDArray[np.float64]:
     """Return the sums of the losses of a part of the rows, shape (n_blocks,)."""
-    starts = np.arange(0, losses.shape[0], _BLOCK_ROWS)
+    starts = np.arange(0, losses.shape[0], BLOCK_ROWS)
     return np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), starts)
 
 
@@ -102,6 +102,6 @@ def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:
     >>> shares_of(20_000, 2)
     [(0, 8192), (8192, 20000)]
     """
-    n_blocks = -(-n_rows // _BLOCK_ROWS)
-    bounds = [min(n_blocks * k // n_shares * _BLOCK_ROWS, n_rows) for k in range(n_shares + 1)]
+    n_blocks = -(-n_rows // BLOCK_ROWS)
+    bounds = [min(n_blocks * k // n_shares * BLOCK_ROWS, n_rows) for k in range(n_shares + 1)]
     return list(itertools.pairwise(bounds))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Scores
@@ -27,7 +28,7 @@ from dtrees.tree.tree import Tree
 T = TypeVar("T")
 
 
-class RowsFit:
+class RowsFit(TreeByTree[RowsExecutor]):
     """Grows trees one after the other over shards of rows, whatever becomes of these.
 
     Parameters
@@ -37,7 +38,7 @@ class RowsFit:
     initial : ndarray of float64, shape (K,) or (K, n_rows), optional
         The raw prediction to start from, of all rows or of each.
     log : TreeLog, optional
-        Keeps trees, should the fit have to be run again (:class:`dtrees.engine.run.recovery.TreeLog`).
+        Keeps trees, should the fit have to be run again (:class:`dtrees.engine.coordinator.tree_by_tree.TreeLog`).
     sent_rows : int, optional
         Up to how many rows a node is grown by one shard; by default `tree.SENT_ROWS`.
 
@@ -51,18 +52,16 @@ class RowsFit:
         executor: RowsExecutor,
         plan: BoostingPlan,
         initial: NDArray[np.float64] | None = None,
-        log: Any = None,
+        log: TreeLog | None = None,
         sent_rows: int | None = None,
     ) -> None:
         if executor.n_rows >= MAX_PACKED_ROWS:
             raise ValueError(
                 f'placement="rows" takes fewer than {MAX_PACKED_ROWS} rows, as their numbers are packed with sums; X has {executor.n_rows}'
             )
-        self._executor, self._plan, self._log = executor, plan, log
+        super().__init__(executor, plan, log)
+        self._plan = plan
         self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=rows_tree.SENT_ROWS if sent_rows is None else sent_rows)
-        self._n_trees = plan.n_rounds * plan.loss.n_outputs
-        self._finished: list[tuple[Tree, int]] = []
-        self._recalled: list[tuple[Tree, Scores]] = [] if log is None else log.recall()[::-1]
         self._edges: Edges | None = None
         self._given = initial
         self._lasting(self._open)
@@ -94,24 +93,11 @@ class RowsFit:
             }
         )
 
-    def replay_tree(self, tree: Tree, output: int = 0) -> None:
-        """Take over a tree grown earlier: add its values to the predictions of every row."""
-        self._lasting(lambda: self._session.say(m.Replay, tree, output))
-        self._finished.append((tree, output))
+    def _replay(self, tree: Tree, output: int) -> None:
+        self._session.say(m.Replay, tree, output)
 
-    def grow_tree(self, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> tuple[Tree, Scores]:
-        """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
-        if self._recalled:
-            grown, scores = self._recalled.pop()
-            self.replay_tree(grown, output)
-            return grown, scores
-        if self._executor.wants_repair(self._n_trees - len(self._finished)):
-            self._recover()
-        grown, scores = self._lasting(lambda: grow_rows_tree(self._session, tree, output, learning_rate, score))
-        self._finished.append((grown, output))
-        if self._log is not None:
-            self._log.keep(grown, scores)
-        return grown, scores
+    def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
+        return grow_rows_tree(self._session, tree, output, learning_rate, score)
 
     def _lasting(self, act: Callable[[], T]) -> T:
         """Do something as often as it takes: what it leaves on shards is forgotten if some are lost."""
@@ -130,7 +116,7 @@ class RowsFit:
                 if opens:
                     self._open()
                     for tree, output in self._finished:
-                        self._session.say(m.Replay, tree, output)
+                        self._replay(tree, output)
                 return
             except ShardsLost:
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import Parts, sums_by_block
+from dtrees.engine.outcome.scoring import BLOCK_ROWS, Parts, sums_by_block
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.rows.messages import BlockLosses, Derived
@@ -21,8 +21,6 @@ from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import absolute_sum, scale_into
 from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
 
-#: Rows of a block of losses: those of :mod:`dtrees.engine.outcome.scoring`.
-BLOCK_ROWS = 8192
 _NONE = np.empty(0, np.int64)
 
 

@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.monotonic import put_in_order
-from dtrees.engine.outcome.scoring import scores_of, sums_by_block
+from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of, sums_by_block
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
 from dtrees.engine.plan.node_limits import constraints_of
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.messages import Losses, Message, Root, Scores, Splits
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.exchange import RowsExecutor
-from dtrees.engine.rows.row_target import BLOCK_ROWS
 from dtrees.split.criteria.constraints import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes

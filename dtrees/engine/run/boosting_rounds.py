@@ -9,18 +9,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
 from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, FitInterrupted, Progress
 from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.fit import RowsFit
-from dtrees.engine.run.recovery import LastingFit, TreeLog
+from dtrees.engine.run.recovery import LastingFit
 from dtrees.engine.run.saving import Saver, without_checkpoint
 from dtrees.tree.tree import Tree
 
@@ -167,12 +168,12 @@ def _has_stalled(validation: Sequence[float], plan: BoostingPlan) -> bool:
     return has_stalled(losses, plan.n_iter_no_change, plan.tol)
 
 
-def _replay(fit: LastingFit | RowsFit, trees: Sequence[Tree]) -> None:
+def _replay(fit: TreeByTree[Any], trees: Sequence[Tree]) -> None:
     for output, tree in enumerate(trees):
         fit.replay_tree(tree, output)
 
 
-def _grow(fit: LastingFit | RowsFit, plan: BoostingPlan, number: int, rounds: list[list[Tree]]) -> Scores:
+def _grow(fit: TreeByTree[Any], plan: BoostingPlan, number: int, rounds: list[list[Tree]]) -> Scores:
     """Add a round; return its scores."""
     n_outputs = plan.loss.n_outputs
     grown = []

@@ -35,11 +35,12 @@ import numpy as np
 from dtrees.engine.coordinator.leaves import Grown
 from dtrees.engine.coordinator.session import Requests, Session
 from dtrees.engine.coordinator.tree import starting, tree_steps
+from dtrees.engine.coordinator.tree_by_tree import TreeLog
 from dtrees.engine.plan.node_limits import constraints_of, n_sums_of
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor, ShardsLost
-from dtrees.engine.run.recovery import TreeLog, align, pieces_of_state
+from dtrees.engine.run.recovery import align, pieces_of_state
 from dtrees.split.policy import FOREST_BYTES_PER_ROW, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE
 from dtrees.tree.tree import Tree
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dtrees.engine.coordinator.replay import replay_tree
 from dtrees.engine.coordinator.session import Session
 from dtrees.engine.coordinator.tree import grow_tree, starting
+from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor, ShardsLost
@@ -34,17 +35,7 @@ from dtrees.tree.tree import Tree
 T = TypeVar("T")
 
 
-class TreeLog(Protocol):
-    """Keeps finished trees where they outlast the coordinator."""
-
-    def recall(self) -> list[tuple[Tree, m.Scores]]:
-        """Return the trees that an earlier run of this very fit has kept, from the first one on."""
-
-    def keep(self, tree: Tree, scores: m.Scores) -> None:
-        """Keep the next tree."""
-
-
-class LastingFit:
+class LastingFit(TreeByTree[Executor]):
     """Grows trees one after the other, whatever becomes of shards.
 
     If the coordinator itself is lost and the fit is run again, the trees that its log has kept are not grown again but replayed; for the
@@ -70,37 +61,18 @@ class LastingFit:
         initial: NDArray[np.float64] | None = None,
         log: TreeLog | None = None,
     ) -> None:
-        self._executor = executor
+        super().__init__(executor, plan, log)
         self._session = Session(executor, plan, fit=uuid.uuid4().hex)
         self._plan = plan
-        self._n_trees = plan.n_rounds * plan.loss.n_outputs
-        self._finished: list[tuple[Tree, int]] = []
-        self._log = log
-        self._recalled = [] if log is None else log.recall()[::-1]
         self._started: m.Start | None = None  # the next tree, by this message
         self._given = initial
         self.initial: NDArray[np.float64] = self._lasting(lambda: self._session.begin(initial).initial)
         if initial is None:
             self._given = self.initial
 
-    def replay_tree(self, tree: Tree, output: int = 0) -> None:
-        """Take over a tree grown earlier; see :func:`dtrees.engine.coordinator.replay.replay_tree`."""
-        self._lasting(lambda: replay_tree(self._session, tree, output))
-        self._finished.append((tree, output))
-
-    def grow_tree(self, tree: int, output: int = 0, learning_rate: float = 1.0, score: bool = False) -> tuple[Tree, m.Scores]:
-        """Grow a tree; see :func:`dtrees.engine.coordinator.tree.grow_tree`."""
-        if self._recalled:
-            grown, scores = self._recalled.pop()
-            self.replay_tree(grown, output)
-            return grown, scores
-        if self._executor.wants_repair(self._n_trees - len(self._finished)):
-            self._recover()
-        grown, scores = self._lasting(lambda: self._grow(tree, output, learning_rate, score))
-        self._finished.append((grown, output))
-        if self._log is not None:
-            self._log.keep(grown, scores)
-        return grown, scores
+    def _replay(self, tree: Tree, output: int) -> None:
+        """See :func:`dtrees.engine.coordinator.replay.replay_tree`."""
+        replay_tree(self._session, tree, output)
 
     def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, m.Scores]:
         """Grow a tree, and start the next one where there are messages to wait for: this leaves no trace, should no other be wanted."""
