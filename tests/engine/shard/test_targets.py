@@ -212,7 +212,7 @@ def test_scores_are_weighted_means_over_both_parts() -> None:
 def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: int) -> None:
     """However rows are shared out: the same numbers, to the last bit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "_BLOCK_ROWS", 16)
+        patch.setattr(scoring, "BLOCK_ROWS", 16)
         patch.setattr(boosting, "ADDITION_ROWS", 32)
         weight = np.abs(Y) + 1
         target = boosting_target(Squared(), np.resize(Y, n_rows), np.resize(weight, n_rows), n_threads=n_threads)
