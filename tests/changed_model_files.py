@@ -57,8 +57,8 @@ def nested(depth: int) -> Any:
     return value
 
 
-def models() -> list[Any]:
-    """Fit a model of every kind."""
+def models(several: bool) -> list[Any]:
+    """Fit a model of every kind; trees of several targets, which have kernels of their own, if they are wanted."""
     random = np.random.default_rng(5)
     plain = random.normal(size=(N_ROWS, 4))
     plain[random.random(plain.shape) < 0.1] = np.nan
@@ -66,6 +66,7 @@ def models() -> list[Any]:
     frame["d"] = pd.Categorical(random.integers(0, 3, N_ROWS))
     number = np.nan_to_num(plain[:, 0]) + frame["c"].to_numpy()
     labels = np.array(["low", "mid", "high"])[np.digitize(number, [1, 3])]
+    names = np.column_stack([labels, np.where(number > 2, "yes", "no")])
     two, positive = np.column_stack([number, -(plain[:, 1] ** 2)]), np.exp(number / 4)
     two = np.nan_to_num(two)
     small = {"max_depth": 3, "random_state": 0}
@@ -75,16 +76,16 @@ def models() -> list[Any]:
     return [
         dtrees.DecisionTreeRegressor(**small).fit(frame, number),
         dtrees.DecisionTreeRegressor(**small, criterion="quantile", alpha=0.3).fit(plain, number),
-        dtrees.DecisionTreeRegressor(**small).fit(frame, two),
+        *([dtrees.DecisionTreeRegressor(**small).fit(frame, two)] if several else []),
         dtrees.DecisionTreeClassifier(**small, class_weight={"low": 2.0}).fit(plain, labels),
         dtrees.ExtraTreeRegressor(**small).fit(plain, number),
-        dtrees.ExtraTreeClassifier(**small).fit(frame, number > 2),
+        dtrees.ExtraTreeClassifier(**small).fit(plain, number > 2),
         dtrees.RandomForestRegressor(**ensemble, bootstrap=False).fit(plain, number),
         dtrees.RandomForestRegressor(n_estimators=2, random_state=0).fit(many, many[:, 0] * many[:, 1]),
         dtrees.RandomForestRegressor(**ensemble, **sets).fit(frame, number),
         dtrees.RandomForestClassifier(**ensemble, oob_score=True).fit(frame, labels.astype(object)),
-        dtrees.RandomForestClassifier(**ensemble).fit(plain, np.column_stack([labels, np.where(number > 2, "yes", "no")])),
-        dtrees.ExtraTreesRegressor(**ensemble).fit(frame, number),
+        *([dtrees.RandomForestClassifier(**ensemble).fit(plain, names)] if several else []),
+        dtrees.ExtraTreesRegressor(**ensemble).fit(plain, number),
         dtrees.ExtraTreesClassifier(**ensemble).fit(plain, np.digitize(number, [1, 3])),
         dtrees.GradientBoostingRegressor(**ensemble, eval_metric=["mae", "rmse"]).fit(frame, number, eval_set={"one": (frame, number)}),
         dtrees.GradientBoostingRegressor(max_depth=None, reg_lambda=0.0, n_estimators=40, n_jobs=2).fit(plain, number),
@@ -271,13 +272,13 @@ class File:
 
 
 @functools.cache
-def sound_files() -> list[File]:
+def sound_files(several: bool) -> list[File]:
     """Return a file of each model, saved to be mapped and not."""
     found = []
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         path = Path(folder) / "model"
-        for model in models():
+        for model in models(several):
             for mappable in (False, True):
                 dtrees.save(model, path, mappable=mappable)
                 for mmap_mode in (None, "r") if mappable else (None,):
@@ -289,10 +290,10 @@ def sound_files() -> list[File]:
     return found
 
 
-def try_file(seed: int, folder: Path) -> str:
+def try_file(seed: int, folder: Path, several: bool = True) -> str:
     """Change a file, load it, and return what came of it; raises AssertionError for what may not be."""
     random = np.random.default_rng(seed)
-    files = sound_files()
+    files = sound_files(several)
     file = files[random.integers(len(files))]
     path = folder / "model"
     has_checksum = seed % 2 == 0
@@ -335,13 +336,13 @@ def try_file(seed: int, folder: Path) -> str:
     return "loaded, the same model"
 
 
-def try_files(first: int, n_files: int, folder: Path) -> Counter[str]:
+def try_files(first: int, n_files: int, folder: Path, several: bool = True) -> Counter[str]:
     """Try files by number."""
     found: Counter[str] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         for seed in range(first, first + n_files):
-            found[try_file(seed, folder)] += 1
+            found[try_file(seed, folder, several)] += 1
     return found
 
 
@@ -355,7 +356,7 @@ def main() -> None:
     if options.here:
         found: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:
-            sound_files()
+            sound_files(True)
             for seed in range(options.first, options.first + options.files):
                 faulthandler.dump_traceback_later(PATIENCE, exit=True)
                 print(f"file {seed}", file=sys.stderr)

@@ -1,48 +1,107 @@
-"""Fits that need nearly all kernels, in two parts that take about as long: ``python -m tests.first_fits regression``."""
+"""Fits that need nearly all kernels that quick tests do: ``python -m tests.first_fits FOLDER front``, and ``back`` beside it.
+
+One process does them from the first on, the other from the last; ``FOLDER``, an empty one, has a file for each that was begun.
+"""
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 
 import dtrees
-from dtrees.engine.plan.plans import ForestPlan
-from tests.engine.shards import grow_sharded, rules
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.run.boosting_rounds import boost
+from tests.engine.shards import ShardedExecutor, Squared, grow_here, grow_sharded, rules
 from tests.plain import classifier, regressor
 
-
-def main(part: str) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.random((5000, 4))
-    y = X[:, 0] + X[:, 1] ** 2
-    if part == "regression":
-        regressor(n_estimators=2).fit(X, y).predict(X)
-        regressor(n_estimators=2, n_jobs=2).fit(csr_array(X), y)
-        dtrees.ExtraTreesRegressor(2, max_depth=4).fit(csr_array(X), y)
-        grow("squared_error", X, y)
-    else:
-        classify(X, (4 * y).astype(int) % 3)
-        grow("absolute_error", X, y)
+RNG = np.random.default_rng(0)
+X = RNG.random((5000, 4))
+Y = X[:, 0] + X[:, 1] ** 2
+LABEL = (4 * Y).astype(int) % 3
+SPREAD = [[0, 1], [3, 2]]
+#: A small table, whose large nodes are not searched by zones.
+FEW, Y_OF_FEW, LABEL_OF_FEW = X[:300], Y[:300], LABEL[:300]
+WITH_TEXT = pd.DataFrame(FEW, columns=list("abcd")).assign(word=RNG.choice(["ash", "elm", "oak"], 300))
 
 
-def grow(criterion: str, X: np.ndarray, y: np.ndarray) -> None:
-    dtrees.RandomForestRegressor(2, criterion=criterion, max_features=2, max_depth=4).fit(X, y)
-    dtrees.ExtraTreesRegressor(2, criterion=criterion, max_depth=4).fit(X, y)
+def boosting() -> None:
+    regressor(n_estimators=2).fit(X, Y).predict(X)
+    regressor(n_estimators=2, n_jobs=2).fit(csr_array(X), Y)
+
+
+def grow(criterion: str) -> None:
+    dtrees.RandomForestRegressor(2, criterion=criterion, max_features=2, max_depth=4).fit(X, Y)
+    dtrees.ExtraTreesRegressor(2, criterion=criterion, max_depth=4).fit(X, Y)
     table = [*X[:, :3].T, np.zeros(len(X))]
     for changes in ({}, {"max_features": 1}, {"random_splits": True}):
         plan = ForestPlan(rules(criterion, 4, max_depth=3, **changes), 0)
-        grow_sharded(table, y, None, plan, 1, [[0, 1], [3, 2]])
+        grow_sharded(table, Y, None, plan, 1, SPREAD)
 
 
-def classify(X: np.ndarray, label: np.ndarray) -> None:
+def squared_error() -> None:
+    dtrees.ExtraTreesRegressor(2, max_depth=4).fit(csr_array(X), Y)
+    grow("squared_error")
+
+
+def absolute_error() -> None:
+    grow("absolute_error")
+    dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=3).fit(csr_array(FEW), Y_OF_FEW)
+
+
+def categories() -> None:
+    regressor(n_estimators=2).fit(WITH_TEXT, Y_OF_FEW).predict(WITH_TEXT)
+    table = [np.arange(300.0) % 7, *FEW.T]
+    some = rules("newton", 5, max_depth=4, categorical=(0,), cat_smooth=1.0, min_samples_category=(1,), max_cat_threshold=(9,))
+    boost(ShardedExecutor(table, Y_OF_FEW, None, [[0, 1], [2, 3, 4]]), BoostingPlan(some, 0, Squared(), n_rounds=2))
+
+
+def categories_of_classes() -> None:
+    dtrees.DecisionTreeClassifier().fit(WITH_TEXT, LABEL_OF_FEW).predict(WITH_TEXT)
+
+
+def in_order() -> None:
+    for changes in ({}, {"random_splits": True}):
+        plan = ForestPlan(rules("squared_error", 4, max_depth=4, monotonic=(1, 0, 0, -1), **changes), 0)
+        grow_here(list(FEW.T), Y_OF_FEW, None, plan)
+        grow_sharded(list(FEW.T), Y_OF_FEW, None, plan, 1, SPREAD)
+
+
+def boosting_in_order() -> None:
+    regressor(n_estimators=2, monotonic_cst=[1, 0, 0, -1]).fit(FEW, Y_OF_FEW)
+    some = rules("newton", 4, max_depth=4, monotonic=(1, 0, 0, -1))
+    boost(ShardedExecutor(list(FEW.T), Y_OF_FEW, None, SPREAD), BoostingPlan(some, 0, Squared(), n_rounds=2))
+
+
+def classes() -> None:
     for n_classes in (2, 3):
-        dtrees.RandomForestClassifier(2, max_depth=4).fit(X, label % n_classes).predict(X)
-        dtrees.RandomForestClassifier(2, max_depth=4).fit(csr_array(X), label % n_classes)
-    dtrees.ExtraTreesClassifier(2, max_depth=4).fit(X, label)
-    classifier(n_estimators=2, max_depth=2).fit(X, label).predict(X)
+        dtrees.RandomForestClassifier(2, max_depth=4).fit(X, LABEL % n_classes).predict(X)
+        dtrees.RandomForestClassifier(2, max_depth=4).fit(csr_array(X), LABEL % n_classes)
+    dtrees.ExtraTreesClassifier(2, max_depth=4).fit(X, LABEL)
+    dtrees.ExtraTreesClassifier(2, max_depth=4).fit(csr_array(FEW), LABEL_OF_FEW)
+    classifier(n_estimators=2, max_depth=2).fit(X, LABEL).predict(X)
+
+
+FITS: list[Callable[[], Any]] = [
+    boosting, squared_error, categories, boosting_in_order, in_order, categories_of_classes, classes, absolute_error,
+]  # fmt: skip
+
+
+def main(folder: str, end: str) -> None:
+    gc.disable()  # what is compiled stays, millions of objects, which would be looked at again and again
+    for fit in FITS if end == "front" else FITS[::-1]:
+        try:
+            (Path(folder) / fit.__name__).touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        fit()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

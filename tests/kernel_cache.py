@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from dtrees.split.compile.cache import is_cached
@@ -12,6 +13,7 @@ from dtrees.split.compile.cache import is_cached
 def compile_kernels() -> None:
     """Compile nearly all kernels, if there are none, in two processes side by side."""
     if not is_cached("dtrees.split.grow.parallel_subtree.grow_together"):
-        fits = [sys.executable, "-m", "tests.first_fits"]
-        for process in [subprocess.Popen([*fits, part], cwd=Path(__file__).parents[1]) for part in ("regression", "others")]:
-            process.wait()
+        with tempfile.TemporaryDirectory() as folder:
+            fits = [sys.executable, "-m", "tests.first_fits", folder]
+            for process in [subprocess.Popen([*fits, end], cwd=Path(__file__).parents[1]) for end in ("front", "back")]:
+                process.wait()

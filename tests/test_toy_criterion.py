@@ -22,7 +22,6 @@ from tests import naive, toy_criterion
 from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target
 from tests.engine.test_naive_trees import assert_same, plans, problems, sample_of
 from tests.examples import examples
-from tests.slow import one_quick
 from tests.split.nodes import best_of, expected, same, search_of
 from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
 
@@ -75,8 +74,9 @@ def test_a_large_table() -> None:
     assert all_equal(grow_sharded(table, target, None, plan, 1, [range(0, 7, 2), range(1, 7, 2)])[0], here)
 
 
+@pytest.mark.slow  # whole trees again
 @pytest.mark.parametrize(
-    "kind", one_quick([dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor])
+    "kind", [dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor]
 )
 def test_estimators(kind: Any, tmp_path: Any) -> None:
     rng = np.random.default_rng(0)

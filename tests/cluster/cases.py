@@ -311,10 +311,16 @@ CASES: dict[str, Case] = {
         array=True,
     ),
     "forest of many classes, few columns a path": Case(
-        "multiclass", lambda: dtrees.RandomForestClassifier(4, interaction_cst=[["wide", "count"], ["word", "rounded"]], random_state=24)
+        "multiclass",
+        lambda: dtrees.RandomForestClassifier(
+            4, interaction_cst=[["wide", "count"], ["word", "rounded"]], categorical_features=None, random_state=24
+        ),
     ),
     "extra trees in order": Case(
-        "binary", lambda: dtrees.ExtraTreesClassifier(4, monotonic_cst={"wide": 1, "count": 1}, interaction_cst="pairwise", random_state=25)
+        "regression",
+        lambda: dtrees.ExtraTreesRegressor(
+            4, monotonic_cst={"wide": 1, "count": 1}, interaction_cst="pairwise", categorical_features=None, random_state=25
+        ),
     ),
     "forest of medians in order": Case(
         "regression",
@@ -328,6 +334,7 @@ CASES: dict[str, Case] = {
             n_estimators=5,
             monotonic_cst={"wide": 1, "count": -1, "skewed": 1},
             interaction_cst=[("wide", "count", "flag")],
+            categorical_features=None,
             subsample=0.7,
             max_features=0.6,
             random_state=27,
@@ -364,7 +371,13 @@ SLOW = {
     "forest by Poisson deviance",
     "boosting with an L1 penalty",
     "forest of many classes, few columns a path",
+    "extra tree",
+    "extra trees of classes",
+    "tree in order",
     "extra trees in order",
+    "forest by quantile, in order",
+    "boosting of medians in order",
+    "boosting in order that goes on",
     "forest of medians in order",
     "forest of several targets",
     "extra trees of several targets",

@@ -59,7 +59,7 @@ def check(model: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.array and not case.is_constrained])
+@pytest.mark.parametrize("name", slow_for(SLOW, [name for name, case in CASES.items() if case.array and not case.is_constrained]))
 def test_from_a_sparse_table(name: str, n_jobs: int) -> None:
     check(fit(CASES[name], n_jobs=n_jobs, sparse=True), name)
 

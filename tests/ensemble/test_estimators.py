@@ -104,7 +104,8 @@ def test_input_of_all_kinds_gives_the_same_trees(kind):
     assert_same_trees(make(kind).fit(frozen, y), expected)
 
 
-@every_kind
+#: Random thresholds beside sets of categories have kernels of their own.
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.slow if "Extra" in kind.__name__ else ()) for kind in KINDS])
 def test_text_and_categories(kind):
     colour = np.array(["red", "green", "blue"])[np.random.default_rng(1).integers(0, 3, N)]
     values = (colour == "red") * 3.0 + (colour == "blue") * 1.0

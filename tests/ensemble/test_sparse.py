@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 import dtrees
 from dtrees.engine.shard import sparse_runner
 from dtrees.tree import sparse_rows
-from tests.ensemble.samples import BOOSTING, FORESTS, assert_same_trees, every_ensemble, every_kind, is_classifier, make, trees
+from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, assert_same_trees, every_ensemble, every_kind, is_classifier, make, trees
 from tests.examples import examples
 from tests.plain import classifier, regressor
 
@@ -89,13 +89,15 @@ MORE = {
 
 
 @st.composite
-def parameters(draw: st.DrawFn, kind: type) -> dict[str, Any]:
+def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, Any]:
     known = kind().get_params()
     given = {name: draw(values) for name, values in (ANY | MORE).items() if name in known}
     given.pop("criterion", None)
     if "criterion" in known:
-        names = ("gini", "entropy") if is_classifier(kind) else ("squared_error", "absolute_error", "quantile", "poisson")
-        given["criterion"] = draw(st.sampled_from(names))
+        names = ("gini",) if is_classifier(kind) else ("squared_error", "absolute_error", "quantile")
+        given["criterion"] = criterion or draw(st.sampled_from(names))
+    if criterion:
+        given.pop("splitter", None)  # few kernels
     if "max_samples" in given and not given["bootstrap"]:
         given["max_samples"] = None
     if "loss" in known and not is_classifier(kind):
@@ -104,15 +106,22 @@ def parameters(draw: st.DrawFn, kind: type) -> dict[str, Any]:
     return given | ({"n_estimators": 3} if "n_estimators" in known else {})
 
 
-@every_kind
+@pytest.mark.parametrize(
+    ("kind", "criterion"),
+    [
+        *((kind, None) for kind in KINDS),
+        pytest.param(dtrees.DecisionTreeClassifier, "entropy", marks=pytest.mark.slow),  # kernels of their own
+        pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.slow),
+    ],
+)
 @given(data=st.data())
 @examples(300)
-def test_same_model_as_of_the_dense_table(kind: type, data: st.DataObject) -> None:
+def test_same_model_as_of_the_dense_table(kind: type, criterion: str | None, data: st.DataObject) -> None:
     n_rows, n_columns = data.draw(st.integers(2, 60)), data.draw(st.integers(1, 12))
     density, missing = data.draw(st.sampled_from([0.0, 0.05, 0.3, 0.9, 1.0])), data.draw(st.sampled_from([0.0, 0.0, 0.2]))
     dtype, seed = data.draw(st.sampled_from([np.float64, np.float32, np.int64, np.int8])), data.draw(st.integers(0, 10**6))
     X = table(n_rows, n_columns, density, seed, dtype, missing)
-    given = data.draw(parameters(kind))
+    given = data.draw(parameters(kind, criterion))
     n_classes = data.draw(st.integers(2, 3)) if is_classifier(kind) else 0
     y = targets(X, n_classes, seed)
     y = abs(y) + 0.1 if "poisson" in given.values() else y

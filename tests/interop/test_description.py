@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import numpy as np
@@ -14,7 +15,11 @@ from dtrees import DecisionTreeRegressor, GradientBoostingRegressor, to_numbers
 from dtrees.interop.description import describe
 from tests.interop.cases import FULL, PEOPLE, SIGNAL, WAGE, X
 
-TREE = DecisionTreeRegressor(max_depth=2).fit(PEOPLE, WAGE)
+
+@functools.cache
+def tree() -> DecisionTreeRegressor:
+    """Return a model; it is not made when tests are collected, as that may compile kernels."""
+    return DecisionTreeRegressor(max_depth=2).fit(PEOPLE, WAGE)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +34,7 @@ TREE = DecisionTreeRegressor(max_depth=2).fit(PEOPLE, WAGE)
 def test_a_missing_package_is_named(export: str, module: str, install: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=f"this needs {module.partition('.')[0]}, .*{install}".replace("[", r"\[")):
-        getattr(dtrees, export)(TREE)
+        getattr(dtrees, export)(tree())
 
 
 def test_mlflow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,11 +46,11 @@ def test_mlflow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("export", ["to_onnx", "to_treelite", "to_xgboost", "to_jax", "to_sklearn"])
 def test_what_is_no_model_is_refused(export: str) -> None:
     with pytest.raises(TypeError, match="model is of type Pipeline; wants a fitted estimator of dtrees"):
-        getattr(dtrees, export)(make_pipeline(TREE))
+        getattr(dtrees, export)(make_pipeline(tree()))
 
 
 def test_tables_as_numbers() -> None:
-    numbers = to_numbers(TREE, PEOPLE)
+    numbers = to_numbers(tree(), PEOPLE)
     assert numbers.dtype == np.float64
     jobs = sorted(PEOPLE["job"].dropna().unique())
     assert np.array_equal(numbers[:, 0], [jobs.index(job) if isinstance(job, str) else np.nan for job in PEOPLE["job"]], equal_nan=True)

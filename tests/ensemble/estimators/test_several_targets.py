@@ -30,7 +30,7 @@ ALL = {**PLAIN, "n_estimators": 6, "max_features": None, "colsample_bytree": 1.0
 VARIANTS = {
     "plain": {},
     "first order": {"criterion": "squared_error", "min_weight_fraction_leaf": 0.02},
-    "best first": {"max_leaf_nodes": 6, "max_depth": None, "reg_alpha": 0.3},
+    "best first": {"max_leaf_nodes": 6, "max_depth": None, "min_split_gain": 0.3},
     "rows held out": {"n_iter_no_change": 20, "validation_fraction": 0.2},
     "in order": {"monotonic_cst": [1, 0, 0, -1, 0], "interaction_cst": "pairwise"},
     "pruned, from zero": {"ccp_alpha": 0.001, "init": "zero"},
