@@ -31,6 +31,13 @@ from tests.slow import slow_for
 QUICK = {"boosting", "tree-depth-6", "best-first"}
 
 
+@pytest.fixture
+def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To tidy up between two turns takes a second in a process that has imported as much as the tests have."""
+    monkeypatch.setattr(timing, "tidy_up", lambda: None)
+
+
+@pytest.mark.usefixtures("untidy")
 @pytest.mark.parametrize("name", slow_for(set(benchmarks()) - QUICK, benchmarks()))
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     # OpenMP's threads wait for one another by spinning, which takes forever on a machine that runs other tests too.
@@ -84,12 +91,6 @@ def test_an_unknown_name_is_refused() -> None:
 def test_the_list_names_every_benchmark() -> None:
     result = CliRunner().invoke(main, ["--list"])
     assert [line.split()[0] for line in result.output.splitlines()] == list(benchmarks())
-
-
-@pytest.fixture
-def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To tidy up between two turns takes a second in a process that has imported as much as the tests have."""
-    monkeypatch.setattr(timing, "tidy_up", lambda: None)
 
 
 @pytest.mark.usefixtures("untidy")
@@ -170,6 +171,7 @@ def test_plots(tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
+@pytest.mark.usefixtures("untidy")
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "images" / "boosting.svg"

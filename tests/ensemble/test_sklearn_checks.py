@@ -99,7 +99,7 @@ def test_pipelines():
     pipeline = make_pipeline(encoder.set_output(transform="pandas"), dtrees.RandomForestRegressor(n_estimators=20, random_state=0))
     assert pipeline.fit(FRAME, TARGET).score(FRAME, TARGET) > 0.95
     assert pipeline[-1].feature_names_in_.tolist() == ["colour__colour_blue", "colour__colour_green", "colour__colour_red", "x__x"]
-    pipeline = Pipeline([("trees", dtrees.ExtraTreesRegressor(n_estimators=20, random_state=0))])
+    pipeline = Pipeline([("trees", dtrees.RandomForestRegressor(n_estimators=20, random_state=0))])
     assert pipeline.set_params(trees__max_depth=8).fit(FRAME, TARGET).score(FRAME, TARGET) > 0.95
     assert pickle.loads(pickle.dumps(pipeline)).predict(FRAME).tolist() == pipeline.predict(FRAME).tolist()
 
