@@ -45,7 +45,7 @@ def shap_forest(run: Run) -> Iterator[Yielded]:
     """Shapley values of a forest of full trees, and by a background of boosting: time alone, as peers take hours."""
     n_trees, n = run.size(tiny=3, small=10, full=100), run.size(tiny=300, small=3_000, full=20_000)
     X, y = synthetic(n)
-    rows = X[: n // 20].copy()
+    rows = X[: n // 200 + 1].copy()
     forest = libraries.forests(n_trees, run.threads, classify=False, max_features=1 / 3)["dtrees"]().fit(X, y)
     contenders = {"dtrees": _warm(lambda model, rows: model.shap_values(rows), forest, rows)}
     yield from run.compare(f"Shapley values, forest of {n_trees} full trees of {n:,} rows, {len(rows)} rows", contenders)
