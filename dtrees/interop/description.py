@@ -17,13 +17,15 @@ matrix
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator
 from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
@@ -46,7 +48,7 @@ class PlainModel:
     Attributes
     ----------
     estimator : TreeEstimator
-        Where it is from.
+        Where it is from; of a bag, its first booster.
     groups : tuple of tuple of Tree
     initial : ndarray of float64 of shape (n_outputs,)
     divisor : int
@@ -121,8 +123,11 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     sklearn.exceptions.NotFittedError
         If it is not fitted.
     ValueError
-        If it starts from what only Python can compute, is of a loss whose link is not known, or a classifier of several targets.
+        If it starts from what only Python can compute, is of a loss whose link is not known, a classifier of several targets, or a bag
+        whose mean is none of sums of trees.
     """
+    if isinstance(model, Bagging):
+        return _bag([describe(booster, target) for booster in _boosters(model)], model, target)
     if not isinstance(model, TreeEstimator):
         raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees (of a pipeline, its last step)")
     model._check_fitted()
@@ -152,6 +157,26 @@ def describe(model: Any, target: str, *, margins: bool = False) -> PlainModel:
     assert initial is not None
     link, slope = _link_of(model._fitted_loss, model._loss_name, target)
     return PlainModel(model, groups, initial, 1, link, slope, model._loss_name, classes)
+
+
+def _boosters(bag: Bagging) -> list[Any]:
+    check_is_fitted(bag)
+    return bag.estimators_
+
+
+def _bag(boosters: list[PlainModel], bag: Bagging, target: str) -> PlainModel:
+    """Return what a bag of boosters comes to: trees whose leaves hold a share of what theirs do."""
+    first, n = boosters[0], len(boosters)
+    if first.link != IDENTITY:
+        raise ValueError(
+            f"this {type(bag).__name__} predicts the mean of what its boosters predict by loss={first.loss!r}, which is no sum of trees, "
+            f"and {target} cannot carry it; carry its boosters (estimators_) one by one, and take the mean, or use dtrees.to_sklearn"
+        )
+    groups = tuple(
+        tuple(replace(tree, value=tree.value / n) for booster in boosters for tree in booster.groups[output])
+        for output in range(first.n_outputs)
+    )
+    return replace(first, groups=groups, initial=np.mean([booster.initial for booster in boosters], axis=0))
 
 
 def _link_of(loss: Any, name: str, target: str) -> tuple[str, float]:
@@ -234,6 +259,8 @@ def to_numbers(model: Any, X: Any) -> NDArray[np.float64]:
     array([[ 1., 25.],
            [nan, nan]])
     """
+    if isinstance(model, Bagging):
+        model = _boosters(model)[0]
     if not isinstance(model, TreeEstimator):
         raise TypeError(f"model is of type {type(model).__name__}; wants a fitted estimator of dtrees")
     from dtrees.ensemble.in_process import LOCAL

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.input.by_size import resolved
 from dtrees.interop.description import PlainModel, describe, refuse_sets, to_numbers
 from dtrees.interop.float32 import Float32Table
@@ -24,7 +27,7 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
     """Return scikit-learn's estimator of the same name, with the trees of a model.
 
     It is a real one: shap, skl2onnx, treelite, dtreeviz and scikit-learn's own functions take it. It predicts what the model does, to the
-    last bit for trees and forests, and but for rounding in float64 for boosting.
+    last bit for trees and forests, and but for rounding in float64 for boosting, and bags of it.
 
     scikit-learn casts tables to float32. Values that are float32 are sent the same way; others may be rounded past a threshold very near to
     them. Pass the rows as ``X``, and thresholds are put where that cannot happen to these.
@@ -60,6 +63,8 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
     >>> theirs.__module__, bool(np.array_equal(theirs.predict(X), forest.predict(X)))
     ('sklearn.ensemble._forest', True)
     """
+    if isinstance(model, Bagging):
+        return _bag(model, X)
     plain = describe(model, _TARGET)
     refuse_sets(plain, _TARGET, _OTHERS)
     if plain.loss is not None:
@@ -82,6 +87,23 @@ def to_sklearn(model: Any, X: Any = None) -> Any:
     estimator.estimators_ = [single(template, tree_for(template.tree_, tree)) for tree in plain.groups[0]]
     estimator.set_params(n_estimators=len(estimator.estimators_))
     return estimator
+
+
+def _bag(model: Bagging, X: Any) -> Any:
+    """Return scikit-learn's bag of the boosters of one of dtrees."""
+    check_is_fitted(model)
+    boosters = [to_sklearn(booster, X) for booster in model.estimators_]
+    bag = sklearn_class(type(model).__name__)(clone(boosters[0]), n_estimators=1, bootstrap=False)
+    classes = getattr(model, "classes_", None)
+    target = np.ones(2) if classes is None else classes
+    bag.fit(np.zeros((len(target), model.n_features_in_)), target)
+    wanted = {name: value for name, value in model.get_params(deep=False).items() if name not in ("estimator", "n_estimators")}
+    take_parameters(wanted, bag, frozenset())
+    bag.set_params(n_estimators=len(boosters))
+    bag.estimators_, bag.estimators_features_ = boosters, [np.arange(model.n_features_in_)] * len(boosters)
+    if hasattr(model, "feature_names_in_"):
+        bag.feature_names_in_ = model.feature_names_in_
+    return bag
 
 
 def _check_boosting(plain: PlainModel) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import dtrees
 from tests.plain import PLAIN
@@ -49,14 +50,17 @@ class Case(NamedTuple):
     @property
     def id(self) -> str:
         """What a test is called."""
-        return "-".join([self.name, *map(str, self.parameters.values()), self.target])
+        return "-".join([self.name, *(str(getattr(value, "loss", value)) for value in self.parameters.values()), self.target])
+
+
+CRITERIA = ("squared_error", "friedman_mse", "absolute_error", "quantile")
 
 
 def _trees() -> list[Case]:
     found = []
     for kind in ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees"):
         size = {} if kind.endswith("Tree") else {"n_estimators": 5}
-        found += [Case(f"{kind}Regressor", {"criterion": name, **size}) for name in ("squared_error", "absolute_error")]
+        found += [Case(f"{kind}Regressor", {"criterion": name, **size}) for name in CRITERIA]
         found += [Case(f"{kind}Regressor", {"criterion": "poisson", **size}, "positive")]
         found += [
             Case(f"{kind}Classifier", {"criterion": name, **size}, target) for name in ("gini", "entropy") for target in ("two", "three")
@@ -74,7 +78,16 @@ def _boosting() -> list[Case]:
     return [*found, Case("GradientBoostingRegressor", {"loss": "squared_error", **size}, "several")]
 
 
-TREES, BOOSTING = _trees(), _boosting()
+def _bags() -> list[Case]:
+    size = {"n_estimators": 3}
+    booster = dtrees.GradientBoostingRegressor(n_estimators=4, min_samples_leaf=2)
+    found = [
+        Case("BaggingRegressor", {"estimator": clone(booster).set_params(loss=name), **size}) for name in ("squared_error", "quantile")
+    ]
+    return [*found, Case("BaggingRegressor", {"estimator": booster, **size}, "several")]
+
+
+TREES, BOOSTING, BAGS = _trees(), _boosting(), _bags()
 
 
 def parametrized(cases: list[Case]) -> Any:

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import dtrees
@@ -66,3 +67,11 @@ def test_trees_of_boosting_come_round_by_round() -> None:
     plain = describe(model, "a test")
     assert [output for output, _ in plain.trees()] == [0, 1, 2] * 3
     assert (plain.n_outputs, plain.divisor, plain.link, plain.column(2)) == (3, 1, "identity", "column 2")
+
+
+def test_bags_whose_mean_is_no_sum_of_trees_are_refused() -> None:
+    model = dtrees.BaggingClassifier(n_estimators=2).fit(FULL, SIGNAL > 0)
+    with pytest.raises(ValueError, match=r"this BaggingClassifier predicts the mean of .* by loss='log_loss'.* dtrees.to_sklearn"):
+        describe(model, "a test")
+    with pytest.raises(NotFittedError):
+        describe(dtrees.BaggingRegressor(), "a test")

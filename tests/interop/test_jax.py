@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees import to_jax, to_numbers
-from tests.interop.cases import BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
+from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
 
 pytestmark = pytest.mark.slow
 jax = pytest.importorskip("jax")
@@ -36,7 +36,7 @@ def check(model: Any, table: Any) -> None:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("case", TREES + BOOSTING, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", TREES + BOOSTING + BAGS, ids=lambda case: case.id)
 def test_predictions_are_equal(case: Case) -> None:
     check(case.fit(), X)
 

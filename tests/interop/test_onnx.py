@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 
 import dtrees
 from dtrees import to_numbers, to_onnx
-from tests.interop.cases import BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
+from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
 
 pytestmark = pytest.mark.slow
 onnx = pytest.importorskip("onnx")
@@ -36,7 +36,7 @@ def check(model: Any, table: Any) -> None:
         assert_array_equal(found[0], model.predict(table))
 
 
-@pytest.mark.parametrize("case", TREES + BOOSTING, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", TREES + BOOSTING + BAGS, ids=lambda case: case.id)
 def test_predictions_are_equal(case: Case) -> None:
     check(case.fit(), X)
 

@@ -22,7 +22,7 @@ from dtrees import (
     to_numbers,
     to_sklearn,
 )
-from tests.interop.cases import BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TARGETS, TREES, TWO, WAGE, Case, X, parametrized, predictions
+from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TARGETS, TREES, TWO, WAGE, Case, X, parametrized, predictions
 
 THEIRS = ("squared_error", "absolute_error", "huber", "quantile", "log_loss", "exponential")
 
@@ -39,7 +39,7 @@ def test_trees_go_there_and_back(case: Case) -> None:
     back = from_sklearn(theirs)
     assert type(back) is type(model)
     assert_array_equal(predictions(back, X), predictions(model, X))
-    assert back.get_params()["criterion"] == model.criterion
+    assert back.criterion == ("squared_error" if case.parameters["criterion"] in ("friedman_mse", "quantile") else model.criterion)
 
 
 @parametrized([case for case in BOOSTING if case.parameters["loss"] in THEIRS and case.target != "several"])
@@ -53,6 +53,16 @@ def test_boosting_goes_there_and_back(case: Case) -> None:
     assert (theirs.learning_rate, theirs.min_samples_leaf) == (model.learning_rate_, model.min_samples_leaf_)
     if "log_loss" in case.id and case.target == "two":
         assert_allclose(theirs.decision_function(FULL), model.decision_function(FULL), rtol=1e-12)
+
+
+@parametrized([*BAGS[:2], Case("BaggingClassifier", {"n_estimators": 2}, "two"), Case("BaggingClassifier", {"n_estimators": 2}, "three")])
+def test_bags_go_there(case: Case) -> None:
+    model = case.fit(FULL)
+    theirs = to_sklearn(model)
+    assert type(theirs).__module__ == "sklearn.ensemble._bagging"
+    assert_allclose(predictions(theirs, FULL), predictions(model, FULL), rtol=1e-12)
+    assert_array_equal(theirs.predict(FULL) if case.target else 0, model.predict(FULL) if case.target else 0)
+    assert (len(theirs.estimators_), theirs.max_samples) == (len(model.estimators_), 1.0)
 
 
 @pytest.mark.parametrize("name", sorted({case.name for case in TREES}))

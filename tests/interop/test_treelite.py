@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import dtrees
 from dtrees import to_numbers, to_treelite
-from tests.interop.cases import BOOSTING, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
+from tests.interop.cases import BAGS, BOOSTING, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
 
 pytestmark = pytest.mark.slow
 treelite = pytest.importorskip("treelite")
@@ -29,7 +29,7 @@ def check(model: Any, table: Any, made: Any = None) -> None:
     assert_allclose(found, wanted, rtol=1e-6 if softmax else 1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("case", TREES + BOOSTING, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", TREES + BOOSTING + BAGS, ids=lambda case: case.id)
 def test_predictions_are_equal(case: Case) -> None:
     check(case.fit(), X)
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees import to_numbers, to_xgboost
-from tests.interop.cases import BOOSTING, FULL, PEOPLE, SIGNAL, TREES, TWO, WAGE, Case, X, predictions
+from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, TWO, WAGE, Case, X, predictions
 
 pytestmark = pytest.mark.slow
 xgboost = pytest.importorskip("xgboost")
@@ -36,7 +36,7 @@ def check(model: Any, table: Any) -> None:
     assert_allclose(found / scale, wanted / scale, rtol=5e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("case", TREES + BOOSTING, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", TREES + BOOSTING + BAGS, ids=lambda case: case.id)
 def test_predictions_are_equal(case: Case) -> None:
     check(case.fit(), X)
 
