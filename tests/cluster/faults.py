@@ -20,14 +20,15 @@ from distributed import Client, Worker, get_worker
 from dtrees.cluster.growing.actors import Failed
 from dtrees.cluster.growing.dask_executor import ShardActor
 from dtrees.cluster.growing.row_executor import RowShardActor
+from dtrees.engine.rows.exchange import Step
 
-#: What carries out messages; a message is the last argument of their ``handle``.
-_ACTORS: tuple[Any, ...] = (ShardActor, RowShardActor)
+#: What carries out messages, and sends parcels: a message, or a step with these, is the last argument.
+_PLACES: tuple[tuple[Any, str], ...] = ((ShardActor, "handle"), (RowShardActor, "handle"), (RowShardActor, "hand_over"))
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A shard's process gets a signal before it carries out the ``at``-th message of a kind.
+    """A shard's process gets a signal before it carries out the ``at``-th message of a kind, or sends the parcels of a step with that name.
 
     The first ``times`` processes to come so far get it; ``own`` asks for the coordinator's process, or for others.
     """
@@ -58,15 +59,15 @@ def stopped(*faults: Fault) -> list[int]:
 def _install(faults: tuple[Fault, ...]) -> None:
     _uninstall()
     counts: dict[str, int] = {}
-    for actor in _ACTORS:
-        actor.handle = _following(faults, actor.handle, counts)
+    for actor, name in _PLACES:
+        setattr(actor, name, _following(faults, getattr(actor, name), counts))
 
 
 def _following(faults: tuple[Fault, ...], original: Callable[..., Any], counts: dict[str, int]) -> Callable[..., Any]:
-    """Return ``handle`` with signals by a script."""
+    """Return a method with signals by a script."""
 
     def handle(self: Any, *call: Any) -> Any:
-        kind = type(call[-1]).__name__
+        kind = min(_kinds(call[-1]))
         counts[kind] = counts.get(kind, 0) + 1
         for fault in faults:
             if fault.kind == kind and fault.at == counts[kind] and fault.own == _coordinates() and _take_place(fault):
@@ -78,8 +79,8 @@ def _following(faults: tuple[Fault, ...], original: Callable[..., Any], counts: 
 
 
 def _uninstall() -> None:
-    for actor in _ACTORS:
-        actor.handle = getattr(actor.handle, "original", actor.handle)
+    for actor, name in _PLACES:
+        setattr(actor, name, getattr(getattr(actor, name), "original", getattr(actor, name)))
 
 
 def _coordinates() -> bool:
@@ -100,7 +101,7 @@ def _take_place(fault: Fault) -> bool:
 
 @dataclass(frozen=True)
 class Cut:
-    """What becomes of the worker of the shard that gets the ``at``-th message of a kind.
+    """What becomes of the worker of the shard that gets the ``at``-th message of a kind, or is to send the parcels of a step of that name.
 
     A message may be one of those that travel in a :class:`~dtrees.engine.protocol.messages.Many`.
 
@@ -117,7 +118,7 @@ class Cut:
 @contextmanager
 def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
     """Have workers in this process be cut off by a script, one after the other; yield what came about of it so far."""
-    originals = [actor.handle for actor in _ACTORS]
+    originals = [getattr(actor, name) for actor, name in _PLACES]
     done: list[Cut] = []
     seen = 0
     lock = threading.Lock()
@@ -147,21 +148,26 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
             worker = get_worker()
             worker.loop.add_callback(_break_connections, worker, cut.how, broken)
             assert broken.wait(30)
-            return Failed(AssertionError("nobody is to hear of this"))
+            unheard = AssertionError("nobody is to hear of this")
+            if isinstance(call[-1], Step):
+                raise unheard
+            return Failed(unheard)
 
         return handle
 
-    for actor, original in zip(_ACTORS, originals, strict=True):
-        actor.handle = cutting(original)
+    for (actor, name), original in zip(_PLACES, originals, strict=True):
+        setattr(actor, name, cutting(original))
     try:
         yield done
     finally:
-        for actor, original in zip(_ACTORS, originals, strict=True):
-            actor.handle = original
+        for (actor, name), original in zip(_PLACES, originals, strict=True):
+            setattr(actor, name, original)
 
 
 def _kinds(message: Any) -> set[str]:
-    """Return the name of a message's type, and of those that travel in it."""
+    """Return the name of a step, or of a message's type and of those that travel in it."""
+    if isinstance(message, Step):
+        return {message.name}
     return {type(one).__name__ for one in (message, *getattr(message, "messages", ()))}
 
 

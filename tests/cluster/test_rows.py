@@ -155,18 +155,20 @@ def _after_three(progress: Any) -> bool:
 
 
 KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__module__ == messages.__name__]
-#: What only shard 0, or one with the rows of small nodes, is sent; sums in the order of rows are rare.
-RARE = {"AddInOrder", "Prepare", "Replay"}
+#: What only shard 0 is sent, or seldom anybody.
+RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
+#: What shards send one another: a worker may be lost before it does, and after.
+STEPS = ["targets", "sums", "bars", "flags", "picked", "apart"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "unheard"])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in RARE])
-def test_a_worker_is_lost_at_every_message(
+@pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind not in RARE), *STEPS])
+def test_a_worker_is_lost_at_every_message_and_step(
     five_threads: Client, by_rows: None, few_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
 ) -> None:
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
-    cut = Cut(kind, 1 if kind in ("Introduce", "Open") else 3, how)
+    cut = Cut(kind, 1 if kind in ("Introduce", "Open", "targets") else 3, how)
     with cut_off(cut) as done:
         check(fit(CASES["squared error"], PARTS[7]), "squared error")
     assert done == [cut]
@@ -175,7 +177,7 @@ def test_a_worker_is_lost_at_every_message(
 
 @pytest.mark.slow
 def test_a_worker_is_killed_in_a_round_and_another_while_trees_are_replayed(mortal_client: Client, by_rows: None, tmp_path: Path) -> None:
-    faults = Fault(tmp_path, "Divide", at=9), Fault(tmp_path, "Replay", at=1)
+    faults = Fault(tmp_path, "flags", at=9), Fault(tmp_path, "Replay", at=1)
     install(mortal_client, *faults)
     mortal_client.run(_grow_together)
     check(fit(CASES["squared error"], PARTS[7]), "squared error")
@@ -185,7 +187,7 @@ def test_a_worker_is_killed_in_a_round_and_another_while_trees_are_replayed(mort
 
 @pytest.mark.slow
 def test_a_worker_stands_still_and_wakes_up_later(mortal_client: Client, by_rows: None, tmp_path: Path) -> None:
-    fault = Fault(tmp_path, "Pick", at=5, number=signal.SIGSTOP)
+    fault = Fault(tmp_path, "picked", at=5, number=signal.SIGSTOP)
     install(mortal_client, fault)
     mortal_client.run(_grow_together)
     try:
@@ -200,7 +202,7 @@ def test_a_worker_stands_still_and_wakes_up_later(mortal_client: Client, by_rows
 
 @pytest.mark.slow
 def test_the_coordinators_worker_is_killed(mortal_client: Client, by_rows: None, tmp_path: Path) -> None:
-    fault = Fault(tmp_path, "Derive", at=3, own=True)
+    fault = Fault(tmp_path, "bars", at=7, own=True)
     install(mortal_client, fault)
     check(fit(CASES["squared error"], PARTS[7]), "squared error")
     assert len(stopped(fault)) == 1
@@ -216,18 +218,18 @@ def test_a_connection_that_breaks_costs_a_tree(five_threads: Client, by_rows: No
     """Workers that live, but did not reach one another once, are asked again."""
     from dtrees.cluster.transport.peers import PeerLost, Peers
 
-    original, broken = Peers.call, []
+    original, broken = Peers.send, []
 
-    def call(self: Peers, calls: Any) -> None:
+    def send(self: Peers, calls: Any) -> None:
         if calls and not broken:
             broken.append(self)
             raise PeerLost("the cable is out")
         original(self, calls)
 
-    monkeypatch.setattr(Peers, "call", call)
+    monkeypatch.setattr(Peers, "send", send)
     check(fit(CASES["squared error"], PARTS[7]), "squared error")
     assert broken
-    monkeypatch.setattr(Peers, "call", functools.partialmethod(_fails))
+    monkeypatch.setattr(Peers, "send", functools.partialmethod(_fails))
     with (
         pytest.raises(dtrees.cluster.errors.WorkerLost, match="could not reach one another 4 times"),
         dask.config.set({"dtrees.max-restarts": 3}),

@@ -59,12 +59,23 @@ class Failed:
     error: BaseException
 
 
+class _CallFailed(Exception):
+    """The cause is an error that an actor's method has told of."""
+
+
 @dataclass
 class _Exchange:
-    """Calls that were made together, for each actor, and the replies so far."""
+    """Calls that were made together, for each actor, and the replies so far, as they came and what they say."""
 
     calls: dict[int, bytes]
     replies: dict[int, bytes | bytearray] = field(default_factory=dict)
+    values: dict[int, Any] = field(default_factory=dict)
+
+    def take(self, i: int, reply: bytes | bytearray) -> Any:
+        """Take the reply of an actor; return what it says."""
+        self.replies[i] = reply
+        self.values[i] = value = loads(reply)
+        return value
 
 
 class ActorBase:
@@ -111,6 +122,8 @@ class Actors:
         For the names of tasks.
     make : callable
         Makes an actor (:class:`ActorBase`).
+    ends_at_failure : bool
+        Whether calls made together are over when one fails, as actors wait for one another. Otherwise all replies are awaited.
 
     Attributes
     ----------
@@ -124,10 +137,11 @@ class Actors:
         The same for each worker.
     """
 
-    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase]) -> None:
+    def __init__(self, client: Client, stage: str, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
         self._client = client
         self._stage = stage
         self._make = make
+        self._ends_at_failure = ends_at_failure
         self._monitor = WorkerMonitor(client)
         self._unknown = UnknownTasks(client)
         self._futures: list[Future] = []
@@ -238,17 +252,16 @@ class Actors:
             if self._uses_channels:
                 self._take_replies(exchange)
             else:
-                exchange.replies.update(self._client.sync(self._call, exchange.calls))
+                self._client.sync(self._call, exchange)
         except BaseException:
             self._forget_calls()
             raise
         self._under_way.popleft()
         self.received += self._count(self.received_from, exchange.replies)
-        replies = {i: loads(exchange.replies[i]) for i in exchange.calls}
-        for reply in replies.values():
-            if isinstance(reply, Failed):
-                raise reply.error
-        return replies
+        for value in exchange.values.values():
+            if isinstance(value, Failed):
+                raise value.error
+        return {i: exchange.values[i] for i in exchange.calls}
 
     def look(self) -> dict[str, dict[str, Any]]:
         """Return what the scheduler knows of its workers, and note which actors are lost."""
@@ -341,21 +354,32 @@ class Actors:
                 with self._channel_to(key.data) as channel:
                     if events & selectors.EVENT_WRITE:
                         channel.send()
-                    if events & selectors.EVENT_READ and (reply := channel.receive()) is not None:
-                        exchange.replies[key.data] = reply
+                    reply = channel.receive() if events & selectors.EVENT_READ else None
+                if reply is not None:
+                    self._take(exchange, key.data, reply)
             self._monitor.check()
             if time.monotonic() > next_look:
                 self._client.sync(self._look)
                 next_look = time.monotonic() + between_looks
                 self._raise_if_lost(exchange.calls.keys() - exchange.replies.keys())
 
-    async def _call(self, calls: Mapping[int, bytes]) -> dict[int, Any]:
-        self._monitor.check()
-        return await self._finish({i: asyncio.ensure_future(self._reply_of(i, call)) for i, call in calls.items()})
+    def _take(self, exchange: _Exchange, i: int, reply: bytes | bytearray) -> None:
+        """Take a reply; raise the error that is in it if nobody is to wait for the others then."""
+        value = exchange.take(i, reply)
+        if self._ends_at_failure and isinstance(value, Failed):
+            raise value.error
 
-    async def _reply_of(self, i: int, call: bytes) -> Any:
+    async def _call(self, exchange: _Exchange) -> None:
+        self._monitor.check()
+        await self._finish({i: asyncio.ensure_future(self._reply_of(exchange, i)) for i in exchange.calls})
+
+    async def _reply_of(self, exchange: _Exchange, i: int) -> None:
         """Call an actor by its proxy."""
-        return await self._actors[i].answer_aside(call)
+        reply = await self._actors[i].answer_aside(exchange.calls[i])
+        try:
+            self._take(exchange, i, reply)
+        except Exception as error:
+            raise _CallFailed from error
 
     async def _finish(self, calls: Mapping[int, asyncio.Future[Any]]) -> dict[int, Any]:
         """Wait for calls, and look after their actors meanwhile."""
@@ -367,6 +391,8 @@ class Actors:
                 _, pending = await asyncio.wait(pending, timeout=_SLICE, return_when=asyncio.FIRST_EXCEPTION)
                 for i, call in calls.items():
                     error = call.exception() if call.done() else None
+                    if isinstance(error, _CallFailed) and error.__cause__ is not None:
+                        raise error.__cause__
                     if error is not None:
                         await self._raise_failure(i, error)
                 self._monitor.check()

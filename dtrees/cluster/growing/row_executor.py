@@ -1,8 +1,8 @@
 """Trees over rows that stay where they are: shards on workers, each with rows of its own, which send one another sums and rows.
 
-What shards send one another (:mod:`dtrees.engine.rows`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`). A shard has
-sent all that is due to a message before it replies, so that nothing is under way when an exchange is over. What it was sent, it is given
-before its next message, by the thread that carries that out.
+What shards send one another (:mod:`dtrees.engine.rows`) goes from worker to worker (:mod:`dtrees.cluster.transport.peers`), and is awaited
+there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A shard that its
+worker has been told to forget gives up as well.
 
 Lost shards are replaced as :mod:`dtrees.cluster.growing.worker_shards` says: their partitions are loaded again, on another worker.
 """
@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributed import get_worker
 
@@ -29,10 +28,23 @@ from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.packing import pack
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.messages import Message, Reply
-from dtrees.engine.rows.exchange import Parcel, RowsExecutor
+from dtrees.engine.rows.exchange import Arrays, Parcel, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 
 logger = logging.getLogger("dtrees.cluster")
+
+
+#: Who is lost, the coordinator finds out much earlier. It may be lost itself; then the shards are forgotten.
+_SECONDS_TO_WAIT = 3600.0
+
+
+class Account(NamedTuple):
+    """Seconds that a shard worked on a message, sent parcels, and waited for those of others; and bytes sent."""
+
+    worked: float
+    sending: float
+    waiting: float
+    sent: int
 
 
 class RowShardActor(ActorBase):
@@ -46,9 +58,7 @@ class RowShardActor(ActorBase):
         worker = get_worker()
         self._shard = RowShard(block.columns, block.stretches, n_rows, block.target, block.weight, threads_of(worker))
         self._number = number
-        self._peers = Peers(worker)
-        self._kept: list[tuple[int, int, Parcel]] = []
-        self._lock = threading.Lock()
+        self._peers = Peers(worker, number)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
         """Take in where all shards are, this one among them."""
@@ -57,35 +67,54 @@ class RowShardActor(ActorBase):
     def interrupt(self) -> None:
         """Have it wait for other shards no longer, until it is told where they are."""
         self._peers.interrupt()
+        self._shard.mailbox.wake()
 
-    def keep(self, exchange: int, sender: int, parcel: Parcel) -> None:
-        """Take what another shard sends in an exchange, while it does something else."""
-        with self._lock:
-            self._kept.append((exchange, sender, parcel))
+    def keep(self, parcel: Parcel) -> None:
+        """Take what another shard sends, while it does something else."""
+        self._shard.mailbox.put(parcel)
 
-    def handle(self, exchange: int, message: Message) -> tuple[Reply, tuple[float, float, int]] | Failed:
-        """Carry out a message; with the reply come the seconds it took, and what was sent to other shards: seconds and bytes."""
+    def handle(self, message: Message) -> tuple[Reply, Account] | Failed:
+        """Carry out a message; with the reply comes an account of it."""
         began, before = time.perf_counter(), self._peers.sent
+        sending = waiting = 0.0
         try:
-            self._hand_over(exchange)
-            reply, parcels = self._shard.handle(message)
-            if self._number in parcels:
-                self.keep(exchange, self._number, parcels[self._number])
-            worked = time.perf_counter()
-            once = {id(parcel): pack(("keep", (exchange, self._number, parcel))) for parcel in parcels.values()}
-            self._peers.call({shard: once[id(parcel)] for shard, parcel in parcels.items() if shard != self._number})
-            return reply, (worked - began, time.perf_counter() - worked, self._peers.sent - before)
+            program, sent = self._shard.program(message), None
+            while True:
+                try:
+                    step = program.send(sent)
+                except StopIteration as end:
+                    worked = time.perf_counter() - began - sending - waiting
+                    return end.value, Account(worked, sending, waiting, self._peers.sent - before)
+                stepped = time.perf_counter()
+                self.hand_over(step)
+                handed_over = time.perf_counter()
+                sent = self.wait_for(step)
+                sending, waiting = sending + handed_over - stepped, waiting + time.perf_counter() - handed_over
         except Exception as error:
             error.add_note(f"On worker {get_worker().address}:\n{traceback.format_exc()}")  # tracebacks do not travel
             return Failed(error)
 
-    def _hand_over(self, exchange: int) -> None:
-        """Give the shard what it was sent in earlier exchanges."""
-        with self._lock:
-            due = sorted((one for one in self._kept if one[0] < exchange), key=lambda one: one[:2])
-            self._kept = [one for one in self._kept if one[0] >= exchange]
-        for _, _, parcel in due:
-            self._shard.receive(parcel)
+    def hand_over(self, step: Step) -> None:
+        """Send other shards the parcels that a step has for them."""
+        once: dict[int, list[Any]] = {}
+        calls = {}
+        for shard, parcel in step.parcels.items():
+            if shard == self._number:
+                self.keep(parcel)
+            else:
+                calls[shard] = once.setdefault(id(parcel), pack(("keep", (parcel,))))
+        self._peers.send(calls)
+
+    def wait_for(self, step: Step) -> list[Arrays]:
+        """Wait for what other shards are to send."""
+        deadline = time.monotonic() + _SECONDS_TO_WAIT
+
+        def check() -> None:
+            self._peers.check()
+            if time.monotonic() > deadline:
+                raise PeerLost(f"other workers have not sent their {step.name} for {_SECONDS_TO_WAIT:.0f} s")
+
+        return self._shard.mailbox.wait(step, check)
 
     def close(self) -> None:
         """End the shard's threads and connections, when it is done with what it does."""
@@ -106,11 +135,11 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
     places_rows = True
 
     def __init__(self, rows: ClusterRows) -> None:
-        super().__init__(rows.client, RowShardActor)
+        super().__init__(rows.client, RowShardActor, ends_at_failure=True)
         self.n_shards, self.n_rows, self.n_columns = len(rows.blocks), rows.n_rows, rows.n_columns
         self._rows = rows
         self._bytes = [rows.sizes.needed_for_rows(rows.rows_of(shard)) for shard in range(self.n_shards)]
-        self._n_exchanges = self._n_broken = 0
+        self._n_broken = 0
         self._have_met = self._may_wait = False
         self._make_all(rows.workers)
         logger.info("%d rows in %d shards on %s", self.n_rows, self.n_shards, ", ".join(self._actors.workers))
@@ -121,7 +150,6 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
             if not self._have_met:
                 self._actors.call("meet", dict.fromkeys(range(self.n_shards), (self._actors.where,)))
                 self._have_met = self._may_wait = True
-        self._n_exchanges += 1
         super().post(messages)
 
     def repair(self) -> None:
@@ -134,14 +162,10 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
                 self._may_wait = False
         super().repair()
 
-    def _call(self, message: Message) -> tuple[Any, ...]:
-        return self._n_exchanges, message
-
-    def _take_account(self, shard: int, account: tuple[float, float, int]) -> float:
-        worked, _, sent = account
+    def _take_account(self, shard: int, account: Account) -> float:
         worker = self._actors.workers[shard]
-        self.timings.exchanged[worker] = self.timings.exchanged.get(worker, 0) + sent
-        return worked
+        self.timings.exchanged[worker] = self.timings.exchanged.get(worker, 0) + account.sent
+        return account.worked
 
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:

@@ -51,6 +51,8 @@ class WorkerShards(ABC):
     client : distributed.Client
     make : callable
         Makes a shard on a worker.
+    ends_at_failure : bool
+        Whether shards wait for one another, so that an exchange is over when one fails.
 
     Attributes
     ----------
@@ -63,7 +65,7 @@ class WorkerShards(ABC):
     n_rows: int
     n_columns: int
 
-    def __init__(self, client: Client, make: Callable[..., ActorBase]) -> None:
+    def __init__(self, client: Client, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
         self.timings = Timings()
         self._fit = current_fit()
         self._exchanges = Exchanges(self._fit.name)
@@ -73,7 +75,7 @@ class WorkerShards(ABC):
         self._ended = 0.0
         self._client = client
         self._bytes: list[int] = []  # that each shard needs
-        self._actors = Actors(client, "shard", make)
+        self._actors = Actors(client, "shard", make, ends_at_failure)
         self.timings.sent, self.timings.received = self._actors.sent_to, self._actors.received_from
 
     def __enter__(self) -> Self:
@@ -137,10 +139,6 @@ class WorkerShards(ABC):
         """Give shards something else, where none is lost."""
         return
 
-    def _call(self, message: Message) -> tuple[Any, ...]:
-        """Return what the shards' ``handle`` is given for a message."""
-        return (message,)
-
     def _take_account(self, shard: int, account: Any) -> float:
         """Take in what a shard tells of its work beside a reply; return the seconds it took."""
         return float(account)
@@ -165,7 +163,7 @@ class WorkerShards(ABC):
         """Begin an exchange; see :meth:`dtrees.engine.protocol.executor.Executor.post`."""
         before, began = self._actors.sent, time.perf_counter()
         with self._losses():
-            self._actors.post("handle", {shard: self._call(message) for shard, message in messages.items()})
+            self._actors.post("handle", {shard: (message,) for shard, message in messages.items()})
         kind = type(next(iter(messages.values()))).__name__
         self._posted.append(_Posted(kind, began, self._actors.sent - before))
 

@@ -1,8 +1,9 @@
 """Calls from an actor to others, on other workers: what is of any size goes this way, and not by the coordinator or the scheduler.
 
 Calls go by channels (:mod:`dtrees.cluster.transport.direct_channel`) where connections are plain TCP, else by Dask's own way, which passes
-the event loops at both ends. They are made all at once, and waited for together. Whoever waits is not to wait for ever: a connection that
-breaks, an interruption by the coordinator, which knows who is lost, and two minutes without a sign of life end it.
+the event loops at both ends. They are made all at once, and nobody waits for what they return. Whoever waits for a connection that holds
+no more is not to wait for ever: one that breaks, an interruption by the coordinator, which knows who is lost, and two minutes without a
+sign of life end it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from distributed import Worker
 from distributed.utils import sync
 
-from dtrees.cluster.compat import call_actor
+from dtrees.cluster.compat import actor_on, call_actor
 from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel
 
 #: The method of an actor that takes a call Dask's way.
@@ -40,6 +41,8 @@ class Peers:
     ----------
     worker : distributed.Worker
         That this one is on.
+    number : int
+        Of this one in the group.
 
     Attributes
     ----------
@@ -47,8 +50,8 @@ class Peers:
         Bytes of all calls so far.
     """
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self, worker: Worker, number: int) -> None:
+        self._worker, self._number = worker, number
         self._where: Sequence[tuple[str, str]] = ()
         self._channels: dict[int, DirectChannel] = {}
         self._uses_channels = True
@@ -65,13 +68,13 @@ class Peers:
         """Have a call under way raise :class:`PeerLost` soon, and those that follow, until :meth:`meet`; called by another thread."""
         self._interrupted.set()
 
-    def call(self, calls: Mapping[int, Sequence[Any]]) -> None:
-        """Call actors by their numbers, with a method and its arguments packed, and wait until all have answered.
+    def send(self, calls: Mapping[int, Sequence[Any]]) -> None:
+        """Call actors by their numbers, with a method and its arguments packed, and go on when all is on its way.
 
         Raises
         ------
         PeerLost
-            If one cannot be reached any more. Those reached have taken their calls.
+            If one cannot be reached any more. Those reached take their calls.
         """
         if not calls:
             return
@@ -85,9 +88,16 @@ class Peers:
             else:
                 self._run(self._by_dask(calls))
         except BaseException:
-            self.close()  # a reply that nobody waits for must not be taken for that to a later call
+            self.close()
             raise
         self.sent += sum(memoryview(piece).nbytes for pieces in calls.values() for piece in pieces)
+
+    def check(self) -> None:
+        """Raise :class:`PeerLost` if nobody is to wait for others any more."""
+        if self._interrupted.is_set():
+            raise PeerLost("the wait for other workers was given up")
+        if self._where and actor_on(self._worker, self._where[self._number][1]) is None:
+            raise PeerLost("nobody wants what is waited for any more")
 
     def close(self) -> None:
         """Close all connections of its own."""
@@ -95,26 +105,22 @@ class Peers:
             self._channels.popitem()[1].close()
 
     def _by_channels(self, calls: Mapping[int, Sequence[Any]]) -> None:
-        awaited = set(calls)
         for i, call in calls.items():
             with self._named(i):
+                while self._channels[i].receive() is not None:  # what earlier calls have returned
+                    pass
                 self._channels[i].call(*framed_pieces(call))
         heard = time.monotonic()
-        while awaited:
+        while unsent := [i for i in calls if self._channels[i].has_to_send]:
             with _Selector() as selector:
-                for i in awaited:
-                    channel = self._channels[i]
-                    selector.register(channel.socket, selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.has_to_send else 0), i)
+                for i in unsent:
+                    selector.register(self._channels[i].socket, selectors.EVENT_WRITE, i)
                 ready = selector.select(_SLICE)
-            for key, events in ready:
+            for key, _ in ready:
                 with self._named(key.data):
-                    channel = self._channels[key.data]
-                    if events & selectors.EVENT_WRITE:
-                        channel.send()
-                    if events & selectors.EVENT_READ and channel.receive() is not None:
-                        awaited.discard(key.data)
+                    self._channels[key.data].send()
             heard = time.monotonic() if ready else heard
-            self._check(heard, awaited)
+            self._check(heard, unsent)
 
     async def _by_dask(self, calls: Mapping[int, Sequence[Any]]) -> None:
         async def one(i: int, call: Sequence[Any]) -> None:
@@ -151,10 +157,9 @@ class Peers:
         sync(self._worker.loop, within_time)
 
     def _check(self, heard: float, awaited: Any) -> None:
-        if self._interrupted.is_set():
-            raise PeerLost("the wait for other workers was given up")
+        self.check()
         if awaited and time.monotonic() - heard > _SECONDS_WITHOUT_PROGRESS:
-            raise PeerLost(f"other workers have not answered for {_SECONDS_WITHOUT_PROGRESS:.0f} s")
+            raise PeerLost(f"other workers have taken nothing for {_SECONDS_WITHOUT_PROGRESS:.0f} s")
 
     @contextlib.contextmanager
     def _named(self, i: int) -> Any:

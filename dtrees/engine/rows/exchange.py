@@ -1,32 +1,60 @@
 """What carries messages to shards of rows, and parcels from one shard to another.
 
-Shards of rows send each other sums and rows, which are too many to go by way of the coordinator. What a shard has for others, it leaves
-with its reply, as *parcels*; the executor hands them over. The rule: when :meth:`~dtrees.engine.protocol.executor.Executor.collect` returns
-the replies of an exchange, every parcel that its messages led to has been received.
+Shards of rows send each other sums and rows, which are too many to go by way of the coordinator, and too often to take turns with it.
+How a shard carries out a message is a *program*: at each :class:`Step` it has parcels for other shards, and waits for those that it is
+sent, until it comes to its reply. All that take part in an exchange run their programs at the same time. That the parcels of a step have
+come is known from the steps of their receivers, so nobody acknowledges them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Message
 
+Arrays = tuple[NDArray[Any], ...]
+
 
 class Parcel(NamedTuple):
-    """Arrays from one shard to another, of the exchange with a serial number in an epoch of a fit."""
+    """Arrays from one shard to another, of a step of the exchange with a serial number in an epoch of a fit."""
 
     fit: str
     epoch: int
-    sender: int
     serial: int
-    arrays: tuple[NDArray[Any], ...]
+    name: str
+    sender: int
+    arrays: Arrays
+
+    @property
+    def key(self) -> tuple[str, int, int, str, int]:
+        """All but the arrays."""
+        return self[:5]
 
 
-#: What a shard replies, and the parcels that it has for shards.
-Answer = tuple[Any, Mapping[int, Parcel]]
+class Step(NamedTuple):
+    """A step of a program: ``parcels`` to shards by their numbers, and the ``senders`` of whom others are awaited.
+
+    What comes of it is the arrays of each sender. There may be none to wait for: a later step may ask for what has come by then.
+    """
+
+    fit: str
+    epoch: int
+    serial: int
+    name: str
+    parcels: Mapping[int, Parcel]
+    senders: Sequence[int]
+
+    @property
+    def keys(self) -> list[tuple[str, int, int, str, int]]:
+        """Those of the parcels awaited."""
+        return [(self.fit, self.epoch, self.serial, self.name, sender) for sender in self.senders]
+
+
+#: Yields steps, is sent what came of them, and returns a reply.
+Program = Generator[Step, Any, Any]
 
 
 class RowsExecutor(Protocol):
@@ -45,7 +73,7 @@ class RowsExecutor(Protocol):
     n_columns: int
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Send messages to some shards; return all replies when all parcels have been received.
+        """Have some shards carry out messages together; return all replies.
 
         Raises
         ------

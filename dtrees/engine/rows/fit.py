@@ -94,6 +94,7 @@ class RowsFit(TreeByTree[RowsExecutor]):
         )
 
     def _replay(self, tree: Tree, output: int) -> None:
+        self._session.derived = None
         self._session.say(m.Replay, tree, output)
 
     def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:

@@ -9,13 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Message
-from dtrees.engine.rows.exchange import Parcel, RowsExecutor
+from dtrees.engine.rows.exchange import Program, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.split.table.columns import presort
 
 
+class ParcelsMissing(RuntimeError):
+    """Shards wait for parcels that nobody is going to send."""
+
+
 class LocalRowsExecutor(RowsExecutor):
-    """Carries messages to shards of rows in this process, one after the other.
+    """Carries messages to shards of rows in this process, which take their steps by turns.
 
     Parameters
     ----------
@@ -48,15 +52,41 @@ class LocalRowsExecutor(RowsExecutor):
         return cls(shards, target.shape[0], len(table))
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Have shards carry out messages, and hand over their parcels."""
+        """Have shards carry out messages, step by step.
+
+        Raises
+        ------
+        ParcelsMissing
+        """
         replies: dict[int, Any] = {}
-        parcels: list[tuple[int, Parcel]] = []
-        for shard, message in messages.items():
-            replies[shard], sent = self.shards[shard].handle(message)
-            parcels.extend(sent.items())
-        for shard, parcel in parcels:
-            self.shards[shard].receive(parcel)
+        programs = {shard: self.shards[shard].program(message) for shard, message in messages.items()}
+        steps = {shard: self._go_on(shard, program, None, replies) for shard, program in programs.items()}
+        while waiting := {shard: step for shard, step in steps.items() if step is not None}:
+            moved = False
+            for shard, step in waiting.items():
+                sent = self.shards[shard].mailbox.take(step)
+                if sent is not None:
+                    moved, steps[shard] = True, self._go_on(shard, programs[shard], sent, replies)
+            if not moved:
+                missing = {shard: self.shards[shard].mailbox.missing(step) for shard, step in waiting.items()}
+                waits = [f"shard {shard} awaits {waiting[shard].name} of the shards {some}" for shard, some in missing.items()]
+                raise ParcelsMissing("; ".join(waits))
         return replies
+
+    def _go_on(self, shard: int, program: Program, sent: Any, replies: dict[int, Any]) -> Step | None:
+        """Have a shard go on to its next step, or to its reply."""
+        try:
+            step = program.send(sent)
+        except StopIteration as end:
+            replies[shard] = end.value
+            return None
+        self.hand_over(shard, step)
+        return step
+
+    def hand_over(self, shard: int, step: Step) -> None:
+        """Hand over the parcels that a shard has."""
+        for other, parcel in step.parcels.items():
+            self.shards[other].mailbox.put(parcel)
 
     def wants_repair(self, n_left: int) -> bool:
         """Return False: shards are here, for as long as this process is."""

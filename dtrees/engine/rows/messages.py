@@ -1,6 +1,7 @@
 """What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
 
-A message that leads to parcels has the ``serial`` number of its exchange; one that is about parcels names that number, ``of``.
+A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
+of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "sums", "bars", "flags", "picked" and "apart".
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dtrees.tree.tree import Tree
 
 @dataclass(frozen=True)
 class Introduce(Message):
-    """Ask for what a shard has. Reply: :class:`Introduced`. Parcels: its target and weights, to shard 0, if ``prepares``."""
+    """Ask for what a shard has. Reply: :class:`Introduced`. Parcels: its targets and weights, to shard 0, if ``prepares``."""
 
     serial: int
     shard: int
@@ -93,7 +94,7 @@ class Levelled(NamedTuple):
 
 @dataclass(frozen=True)
 class Fix(Message):
-    """Put gradients in fixed point, and sum the root. Reply: :class:`Totals`. Parcels: sums, to searchers."""
+    """Put gradients in fixed point, and sum the root. Reply: :class:`Totals`. Parcels: sums, to searchers, who look at them later."""
 
     serial: int
     exponents: tuple[int, int]
@@ -111,16 +112,14 @@ class Rooted(NamedTuple):
     shift: int
 
 
-@dataclass(frozen=True)
-class FindBars(Message):
-    """Put sums of nodes together. Reply: bars, shape (n_nodes,).
+class FindBars(NamedTuple):
+    """Nodes whose best splits are to be found.
 
     Attributes
     ----------
-    of : int
     root : Rooted
     tasks : ndarray of int64, shape (n_summed, 4)
-        See :func:`~dtrees.split.zones.over_shards.settle_sums`; parents are numbers among the nodes of the last message of this kind.
+        See :func:`~dtrees.split.zones.over_shards.settle_sums`; parents are numbers among the nodes searched last.
     summed : Levelled
         What shards have sent sums of, in the order of ``tasks``.
     n_slots : int
@@ -132,7 +131,6 @@ class FindBars(Message):
         In which of the tree's columns; empty for all.
     """
 
-    of: int
     root: Rooted
     tasks: NDArray[np.int64]
     summed: Levelled
@@ -144,33 +142,6 @@ class FindBars(Message):
     drawn: NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Flag(Message):
-    """Flag the parts of nodes that may hold a better split than ``bars``. Reply: how many rows these have. Parcels: to all shards.
-
-    ``drawn`` are the columns that nodes are to be searched in, as of ``FindBars``.
-    """
-
-    serial: int
-    bars: NDArray[np.float64]
-    drawn: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Pick(Message):
-    """Pick rows in flagged parts. Reply: None. Parcels: rows, to searchers."""
-
-    of: int
-    serial: int
-
-
-@dataclass(frozen=True)
-class Scan(Message):
-    """Find the best splits by the rows picked. Reply: :class:`Scanned`."""
-
-    of: int
-
-
 class Scanned(NamedTuple):
     """The best splits of nodes in a shard's columns, and for each the next value above its cut (NaN: not known)."""
 
@@ -178,15 +149,13 @@ class Scanned(NamedTuple):
     above: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Divide(Message):
-    """Divide nodes, and sum some of their children. Reply: :class:`Cut`. Parcels: sums, to searchers.
+class Divide(NamedTuple):
+    """Nodes to be divided, and children of them to be summed.
 
     Rows whose value in ``column[i]`` is up to ``cut[i]`` go to ``left[i]``, others of node ``node[i]`` to the next. ``ask`` tells where the
     next value above the cut is wanted.
     """
 
-    serial: int
     node: NDArray[np.int64]
     left: NDArray[np.int64]
     column: NDArray[np.int32]
@@ -205,21 +174,47 @@ class Cut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SendRows(Message):
-    """Send the rows of nodes to who is to grow them. Reply: None. ``nodes[i]`` are those of shard i. Parcels: rows, to these."""
+class Level(Message):
+    """Divide nodes, then search some of their children. Reply: :class:`Levelling`.
+
+    Parcels: sums to searchers, bars of searchers to all shards, what they flag to all, and the rows in there to searchers.
+
+    Attributes
+    ----------
+    serial : int
+    divide : Divide or None
+        None where the root is searched, whose sums shards have sent when told to :class:`Fix`.
+    of : int
+        The number of the exchange in which shards have sent sums.
+    search : FindBars or None
+        None if no node is to be searched.
+    """
 
     serial: int
-    nodes: tuple[NDArray[np.int64], ...]
+    divide: Divide | None
+    of: int
+    search: FindBars | None
 
 
 @dataclass(frozen=True)
-class GrowSent(Message):
-    """Grow nodes to their ends, of which all shards have sent the rows. Reply: :class:`Subtrees`.
+class SearchFurther(Message):
+    """Search the nodes searched last in other columns, ``drawn`` as of :class:`FindBars`. Reply and parcels are as of :class:`Level`."""
 
-    ``priority`` and ``largest`` are as of ``Grow``.
-    """
+    serial: int
+    drawn: NDArray[np.bool_]
 
-    of: int
+
+class Levelling(NamedTuple):
+    """How nodes were divided, what was found, and how many rows were flagged in a shard's columns."""
+
+    cut: Cut | None
+    scanned: Scanned | None
+    flagged: int
+
+
+class GrowSent(NamedTuple):
+    """Nodes to be grown to their ends by one shard; ``priority`` and ``largest`` are as of ``Grow``."""
+
     tree: int
     root: Rooted
     depth: NDArray[np.int64]
@@ -227,6 +222,18 @@ class GrowSent(Message):
     sums: NDArray[np.int64]
     priority: NDArray[np.float64]
     largest: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GrowApart(Message):
+    """Send the rows of nodes to who is to grow them, and grow those sent here. Reply: :class:`Subtrees`, or None if ``grow`` is.
+
+    ``nodes[i]`` are those of shard i. Parcels: rows, to these.
+    """
+
+    serial: int
+    nodes: tuple[NDArray[np.int64], ...]
+    grow: GrowSent | None
 
 
 class Subtrees(NamedTuple):
@@ -237,9 +244,10 @@ class Subtrees(NamedTuple):
 
 @dataclass(frozen=True)
 class FinishTree(Message):
-    """Add a tree to the predictions. Reply: :class:`BlockLosses` if ``score``, otherwise None.
+    """Add a tree to the predictions. Reply: :class:`Finished`.
 
-    Rows of node ``node[i]`` are in leaf ``leaf[i]`` of the tree; others are looked up.
+    Rows of node ``node[i]`` are in leaf ``leaf[i]`` of the tree; others are looked up. ``score`` asks for losses, and ``then`` for the
+    gradients of the next tree (``tree`` and ``output`` of :class:`Derive`).
     """
 
     tree: Tree
@@ -247,6 +255,7 @@ class FinishTree(Message):
     node: NDArray[np.int64]
     leaf: NDArray[np.int64]
     score: bool
+    then: tuple[int, int] | None
 
 
 class BlockLosses(NamedTuple):
@@ -295,6 +304,13 @@ class Derived(NamedTuple):
     sums: tuple[float, float]
     largest: tuple[float, float]
     n_in: int
+
+
+class Finished(NamedTuple):
+    """Losses, and what is known of the next tree, so far as they were asked for."""
+
+    losses: BlockLosses | None
+    derived: Derived | None
 
 
 class Totals(NamedTuple):

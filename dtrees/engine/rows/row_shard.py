@@ -1,13 +1,13 @@
 """A shard of rows: some stretches of a table's rows, all columns of them, and the state of these rows.
 
-It answers messages one at a time, as :class:`~dtrees.engine.shard.shard.Shard` does, and does nothing on its own; what it has for other
-shards it leaves in parcels (:mod:`dtrees.engine.rows.exchange`). What is known of the tree under way is with
-:mod:`dtrees.engine.rows.rows_in_tree`.
+It answers messages one at a time, as :class:`~dtrees.engine.shard.shard.Shard` does, and does nothing on its own. To carry out a message
+may take parcels of other shards: how it goes is a *program* (:mod:`dtrees.engine.rows.exchange`). What is known of the tree under way is
+with :mod:`dtrees.engine.rows.rows_in_tree`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.exchange import Answer, Parcel
+from dtrees.engine.rows.exchange import Arrays, Parcel, Program, Step
+from dtrees.engine.rows.mailbox import Mailbox
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
@@ -26,10 +27,6 @@ from dtrees.engine.shard.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
-
-
-class ParcelsMissing(RuntimeError):
-    """A message came before the parcels that it is about: the executor has not kept its promise."""
 
 
 class RowShard:
@@ -48,6 +45,11 @@ class RowShard:
     weight : ndarray of float64, shape (n_rows,), or None
         Either all shards have some, or none has.
     n_threads : int
+
+    Attributes
+    ----------
+    mailbox : Mailbox
+        Where the executor puts parcels of other shards.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class RowShard:
         self._table = (target, weight)
         self._threads = Threads(n_threads)
         self._fit: tuple[str, int] | None = None
-        self._received: dict[tuple[str, int, int, int], Parcel] = {}
+        self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
 
@@ -77,13 +79,8 @@ class RowShard:
         """End the shard's threads."""
         self._threads.close()
 
-    def receive(self, parcel: Parcel) -> None:
-        """Keep a parcel of another shard; one of an earlier epoch is dropped."""
-        if self._fit is None or self._fit[0] != parcel.fit or self._fit[1] <= parcel.epoch:
-            self._received[parcel.fit, parcel.epoch, parcel.serial, parcel.sender] = parcel
-
-    def handle(self, message: Message) -> Answer:
-        """Carry out a message; return the reply, and parcels for other shards, by their numbers.
+    def program(self, message: Message) -> Program:
+        """Carry out a message, step by step; return the reply.
 
         Raises
         ------
@@ -91,76 +88,86 @@ class RowShard:
             If it is of another fit or epoch than the last ``Introduce``.
         """
         if isinstance(message, m.Introduce):
-            return self._introduce(message)
+            return (yield from self._introduce(message))
         if self._fit != (message.fit, message.epoch):
             raise StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
         match message:
             case m.Prepare():
-                return self._prepare(message)
+                return (yield from self._prepare(message))
             case m.Open():
-                self._open(message)
-                return None, {}
+                return (yield from self._open(message))
             case m.Replay():
-                self._tree.replay(message.tree, message.output)
-                return None, {}
+                return self._tree.replay(message.tree, message.output)
             case m.Derive():
-                return self._tree.derive(message.tree, message.output), {}
+                return self._tree.derive(message.tree, message.output)
             case m.AddInOrder():
-                return self._tree.add_in_order(message), {}
+                return self._tree.add_in_order(message)
             case m.Fix():
                 totals, sums = self._tree.fix(message)
-                return totals, self._parcels(message.serial, sums)
-            case m.FindBars():
-                return self._tree.find_bars(message, [parcel[0] for parcel in self._take(message.of)]), {}
-            case m.Flag():
-                wanted = self._tree.flag(message.bars, message.drawn)
-                arrays: tuple[NDArray[Any], ...] = wanted.tasks, wanted.begins, wanted.parts
-                every = dict.fromkeys(range(self._n_shards), arrays)
-                return int(wanted.tasks[:, 3].sum()), self._parcels(message.serial, every)
-            case m.Pick():
-                return None, self._parcels(message.serial, self._tree.pick(self._take(message.of)))
-            case m.Scan():
-                return self._tree.scan(self._take(message.of)), {}
-            case m.Divide():
-                cut, sums = self._tree.divide(message)
-                return cut, self._parcels(message.serial, sums)
-            case m.SendRows():
-                return None, self._parcels(message.serial, self._tree.send_rows(message.nodes))
-            case m.GrowSent():
-                return self._tree.grow_sent(message, self._take(message.of)), {}
+                yield self._step("sums", message.serial, sums, ())
+                return totals
+            case m.Level():
+                return (yield from self._level(message))
+            case m.SearchFurther():
+                n = message.drawn.shape[0]
+                scanned, flagged = yield from self._scan(message.serial, np.full(n, -1.0), message.drawn)
+                return m.Levelling(None, scanned, flagged)
+            case m.GrowApart():
+                senders = () if message.grow is None else self._everyone
+                sent = yield self._step("apart", message.serial, self._tree.send_rows(message.nodes), senders)
+                return None if message.grow is None else self._tree.grow_sent(message.grow, sent)
             case m.FinishTree():
-                return self._tree.finish(message), {}
+                losses = self._tree.finish(message)
+                return m.Finished(losses, None if message.then is None else self._tree.derive(*message.then))
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
-    def _parcels(self, serial: int, arrays: Mapping[int, tuple[NDArray[Any], ...]]) -> dict[int, Parcel]:
+    def _level(self, message: m.Level) -> Program:
+        """Divide nodes, and find the best splits of some of their children, together with the other shards."""
+        cut, sums = (None, {}) if message.divide is None else self._tree.divide(message.divide)
+        search = message.search
+        if search is None:
+            return m.Levelling(cut, None, 0)
+        sent = yield self._step("sums", message.of, sums, self._everyone)
+        bars = self._tree.find_bars(search, [one[0] for one in sent])
+        sent = yield self._to_all("bars", message.serial, (bars,))
+        scanned, flagged = yield from self._scan(message.serial, np.max([one[0] for one in sent], axis=0), search.drawn)
+        return m.Levelling(cut, scanned, flagged)
+
+    def _scan(
+        self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_]
+    ) -> Generator[Step, list[Arrays], tuple[m.Scanned, int]]:
+        """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
+        wanted = self._tree.flag(bars, drawn)
+        sent = yield self._to_all("flags", serial, (wanted.tasks, wanted.begins, wanted.parts))
+        sent = yield self._step("picked", serial, self._tree.pick(sent), self._everyone)
+        return self._tree.scan(sent), int(wanted.tasks[:, 3].sum())
+
+    def _to_all(self, name: str, serial: int, arrays: Arrays) -> Step:
+        return self._step(name, serial, dict.fromkeys(self._everyone, arrays), self._everyone)
+
+    def _step(self, name: str, serial: int, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
         assert self._fit is not None
         fit, epoch = self._fit
-        return {shard: Parcel(fit, epoch, self._shard, serial, some) for shard, some in arrays.items()}
+        once: dict[int, Parcel] = {}
+        parcels = {shard: once.setdefault(id(some), Parcel(fit, epoch, serial, name, self._shard, some)) for shard, some in arrays.items()}
+        return Step(fit, epoch, serial, name, parcels, senders)
 
-    def _take(self, serial: int) -> list[tuple[NDArray[Any], ...]]:
-        """Return what all shards have sent in an exchange, in their order."""
-        assert self._fit is not None
-        keys = [(*self._fit, serial, sender) for sender in range(self._n_shards)]
-        missing = [key[-1] for key in keys if key not in self._received]
-        if missing:
-            raise ParcelsMissing(f"shard {self._shard} has no parcels of the shards {missing} from exchange {serial}")
-        return [self._received.pop(key).arrays for key in keys]
-
-    def _introduce(self, message: m.Introduce) -> Answer:
+    def _introduce(self, message: m.Introduce) -> Program:
         fit, epoch = message.fit, message.epoch
         if self._fit is not None and self._fit[0] == fit and self._fit[1] > epoch:
             raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
         self._fit, self._shard, self._n_shards, self._plan = (fit, epoch), message.shard, message.n_shards, message.plan
-        self._received = {key: parcel for key, parcel in self._received.items() if key[:2] == self._fit}
-        parcels: dict[int, Parcel] = {}
+        self._everyone = range(self._n_shards)
+        self.mailbox.open(fit, epoch)
         if message.prepares:
             target, weight = self._table
-            parcels = self._parcels(message.serial, {0: (self._stretches, target, *(() if weight is None else (weight,)))})
-        return m.Introduced(self._stretches, sketch_columns(self._columns) if message.sketches else None), parcels
+            yield self._step("targets", message.serial, {0: (self._stretches, target, *(() if weight is None else (weight,)))}, ())
+        return m.Introduced(self._stretches, sketch_columns(self._columns) if message.sketches else None)
 
-    def _prepare(self, message: m.Prepare) -> Answer:
+    def _prepare(self, message: m.Prepare) -> Program:
         """Find out what follows from the targets and weights of all rows."""
-        plan, sent = self._plan, self._take(message.of)
+        plan = self._plan
+        sent = yield self._step("targets", message.of, {}, self._everyone)
         rows = _rows_of([one[0] for one in sent])
         target = np.concatenate([one[1] for one in sent])
         target[rows] = target.copy()
@@ -180,18 +187,17 @@ class RowShard:
         if initial is None:
             initial = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
         weights = Parts.of(target.shape[0], weight, train, held_out).weights
-        bits, eligible = {}, np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
+        bits: dict[int, Arrays] = {}
+        eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
         for shard, one in enumerate(sent):
             mine = np.empty(0, np.bool_) if held_out is None else held_out[_rows_of([one[0]])]
             bits[shard] = np.packbits(mine), eligible
-        return m.Prepared(np.array(initial, np.float64), weights), self._parcels(message.serial, bits)
+        yield self._step("held out", message.serial, bits, ())
+        return m.Prepared(np.array(initial, np.float64), weights)
 
-    def _open(self, message: m.Open) -> None:
+    def _open(self, message: m.Open) -> Program:
         target, weight = self._table
-        key = message.fit, message.epoch, message.of, 0
-        if key not in self._received:
-            raise ParcelsMissing(f"shard {self._shard} has no parcel of shard 0 from exchange {message.of}")
-        bits, eligible = self._received.pop(key).arrays
+        ((bits, eligible),) = yield self._step("held out", message.of, {}, (0,))
         held_out = None
         if self._plan.n_iter_no_change is not None:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)

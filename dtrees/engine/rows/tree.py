@@ -1,15 +1,13 @@
 """One tree over shards of rows: what the coordinator asks of them, and decides.
 
-A level is five exchanges, of which the first ends the level before::
+Of each exchange, this is what shards do; the best split of a node is the best of those that the searchers of columns have found::
 
-    Fix, Divide  shards put rows in order and sum them; sums go to searchers of columns
-    FindBars     searchers put these together, and say how good the best split at an edge of a zone is
-    Flag         knowing the best of all, searchers flag parts that may hold a better one, and tell all shards
-    Pick         shards send the rows in flagged parts to searchers
-    Scan         searchers find the best split of each node in their columns
-
-The best of these is the node's. Nodes of few rows are grown to their ends by one shard each, to which all send their rows
-(``SendRows``, ``GrowSent``).
+    Fix         put gradients in fixed point, and sum the root
+    Level       divide nodes, and sum some of their children; sums go to searchers of columns, which put them together, tell one another how
+                good the best split at an edge of a zone is, flag the parts that may hold a better one, are sent the rows in there, and
+                find the best splits in their columns (:meth:`~dtrees.engine.rows.row_shard.RowShard.program`)
+    GrowApart   grow nodes of few rows to their ends, each by one shard, to which all send their rows
+    FinishTree  add the tree to predictions, and compute the gradients of the next one
 """
 
 from __future__ import annotations
@@ -95,6 +93,11 @@ class RowsSession:
         Of each shard.
     sent_rows : int
         Up to how many rows a node is grown by one shard.
+    serial : int
+        Of the last exchange that led to parcels.
+    derived : tuple, optional
+        Of which tree and output shards have the gradients, and what they said of these.
+    grain : Grain
     """
 
     executor: RowsExecutor
@@ -104,11 +107,12 @@ class RowsSession:
     stretches: list[NDArray[np.int64]] = field(default_factory=list)
     sent_rows: int = SENT_ROWS
     serial: int = 0
+    derived: tuple[tuple[int, int], list[m.Derived]] | None = None
     grain: Grain = field(default_factory=lambda: Grain())
 
     def renewed(self) -> RowsSession:
         """Return the session of the next epoch."""
-        return replace(self, epoch=self.epoch + 1)
+        return replace(self, epoch=self.epoch + 1, derived=None)
 
     def next_serial(self) -> int:
         """Return a number for an exchange that leads to parcels."""
@@ -120,6 +124,11 @@ class RowsSession:
         message = kind(self.fit, self.epoch, *arguments)
         replies = self.executor.send(dict.fromkeys(range(self.executor.n_shards), message))
         return [replies[shard] for shard in range(self.executor.n_shards)]
+
+    def level(self, divide: m.Divide | None, of: int | None, search: m.FindBars | None) -> list[m.Levelling]:
+        """Have shards divide nodes, and search some; ``of`` is the number of the exchange with the sums, by default of this one."""
+        serial = self.next_serial()
+        return cast(list[m.Levelling], self.say(m.Level, serial, divide, serial if of is None else of, search))
 
     def tell(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Send messages to some shards; return their replies."""
@@ -166,14 +175,17 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
     numbers = np.array([known.get(place, -1) for place in places], np.int64)
     mine = numbers >= 0
-    replies = session.say(m.FinishTree, grown, output, numbers[mine], leaf[mine], score)
-    return grown, _scores(session, cast(list[m.BlockLosses], replies)) if score else Scores(math.nan, math.nan)
+    then = _next_derived(session.plan, tree, output)
+    finished = cast(list[m.Finished], session.say(m.FinishTree, grown, output, numbers[mine], leaf[mine], score, then))
+    session.derived = None if then is None else (then, [one.derived for one in finished if one.derived is not None])
+    losses = [one.losses for one in finished if one.losses is not None]
+    return grown, _scores(session, losses) if losses else Scores(math.nan, math.nan)
 
 
 def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[int, int], dict[tuple[int, int], int]]:
     """Return the nodes of a tree, in preorder, the exponents of their sums, and the numbers by which shards know nodes, by their places."""
     plan = session.plan
-    derived = cast(list[m.Derived], session.say(m.Derive, tree, output))
+    derived = _derived(session, tree, output)
     exponents = _exponents(session, derived)
     n_in = sum(one.n_in for one in derived)
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in
@@ -190,18 +202,19 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
     root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
     grower = _RowsGrower(plan.rules, 0, plan.rules.columns_per_tree, Root(n_in, n_in, sums, exponents, 0, None), session.sent_rows)
     path = {0: hashing.ROOT}
-    splits: Splits | None = None
+    columns, search, levelled = _Columns(session, tree, [path[0]], grower.n_drawn), None, []
+    if grower.to_search.shape[0]:
+        search = planner.search(grower, root, columns)
+        levelled = session.level(None, serial, search)
     while True:
-        if grower.to_search.shape[0]:
-            nodes = grower.to_search
-            columns = _Columns(session, tree, [path[node] for node in nodes.tolist()], grower.n_drawn)
-            found, above = planner.search(grower, nodes, root, serial, columns.drawn())
-            constant = grower.accept(nodes, found)
+        if search is not None:
+            found, above = planner.found(search, levelled)
+            constant = grower.accept(search.node, found)
             if constant.shape[0]:
-                at = np.searchsorted(nodes, constant)
+                at = np.searchsorted(search.node, constant)
                 rest, above[at] = planner.search_rest(columns, at)
                 grower.accept(constant, rest)
-            next_above = dict(zip(nodes.tolist(), above.tolist(), strict=True))
+            next_above = dict(zip(search.node.tolist(), above.tolist(), strict=True))
         splits = grower.choose()
         if splits is None:
             break
@@ -211,23 +224,18 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
             sides = np.full(parents.shape[0], side and not plan.rules.by_level, np.int64)
             path.update(zip((splits.left + side).tolist(), hashing.child_paths(parents, sides), strict=True))
         above = np.array([next_above[node] for node in splits.node.tolist()])
-        summed = planner.plan(grower, splits)
-        serial = session.next_serial()
-        cuts = cast(
-            list[m.Cut],
-            session.say(
-                m.Divide,
-                serial,
-                splits.node,
-                splits.left,
-                splits.column,
-                splits.threshold,
-                splits.missing_left,
-                np.isnan(above),
-                summed,
-                shift,
+        summed, search = planner.plan(grower, splits), None
+        if grower.to_search.shape[0]:
+            columns = _Columns(session, tree, [path[node] for node in grower.to_search.tolist()], grower.n_drawn)
+            search = planner.search(grower, root, columns)
+        levelled = session.level(
+            m.Divide(
+                splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift
             ),
-        )
+            None,
+            search,
+        )  # fmt: skip
+        cuts = [one.cut for one in levelled if one.cut is not None]
         if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
             raise RowsDisagree(f"shards have divided nodes of tree {tree} otherwise than their splits say")
         above = np.where(np.isnan(above), np.min([cut.above for cut in cuts], axis=0), above)
@@ -258,18 +266,20 @@ def _grow_sent(session: RowsSession, grower: _RowsGrower, tree: int, root: m.Roo
     for batch in batches:
         groups = [batch[shard[batch] == i] for i in range(n_shards)]
         serial = session.next_serial()
-        session.say(m.SendRows, serial, tuple(nodes[group] for group in groups))
-        asked = {
-            i: m.GrowSent(
-                session.fit, session.epoch, serial, tree, root, depth[group],
-                np.array([path[node] for node in nodes[group].tolist()], np.uint64), sums[group], priority[group], largest,
-            )
-            for i, group in enumerate(groups)
-            if group.shape[0]
-        }  # fmt: skip
-        replies = session.tell(asked)
-        for i in asked:
-            subtrees = [packed.unpacked() for packed in cast(m.Subtrees, replies[i]).nodes]
+        rows_of = tuple(nodes[group] for group in groups)
+        replies = session.tell(
+            {
+                i: m.GrowApart(session.fit, session.epoch, serial, rows_of, m.GrowSent(
+                    tree, root, depth[group], np.array([path[node] for node in nodes[group].tolist()], np.uint64), sums[group],
+                    priority[group], largest,
+                ) if group.shape[0] else None)
+                for i, group in enumerate(groups)
+            }
+        )  # fmt: skip
+        for i, subtrees_of in replies.items():
+            if subtrees_of is None:
+                continue
+            subtrees = [packed.unpacked() for packed in cast(m.Subtrees, subtrees_of).nodes]
             for subtree, first in zip(subtrees, start[groups[i]].tolist(), strict=True):
                 by = first - int(subtree.records["start"][0])
                 for name in ("start", "in_stop", "stop"):
@@ -355,18 +365,20 @@ class _Levels:
         self._summed = m.Levelled(pairs[:, 0].copy(), pairs[:, 1].copy())
         return self._summed
 
-    def search(
-        self, grower: _RowsGrower, nodes: NDArray[np.int64], root: m.Rooted, of: int, drawn: NDArray[np.bool_]
-    ) -> tuple[Candidates, NDArray[np.float64]]:
-        """Return the best splits of nodes in the columns drawn, and the next value above each cut (NaN: not known)."""
-        session = self._session
+    def search(self, grower: _RowsGrower, root: m.Rooted, columns: _Columns) -> m.FindBars:
+        """Return how to search the nodes that are to be searched, whose sums have been planned."""
+        nodes = grower.to_search
         n_rows, sums, _ = grower.about(nodes)
         grain = np.array([self._grain[node] for node in nodes.tolist()], np.int64)
-        found = session.say(m.FindBars, of, root, self._tasks, self._summed, self._n_slots, nodes, n_rows, grain, sums, drawn)
         self._slot = {node: i for i, node in enumerate(nodes.tolist())}
-        best, above, flagged = self._scan(np.max(found, axis=0), sums.shape[1], drawn)
-        session.grain.note(flagged, int(n_rows.sum()) * session.plan.rules.columns_per_tree)
-        return best, above
+        self._n_sums = sums.shape[1]
+        return m.FindBars(root, self._tasks, self._summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn())
+
+    def found(self, search: m.FindBars, levelled: list[m.Levelling]) -> tuple[Candidates, NDArray[np.float64]]:
+        """Return the best splits of nodes in the columns drawn, and the next value above each cut (NaN: not known)."""
+        session = self._session
+        session.grain.note(sum(one.flagged for one in levelled), int(search.n_rows.sum()) * session.plan.rules.columns_per_tree)
+        return self._best(levelled, search.node.shape[0])
 
     def search_rest(self, columns: _Columns, which: NDArray[np.int64]) -> tuple[Candidates, NDArray[np.float64]]:
         """Search some of the nodes searched last in their further columns, each up to the first that is not constant in it."""
@@ -375,29 +387,43 @@ class _Levels:
         for place in range(columns.n_drawn, columns.n_columns):
             drawn = np.zeros((n, columns.n_columns), np.bool_)
             drawn[left, columns.order[left, place]] = True
-            found, next_above, _ = self._scan(np.full(n, -1.0), n_sums, drawn)
+            session = self._session
+            found, next_above = self._best(session.say(m.SearchFurther, session.next_serial(), drawn), n)
             best.records[left], best.left[left], above[left] = found.records[left], found.left[left], next_above[left]
             left = left[best.records["status"][left] == CONSTANT]
             if not left.shape[0]:
                 break
         return best.take(which), above[which]
 
-    def _scan(self, bars: NDArray[np.float64], n_sums: int, drawn: NDArray[np.bool_]) -> tuple[Candidates, NDArray[np.float64], int]:
-        """Find the best splits, knowing the bars, of nodes whose sums are ready; the last returned is how many rows that has taken."""
-        session, self._n_sums = self._session, n_sums
-        flagging, picking = session.next_serial(), session.next_serial()
-        flagged = sum(session.say(m.Flag, flagging, bars, drawn))
-        session.say(m.Pick, flagging, picking)
-        scanned = cast(list[m.Scanned], session.say(m.Scan, picking))
-        best = empty_candidates(bars.shape[0], n_sums)
-        every = np.arange(bars.shape[0])
+    def _best(self, levelled: list[m.Levelling], n: int) -> tuple[Candidates, NDArray[np.float64]]:
+        """Return the best of what searchers have found, and the next value above each cut."""
+        scanned = [one.scanned for one in levelled if one.scanned is not None]
+        best = empty_candidates(n, self._n_sums)
+        every = np.arange(n)
         for one in scanned:
             best_by_node(one.candidates, every, best)
-        above = np.full(bars.shape[0], np.nan)
+        above = np.full(n, np.nan)
         for one in scanned:
             mine = one.candidates.records["column"] == best.records["column"]
             above[mine] = one.above[mine]
-        return best, above, flagged
+        return best, above
+
+
+def _next_derived(plan: BoostingPlan, tree: int, output: int) -> tuple[int, int] | None:
+    """Return the tree and output of which gradients can be computed as soon as a tree is finished."""
+    n_outputs = plan.loss.n_outputs
+    output = (output + 1) % n_outputs
+    # The losses of a round may be followed by a sum of the weights of rows not drawn for it: the next ones are drawn later.
+    is_too_early = output == 0 and plan.subsample < 1.0
+    return None if is_too_early or tree + 1 == plan.n_rounds * n_outputs else (tree + 1, output)
+
+
+def _derived(session: RowsSession, tree: int, output: int) -> list[m.Derived]:
+    """Return what shards say of the gradients of a tree, having them computed if they are not."""
+    known, session.derived = session.derived, None
+    if known is not None and known[0] == (tree, output):
+        return known[1]
+    return cast(list[m.Derived], session.say(m.Derive, tree, output))
 
 
 def _exponents(session: RowsSession, derived: list[m.Derived]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,10 +20,10 @@ class Sender(ActorBase):
 
     AT_ONCE = frozenset({"keep", "interrupt"})
 
-    def __init__(self, channels: bool) -> None:
+    def __init__(self, channels: bool, number: int) -> None:
         super().__init__()
         self.kept: list[Any] = []
-        self.peers = Peers(get_worker())
+        self.peers = Peers(get_worker(), number)
         self.peers._uses_channels = channels
 
     def meet(self, where: list[tuple[str, str]]) -> None:
@@ -36,19 +37,23 @@ class Sender(ActorBase):
 
     def send(self, to: list[int], array: Any) -> int | Failed:
         try:
-            self.peers.call({i: pack(("keep", (array,))) for i in to})
+            self.peers.send({i: pack(("keep", (array,))) for i in to})
             return self.peers.sent
         except PeerLost as error:
             return Failed(error)
 
-    def held(self) -> list[Any]:
+    def held(self, n: int) -> list[Any]:
+        """Return what has come, when so many have."""
+        while len(self.kept) < n:
+            self.peers.check()
+            time.sleep(0.01)
         return self.kept
 
 
 def senders_on(client: Client, channels: bool) -> Actors:
     actors = Actors(client, "sender", Sender)
-    for worker in [*client.nthreads(), next(iter(client.nthreads()))]:  # two of them share a worker
-        actors.add(worker, (channels,))
+    for number, worker in enumerate([*client.nthreads(), next(iter(client.nthreads()))]):  # two of them share a worker
+        actors.add(worker, (channels, number))
     actors.wait_until_made()
     actors.call("meet", dict.fromkeys(range(4), (actors.where,)))
     return actors
@@ -72,7 +77,7 @@ def test_all_send_to_all_at_once(senders: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
     sent = senders.call("send", {i: ([j for j in range(4) if j != i], array + i) for i in range(4)})
     assert all(3 * n_bytes < n < 3 * n_bytes + 3000 for n in sent.values())
-    for i, held in senders.call("held", dict.fromkeys(range(4), ())).items():
+    for i, held in senders.call("held", dict.fromkeys(range(4), (3,))).items():
         assert sorted(int(one[0]) for one in held) == [j for j in range(4) if j != i]
 
 
@@ -83,4 +88,4 @@ def test_one_that_is_not_there(senders: Actors) -> None:
         senders.call("send", {0: ([1, 3], np.zeros(1))})
     senders.call("meet", {0: (where,)})
     senders.call("send", {0: ([1, 3], np.ones(1))})
-    assert [float(one[0]) for one in senders.call("held", {3: ()})[3]] == [1.0]
+    assert [float(one[0]) for one in senders.call("held", {3: (1,)})[3]] == [1.0]
