@@ -91,7 +91,7 @@ def _take_place(fault: Fault) -> bool:
     """Take one of the places for processes to get the signal; files make sure that no place is taken twice."""
     for place in range(fault.times):
         try:
-            os.close(os.open(fault.folder / f"{fault.kind.lower()}-{place}", os.O_CREAT | os.O_EXCL))
+            os.close(os.open(fault.folder / f"place-{fault.kind}-{place}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             continue
         (fault.folder / f"{fault.kind}-{os.getpid()}").touch()
