@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtrees.ensemble.bag.bagging import Bagging
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.single_tree import SingleTree
 from dtrees.ensemble.input.schema import CATEGORICAL
 from dtrees.ensemble.prediction import by_target
+
+
+def no_estimator(argument: str, model: Any) -> TypeError:
+    """Return the error that says what an argument is in place of an estimator that has trees."""
+    hint = " that has trees: of a bag, one of its boosters (estimators_)" if isinstance(model, Bagging) else ""
+    return TypeError(f"{argument} is of type {type(model).__name__}; wants an estimator of dtrees{hint}")
 
 
 def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
@@ -35,7 +42,7 @@ def single_tree(model: Any, tree_index: Any = 0) -> SingleTree:
         If it is not fitted.
     """
     if not isinstance(model, TreeEstimator):
-        raise TypeError(f"decision_tree is of type {type(model).__name__}; wants an estimator of dtrees")
+        raise no_estimator("decision_tree", model)
     model._check_fitted()
     check_integer("tree_index", tree_index, 0)
     trees = [model] if isinstance(model, SingleTree) else np.ravel(model.estimators_)

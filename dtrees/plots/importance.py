@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtrees.ensemble.estimators.base import TreeEstimator
-from dtrees.export.branches import check_integer, names_for
+from dtrees.export.branches import check_integer, names_for, no_estimator
 from dtrees.plots.canvas import axes_for
 
 _MEANINGS = {"gain": "gain of the splits", "split": "number of splits", "cover": "weight of the rows that are split"}
@@ -100,7 +100,7 @@ def plot_importance(
 def check_model(model: Any) -> None:
     """Raise TypeError for what is no estimator of dtrees, and NotFittedError for one that is not fitted."""
     if not isinstance(model, TreeEstimator):
-        raise TypeError(f"model is of type {type(model).__name__}; wants an estimator of dtrees")
+        raise no_estimator("model", model)
     model._check_fitted()
 
 

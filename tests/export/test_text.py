@@ -148,5 +148,7 @@ def test_what_cannot_be_used(options, error, message):
 def test_what_is_no_tree():
     with pytest.raises(TypeError, match="decision_tree is of type DecisionTreeRegressor; wants an estimator of dtrees"):
         export_text(sklearn.tree.DecisionTreeRegressor())
+    with pytest.raises(TypeError, match=r"of type BaggingRegressor; wants .* of a bag, one of its boosters \(estimators_\)"):
+        export_text(dtrees.BaggingRegressor())
     with pytest.raises(NotFittedError):
         export_text(dtrees.DecisionTreeRegressor())
