@@ -36,6 +36,7 @@ class Place:
     n_parts: int
 
 
+#: The last but one is the place of every run, the last that of the largest cluster.
 BOOSTING = [Place(1, "one-worker", 1), Place(1, "sharded", 3), Place(3, "one-worker", 7), Place(3, "sharded", 3), Place(5, "sharded", 7)]
 FORESTS = [Place(1, "replicated", 7), Place(3, "replicated", 1), Place(3, "sharded", 7), Place(5, "sharded", 3)]
 
@@ -106,15 +107,17 @@ def _id(value: Any) -> str:
     return f"{value.n_workers} workers, {value.placement}" if isinstance(value, Place) else str(value)
 
 
-@pytest.mark.parametrize(
-    ("place", "name"),
-    [
-        pytest.param(place, name, marks=() if place in (BOOSTING[3], FORESTS[2]) and name not in SLOW else pytest.mark.slow)
-        for name, case in CASES.items()
-        for place in (BOOSTING if case.boosts else FORESTS)
-    ],
-    ids=_id,
-)
+def _places() -> Iterator[Any]:
+    """Give each case three places: one in every run, the largest cluster, and one of the others in turn."""
+    for number, (name, case) in enumerate(CASES.items()):
+        places = BOOSTING if case.boosts else FORESTS
+        usual, largest = places[-2], places[-1]
+        others = places[:-2]
+        yield pytest.param(usual, name, marks=pytest.mark.slow if name in SLOW else ())
+        yield from (pytest.param(place, name, marks=pytest.mark.slow) for place in (largest, others[number % len(others)]))
+
+
+@pytest.mark.parametrize(("place", "name"), list(_places()), ids=_id)
 def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str, place: Place) -> None:
     if place.n_workers == 5:  # of this process
         in_two_exchanges(monkeypatch)
@@ -168,15 +171,18 @@ AT = {
 SPARED = {"Fetch"}
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "how"),
-    [
-        pytest.param(name, kind, how, marks=() if how == "killed" and name not in SLOW else pytest.mark.slow)
-        for name, kinds in SENT.items()
-        for kind in kinds
-        for how in ("killed", "unheard")
-    ],
-)
+def _losses() -> Iterator[Any]:
+    """Give each kind of message and each case that has it: the worker is killed; once for each kind, it is not heard of any more."""
+    seen: set[str] = set()
+    for name, kinds in SENT.items():
+        for kind in kinds:
+            yield pytest.param(name, kind, "killed", marks=pytest.mark.slow if name in SLOW else ())
+            if kind not in seen:
+                yield pytest.param(name, kind, "unheard", marks=pytest.mark.slow)
+            seen.add(kind)
+
+
+@pytest.mark.parametrize(("name", "kind", "how"), list(_losses()))
 def test_a_worker_is_lost_at_every_message(
     five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, how: Literal["killed", "unheard"]
 ) -> None:
