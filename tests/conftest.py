@@ -49,6 +49,9 @@ settings.register_profile(
 )
 settings.load_profile("dtrees")
 
+#: What loads all kernels when it is imported: it is for the processes of clusters.
+collect_ignore = ["preloaded.py"]
+
 #: The environment variable that says where the real data is; without it, a folder beside the checkout is tried.
 DATA_VARIABLE = "DTREES_DATA"
 

@@ -60,10 +60,19 @@ def categories() -> None:
     table = [np.arange(300.0) % 7, *FEW.T]
     some = rules("newton", 5, max_depth=4, categorical=(0,), cat_smooth=1.0, min_samples_category=(1,), max_cat_threshold=(9,))
     boost(ShardedExecutor(table, Y_OF_FEW, None, [[0, 1], [2, 3, 4]]), BoostingPlan(some, 0, Squared(), n_rounds=2))
+    grow_sets("squared_error", Y_OF_FEW, 0)
+
+
+def grow_sets(criterion: str, target: np.ndarray, n_classes: int) -> None:
+    some = {"categorical": (0,), "cat_smooth": 1.0, "min_samples_category": (1,), "max_cat_threshold": (9,)}
+    for max_features in (5, 2):
+        plan = ForestPlan(rules(criterion, 5, max_depth=4, max_features=max_features, **some), 0, n_classes=n_classes)
+        grow_sharded([np.arange(300.0) % 7, *FEW.T], target, None, plan, 1, [[0, 1], [2, 3, 4]])
 
 
 def categories_of_classes() -> None:
     dtrees.DecisionTreeClassifier().fit(WITH_TEXT, LABEL_OF_FEW).predict(WITH_TEXT)
+    grow_sets("gini", LABEL_OF_FEW, 3)
 
 
 def in_order() -> None:

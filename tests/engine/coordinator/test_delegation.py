@@ -15,7 +15,7 @@ from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, all_equal, rules, wild_table, wild_target
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, slow_for
 
 N = 500
 TABLE = wild_table(N, 4)
@@ -71,7 +71,7 @@ def test_medians_are_measured_by_one_shard() -> None:
     assert {shard for shard, _ in sent(executor, m.GrowDelegated)} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("changes", [{}, {"random_splits": True, "max_features": 2}])
+@pytest.mark.parametrize("changes", one_quick([{}, {"random_splits": True, "max_features": 2}]))
 def test_sets_of_categories(changes: dict[str, Any]) -> None:
     """Those of delegated nodes are told by the shards that grew these, those above by the shards that have the columns."""
     random = np.random.default_rng(0)
