@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dtrees.cluster.data.placement import CELL, ROW_TOGETHER
+from dtrees.cluster.data.costs import CELL, ROW_TOGETHER
 
 #: Row numbers have 32 bits.
 MOST_ROWS = 2**32 - 1

@@ -5,16 +5,19 @@ from __future__ import annotations
 import doctest
 import math
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import model
+from benchmarks import model, rows_model
 from benchmarks.cluster import News
 from benchmarks.data import N_COLUMNS
 from benchmarks.model import MEASURED, Cluster, Costs
-from benchmarks.works.models import Shape, calibrate
+from benchmarks.rows_model import RowCosts
+from benchmarks.works.models import Shape, calibrate, calibrate_rows
+from dtrees.cluster.data.costs import seconds_by_rows
 
 COSTS = Costs(row=100e-9, cell=10e-9, level=2e-3, level_worker=1e-3, forest_cell=5e-9, speed_up=2.0)
 PREDICTIONS = [model.boosting, model.forest]
@@ -99,8 +102,50 @@ def test_costs_are_found_again() -> None:
         assert getattr(found, name) == pytest.approx(getattr(COSTS, name))
 
 
-def test_examples() -> None:
-    n_failed, n_tried = doctest.testmod(model)
+def told_by_rows(shape: Shape, costs: RowCosts) -> News:
+    """What a fit by rows would tell, whose first tree takes longer."""
+    predicted = rows_model.boosting_by_rows(costs, Cluster(shape.n_workers, 1, bandwidth=math.inf), shape.n_rows, shape.n_columns)
+    ends = [{"seconds": predicted.seconds * i, "scan": {"slow": 9.0 + predicted.work * i, "fast": 9.0}} for i in range(4)]
+    return News([], ends)
+
+
+def test_costs_of_rows_are_found_again() -> None:
+    costs = RowCosts(row=50e-9, cell=4e-9, column=1e-4, exchanges=2e-3, exchanges_worker=1e-3)
+    sizes = (20_000, N_COLUMNS), (80_000, N_COLUMNS), (80_000, 3 * N_COLUMNS)
+    shapes = [Shape(*size, n_workers) for size in sizes for n_workers in (2, 4)]
+    found = calibrate_rows({shape: told_by_rows(shape, costs) for shape in shapes})
+    for name in ("row", "cell", "column", "exchanges", "exchanges_worker"):
+        assert getattr(found, name) == pytest.approx(getattr(costs, name)), name
+
+
+@given(n_rows=rows, n_columns=columns, n_workers=workers)
+def test_rows_are_divided_by_workers(n_rows: int, n_columns: int, n_workers: int) -> None:
+    costs = rows_model.ROWS_MEASURED
+    now, more = (rows_model.boosting_by_rows(costs, Cluster(n), n_rows, n_columns) for n in (n_workers, 2 * n_workers))
+    assert more.memory <= now.memory
+    assert more.latency >= now.latency
+    assert rows_model.boosting_by_rows(costs, Cluster(n_workers), 2 * n_rows, n_columns).seconds >= now.seconds
+
+
+def test_placements_are_chosen_by_the_same_costs() -> None:
+    predicted = rows_model.boosting_by_rows(rows_model.ROWS_MEASURED, Cluster(4, 1, bandwidth=math.inf), 10**8, 30)
+    assert predicted.seconds * rows_model.ROWS_MEASURED.speed_up == pytest.approx(
+        seconds_by_rows(dict.fromkeys("abcd", 10**8 // 4), 30, dict.fromkeys("abcd", 1)), rel=0.1
+    )
+
+
+def test_the_drawing_has_all_that_is_predicted() -> None:
+    points = list(rows_model.points())
+    assert {point.series for point in points if "by rows" in point.series} == {
+        f"dtrees, {model.short(n)} rows, by rows" for n in model.ROWS
+    }
+    assert [point.y for point in points if "LightGBM" in point.series] == list(rows_model.LIGHTGBM.values())
+    assert len(rows_model.table().splitlines()) == 2 + 3 * len(model.ROWS)
+
+
+@pytest.mark.parametrize("module", [model, rows_model])
+def test_examples(module: ModuleType) -> None:
+    n_failed, n_tried = doctest.testmod(module)
     assert (n_failed, n_tried > 0) == (0, True)
 
 

@@ -23,8 +23,8 @@ A prediction is ``backend.predict(X, function, output)``: ``function`` maps a bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +53,9 @@ class Placement:
         Why it was chosen.
     workers : tuple of str
         The addresses of the workers that had columns; none where it is local.
+    predicted : mapping from str to float
+        Seconds that a tree was predicted to take, for each kind that was weighed: where "auto" was to choose for boosting on several
+        workers. They are for comparing kinds with one another.
 
     Examples
     --------
@@ -63,6 +66,7 @@ class Placement:
     kind: str
     reason: str
     workers: tuple[str, ...] = ()
+    predicted: Mapping[str, float] = field(default_factory=dict, hash=False, compare=False)
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -193,10 +197,14 @@ class LoadOptions:
         Whether trees are grown once from the table, so that its columns need not be kept when these are.
     categories : tuple of int
         Columns whose values are categories, also where they are numbers.
+    by_dtype : bool
+        Whether columns that hold categories by their dtype are split by sets of categories, too.
     several : bool
         Whether y may have several columns, each a target.
     bag : bool
         Whether each of ``n_trees`` is a booster of its own, on rows that it draws.
+    rows_refusal : str or None
+        Why trees cannot be grown where rows stay where they are, if that is known without the table.
     """
 
     classify: bool
@@ -207,8 +215,10 @@ class LoadOptions:
     sets: Sequence[EvalSet] = ()
     single_use: bool = False
     categories: tuple[int, ...] = ()
+    by_dtype: bool = False
     several: bool = False
     bag: bool = False
+    rows_refusal: str | None = None
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,33 @@ def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str
         check(fit(CASES[name], place.n_parts), name)
 
 
+#: What cases have that cannot be grown where rows stay where they are.
+NOT_BY_ROWS = {
+    "boosting with categories": "columns of categories",
+    "boosting of quantiles, best first": "loss='quantile'",
+    "boosting of quantiles, pruned": "loss='quantile'",
+    "boosting of medians in order": "loss='absolute_error'",
+    "boosting by Huber's loss": "loss='huber'",
+    "boosting by gradients alone": "splits of the first order",
+    "boosting by an objective": "loss='custom'",
+    "boosting of classes by an objective": "loss='custom'",
+    "boosting of several targets": "loss='huber'",
+    "boosting of several targets by an objective": "loss='custom'",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.boosts])
+def test_where_rows_stay(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
+    with dask.config.set({"dtrees.placement": "rows"}):
+        if name not in NOT_BY_ROWS:
+            check(fit(CASES[name], 7), name)
+            return
+        with pytest.raises(ValueError, match=f'placement="rows" does not take {NOT_BY_ROWS[name]}'):
+            fit(CASES[name], 7)
+
+
 #: Messages that shards are sent, and cases in which they are; where it takes a loss to come about, what is lost first.
 SENT = {
     "boosting": ["Begin", "Start", "Evaluate", "Advance", "Finish"],

@@ -247,5 +247,10 @@ def test_what_rows_cannot_do(client: Client) -> None:
     X, y = in_partitions(TRAIN, PARTS[1]), in_partitions(TARGETS["regression"], PARTS[1])
     with pytest.raises(ValueError, match="placement is 'rows', which is for boosting"):
         dtrees.submit(dtrees.RandomForestRegressor(2), X, y, placement="rows")
-    with pytest.raises(ValueError, match="does not take loss='absolute_error'"):
-        GradientBoostingRegressor(loss="absolute_error", categorical_features=None, max_features=None).fit(X, y, placement="rows")
+    for refused, named in (
+        (GradientBoostingRegressor(loss="absolute_error"), "loss='absolute_error'"),
+        (GradientBoostingRegressor(), "columns of categories, such as"),
+    ):
+        with pytest.raises(ValueError, match=f"does not take .*{named}"):
+            refused.fit(X, y, placement="rows")
+    assert not events(client, "placed")  # before anything is loaded

@@ -16,7 +16,7 @@ replaces what a lost worker held.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes, worker_capacities
 from dtrees.cluster.data.partitions import Partitions, align, is_lazy, lengths_by_target
-from dtrees.cluster.data.placement import Plan, check_placement, place, place_rows
+from dtrees.cluster.data.placement import Plan, check_placement, place
 from dtrees.cluster.data.presorting import presort_blocks, presort_stored, side_by_side
 from dtrees.cluster.data.row_blocks import ClusterRows, RowEncoding, load_rows, partition_holders, row_encoding, share_out
 from dtrees.cluster.reliability.fit_context import current_fit
@@ -34,7 +34,7 @@ from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
-from dtrees.ensemble.input.schema import Schema
+from dtrees.ensemble.input.schema import CATEGORICAL, Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
 from dtrees.split.table.columns import Columns
 
@@ -125,9 +125,13 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     ------
     NotEnoughMemory
         If no worker, or not all of them together, can hold the columns.
+    ValueError
+        If trees cannot grow where they are to be placed, before anything is loaded.
     """
     whole = "X is for a bag, each of whose boosters is a task" if options.bag else ""
     check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
+    if current_fit().settings.placement == "rows" and options.rows_refusal is not None:
+        raise ValueError(options.rows_refusal)
     if not is_lazy(y):
         y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
     before = worker_capacities(client)
@@ -142,28 +146,65 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         schema, summary = _summarise(tasks, parts, options)
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
+        plan, shares = _plan(tasks, parts, sizes, capacities, _rows_refusal(schema, parts, options), options)
+        _tell(plan, capacities)
         columns: ClusterColumns | ClusterRows
-        if current_fit().settings.placement == "rows":
-            columns, target, weight = _keep_rows(tasks, parts, sizes, capacities, row_encoding(schema, summary.labels, options)), None, None
+        if plan.placement.kind == "rows":
+            columns, target, weight = _keep_rows(tasks, parts, plan, shares, row_encoding(schema, summary.labels, options)), None, None
         else:
-            columns, target, weight = _load_columns(tasks, parts, sizes, capacities, schema, summary, options)
+            columns, target, weight = _load_columns(tasks, parts, plan, schema, summary, options)
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement)
+
+
+def _rows_refusal(schema: Schema, parts: Partitions, options: LoadOptions) -> str | None:
+    """Return why trees cannot grow where rows stay; None if they can.
+
+    Raises
+    ------
+    ValueError
+        If that is where they are to grow.
+    """
+    refusal = options.rows_refusal
+    if options.n_trees is not None or options.bag or parts.cells is not None:
+        return "it is for boosting on dense tables"  # check_placement says more
+    categories = [
+        j for j, column in enumerate(schema.columns) if column.kind == CATEGORICAL and (options.by_dtype or j in options.categories)
+    ]
+    if refusal is None and categories:
+        name = schema.columns[categories[0]].name
+        refusal = (
+            f'placement="rows" does not take columns of categories, such as {categories[0] if name is None else repr(name)}: nodes are not '
+            "summed by category; wants categorical_features=None, which takes them as numbers in their order, or another placement"
+        )
+    if refusal is not None and current_fit().settings.placement == "rows":
+        raise ValueError(refusal)
+    return refusal
+
+
+def _plan(
+    tasks: Tasks, parts: Partitions, sizes: Sizes, capacities: Mapping[str, WorkerCapacity], refusal: str | None, options: LoadOptions
+) -> tuple[Plan, Mapping[str, Sequence[int]]]:
+    """Return what each worker will hold, and which partitions each keeps, if rows stay where they are."""
+    shares: dict[str, list[int]] = {}
+    placement = current_fit().settings.placement
+    if placement == "rows" or (placement == "auto" and refusal is None and len(capacities) > 1):
+        threads = {worker: capacity.threads for worker, capacity in capacities.items()}
+        shares = share_out(parts.lengths, partition_holders(tasks.client, parts.X), threads)
+    rows = {worker: sum(parts.lengths[i] for i in own) for worker, own in shares.items()}
+    only_whole = options.bag or parts.cells is not None
+    return place(sizes, capacities, placement, options.n_trees, only_whole=only_whole, rows=rows or None), shares
 
 
 def _load_columns(
     tasks: Tasks,
     parts: Partitions,
-    sizes: Sizes,
-    capacities: Mapping[str, WorkerCapacity],
+    plan: Plan,
     schema: Schema,
     summary: TargetSummary,
     options: LoadOptions,
 ) -> tuple[ClusterColumns, Future, Future | None]:
     """Have whole columns presorted; return them, the target and the weights."""
     fit = current_fit()
-    only_whole = options.bag or parts.cells is not None
-    plan = place(sizes, capacities, fit.settings.placement, options.n_trees, only_whole=only_whole)
-    _tell(plan, capacities)
     workers, ids = list(plan.columns), list(plan.columns.values())
     if parts.cells is not None:
         blocks = [presort_stored(tasks, parts.X, schema, summary.n_rows, workers[0])]
@@ -185,24 +226,19 @@ def _load_columns(
         tell(fit.name, "holding", rows=summary.n_rows, columns=len(schema), workers=held)
     keys = [future.key for future in parts.X]
     columns = ClusterColumns(
-        tasks.client, plan.placement, blocks, ids, workers, summary.n_rows, schema, sizes, plan.spare, keys, parts.cells
+        tasks.client, plan.placement, blocks, ids, workers, summary.n_rows, schema, plan.sizes, plan.spare, keys, parts.cells
     )
     return columns, target, weight
 
 
-def _keep_rows(
-    tasks: Tasks, parts: Partitions, sizes: Sizes, capacities: Mapping[str, WorkerCapacity], encoding: RowEncoding
-) -> ClusterRows:
-    """Have each worker sort the rows of the partitions that it has."""
-    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
-    shares = share_out(parts.lengths, partition_holders(tasks.client, parts.X), threads)
-    plan = place_rows(sizes, {worker: sum(parts.lengths[i] for i in own) for worker, own in shares.items()}, capacities)
-    _tell(plan, capacities)
+def _keep_rows(tasks: Tasks, parts: Partitions, plan: Plan, shares: Mapping[str, Sequence[int]], encoding: RowEncoding) -> ClusterRows:
+    """Have each worker take over the rows of the partitions that it has."""
     blocks, stretches, keys = load_rows(tasks, parts, shares, encoding)
     release([*parts.X, *parts.y, *(parts.weight or ())])
     tasks.waiter.wait(blocks)
     tasks.keep(*blocks)
-    return ClusterRows(tasks.client, plan.placement, blocks, stretches, list(shares), keys, sum(parts.lengths), encoding, sizes, plan.spare)
+    n_rows = sum(parts.lengths)
+    return ClusterRows(tasks.client, plan.placement, blocks, stretches, list(shares), keys, n_rows, encoding, plan.sizes, plan.spare)
 
 
 def _measure(

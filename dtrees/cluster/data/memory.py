@@ -1,9 +1,9 @@
 """What a table takes on workers, and what memory they have left: the figures that placement is decided by, before any column is loaded.
 
-A worker that has columns holds, while trees grow::
+A worker that has columns, or rows, holds, while trees grow::
 
     its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8); of
-                        a sparse table 24 bytes for each stored cell
+                        a sparse table 24 bytes for each stored cell; of rows that stay, no distinct values where float32 holds all
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
     target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
                         each tree that grows there
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dask
@@ -38,6 +38,11 @@ _CODE_BYTES = 300_000_000
 STATE_BYTES = 64
 #: What sorting a column takes for each row, in each thread that sorts: keys, as many again to sort them, and values.
 SORTING_BYTES = 24
+
+#: What picking rows out of those that stay where they are takes for each of a worker's, in each thread: keys, and as many to sort them.
+PICKING_BYTES = 16
+#: Targets and weights of all rows as the worker that looks at them has them: as they came, put together, and what is made of them.
+_COPIES_OF_TARGETS = 3
 
 #: Batches of trees for each thread where their results hold out-of-bag sums, which stay in memory until the last batch is done.
 BATCHES_PER_THREAD_OUT_OF_BAG = 2
@@ -93,6 +98,7 @@ class Sizes:
     evaluation: tuple[int, ...] = ()
     votes: int = 0
     amounts: int = 0
+    keyed: bool = field(default=False, repr=False)
 
     @classmethod
     def of(
@@ -123,7 +129,7 @@ class Sizes:
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
-        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes, amounts)
+        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes, amounts, width == 4)
 
     def of_stored(self, cells: int) -> Sizes:
         """Return the sizes of a sparse table of the same schema, with so many stored cells.
@@ -150,10 +156,19 @@ class Sizes:
         growing = (STATE_BYTES * self.n_rows + self.amounts) * trees
         return max(growing, SORTING_BYTES * threads * self.n_rows) + self.vectors + self.partition
 
-    def needed_for_rows(self, n_rows: int, threads: int = 1) -> int:
-        """Return what a worker needs that keeps so many rows, all columns of them, if so many threads sort the columns."""
+    def needed_for_rows(self, n_rows: int, threads: int = 1, *, has_all_targets: bool = False) -> int:
+        """Return what a worker needs that keeps so many rows, all columns of them, and has so many threads.
+
+        ``has_all_targets`` is of the one that looks at the targets and weights of all rows, before trees grow.
+        """
         share = n_rows / self.n_rows
-        return int(share * (self.table + self.vectors) + max(STATE_BYTES, SORTING_BYTES * threads) * n_rows) + self.partition
+        if self.keyed:
+            cells, state = n_rows * len(self.columns) * (CODE_BYTES + ZONE_BYTES), STATE_BYTES
+        else:
+            cells, state = math.ceil(share * self.table), max(STATE_BYTES, SORTING_BYTES * threads)
+        state += PICKING_BYTES * threads
+        looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
+        return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + self.partition
 
     @property
     def delegated(self) -> int:

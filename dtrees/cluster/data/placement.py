@@ -11,7 +11,7 @@ sharded
 rows
     every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
 auto
-    whichever of the first three is likely to be fastest, among those that there is memory for.
+    whichever is likely to be fastest, among those that there is memory for: for boosting, by :mod:`dtrees.cluster.data.costs`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from dask.utils import format_bytes
 from distributed import Client
 
+from dtrees.cluster.data.costs import seconds_alone, seconds_by_columns, seconds_by_rows
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, Sizes, WorkerCapacity
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
@@ -30,11 +31,6 @@ from dtrees.ensemble.backend import Placement
 
 logger = logging.getLogger("dtrees.cluster")
 
-#: What a boosted tree takes a thread, in nanoseconds: for each cell (rows times columns), and besides for each row, where a worker has all
-#: columns and where it has some: every worker divides all rows, and reads them and their gradients, however few its columns are.
-CELL, ROW_ALONE, ROW_TOGETHER = 2.0, 35.0, 65.0
-#: What the exchanges of a tree take, in nanoseconds too.
-_EXCHANGES = 30e6
 _AS_ASKED = "as asked for by placement"
 
 
@@ -103,19 +99,22 @@ def place(
     n_trees: int | None = None,
     *,
     only_whole: bool = False,
+    rows: Mapping[str, int] | None = None,
 ) -> Plan:
-    """Decide where columns go.
+    """Decide where columns go, or rows stay.
 
     Parameters
     ----------
     sizes : Sizes
     worker_capacities : mapping from str to WorkerCapacity
         What each worker has.
-    placement : {"auto", "one-worker", "replicated", "sharded"}, default="auto"
+    placement : {"auto", "one-worker", "replicated", "sharded", "rows"}, default="auto"
     n_trees : int or None, default=None
         Trees to grow that do not depend on each other; None for boosting.
     only_whole : bool, default=False
         Whether they grow only where a worker has all columns.
+    rows : mapping from str to int, optional
+        How many rows each worker would keep, if trees can grow where rows stay.
 
     Raises
     ------
@@ -133,10 +132,22 @@ def place(
     >>> plan.needs
     {'a': 232971520, 'b': 232971520}
     """
+    if placement == "rows":
+        assert rows is not None
+        return place_rows(sizes, rows, worker_capacities)
     everything = range(len(sizes.columns))
     whole = {worker: needed_for_all(sizes, capacity.threads, n_trees) for worker, capacity in worker_capacities.items()}
     able = [worker for worker in worker_capacities if whole[worker] + sum(sizes.evaluation) <= worker_capacities[worker].free]
-    kind, reason = (placement, _AS_ASKED) if placement != "auto" else _choose(sizes, worker_capacities, able, n_trees)
+    kind, reason = (placement, _AS_ASKED) if placement != "auto" else ("", "")
+    predicted: dict[str, float] = {}
+    if placement == "auto" and n_trees is None and len(worker_capacities) > 1 and not only_whole:
+        predicted = _predict(sizes, worker_capacities, able, rows)
+        kind, reason = _fastest(sizes, predicted, able=bool(able))
+        if kind == "rows":
+            assert rows is not None
+            return place_rows(sizes, rows, worker_capacities, Placement(kind, reason, tuple(rows), predicted))
+    elif placement == "auto":
+        kind, reason = _choose(sizes, worker_capacities, able, n_trees)
     if only_whole and kind == "sharded":
         kind, reason = "one-worker", f"it grows on whole tables only, and {len(able)} of {len(worker_capacities)} workers can hold this one"
     if kind == "one-worker":
@@ -154,11 +165,13 @@ def place(
             }
         else:
             needs = whole
-    return _checked(sizes, Placement(kind, reason, tuple(needs)), columns, needs, worker_capacities, only_whole)
+    return _checked(sizes, Placement(kind, reason, tuple(needs), predicted), columns, needs, worker_capacities, only_whole)
 
 
-def place_rows(sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity]) -> Plan:
-    """Return the plan by which workers keep so many rows each.
+def place_rows(
+    sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], placement: Placement | None = None
+) -> Plan:
+    """Return the plan by which workers keep so many rows each; ``placement`` says why, by default that it was asked for.
 
     Raises
     ------
@@ -175,8 +188,48 @@ def place_rows(sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping
     {'a': 257000000, 'b': 95000000}
     """
     columns = {worker: list(range(len(sizes.columns))) for worker in rows}
-    needs = {worker: sizes.needed_for_rows(n, min(worker_capacities[worker].threads, len(sizes.columns))) for worker, n in rows.items()}
-    return _checked(sizes, Placement("rows", _AS_ASKED, tuple(rows)), columns, needs, worker_capacities)
+    needs = _needs_of_rows(sizes, rows, worker_capacities)
+    return _checked(sizes, placement or Placement("rows", _AS_ASKED, tuple(rows)), columns, needs, worker_capacities)
+
+
+def _needs_of_rows(sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity]) -> dict[str, int]:
+    threads = {worker: min(worker_capacities[worker].threads, len(sizes.columns)) for worker in rows}
+    needs = {worker: sizes.needed_for_rows(n, threads[worker]) for worker, n in rows.items()}
+    first = next(iter(rows))
+    return needs | {first: sizes.needed_for_rows(rows[first], threads[first], has_all_targets=True)}
+
+
+def _predict(
+    sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], able: Sequence[str], rows: Mapping[str, int] | None
+) -> dict[str, float]:
+    """Return the seconds of a boosted tree for each placement that there is memory for; columns, which have the most words, in any case."""
+    threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
+    n_rows, n_columns = sizes.n_rows, len(sizes.columns)
+    predicted = {}
+    if able:
+        predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in able))
+    predicted["sharded"] = seconds_by_columns(n_rows, n_columns, threads)
+    if rows is not None:
+        needs = _needs_of_rows(sizes, rows, worker_capacities)
+        evaluated = sum(sizes.evaluation)
+        spare = sum(capacity.free for capacity in worker_capacities.values()) - sum(needs.values())
+        if all(needed <= worker_capacities[worker].free for worker, needed in needs.items()) and evaluated <= spare:
+            predicted["rows"] = seconds_by_rows(rows, n_columns, threads)
+    return predicted
+
+
+def _fastest(sizes: Sizes, predicted: Mapping[str, float], *, able: bool) -> tuple[str, str]:
+    """Return the placement of the fewest seconds, the first of those, and the reason; ``able`` is whether a worker can hold the table."""
+    kind = min(predicted, key=lambda kind: predicted[kind])
+    weighed = ", ".join(f"{kind} {seconds:.3g}" for kind, seconds in predicted.items())
+    if not able:
+        why = f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
+    elif kind == "one-worker":
+        why = "what each worker does for all rows, and messages, would take longer than they save"
+    else:
+        why = "all workers together are faster than one"
+    table = f"with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns"
+    return kind, f"{table}, {why}; predicted seconds a tree: {weighed}"
 
 
 def _checked(
@@ -242,10 +295,7 @@ def _choose(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], able:
         return "sharded", f"the table ({format_bytes(sizes.table)} presorted) fits no single worker"
     threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
     if n_trees is None:
-        said = f"with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns"
-        if worker_for_all(sizes.n_rows, len(sizes.columns), threads, able) is None:
-            return "sharded", f"{said}, all workers together are faster than one"
-        return "one-worker", f"{said}, what each worker does for all rows, and messages, would take longer than they save"
+        return "one-worker", "it grows on whole tables only"
     if n_trees <= 1:
         return "one-worker", "there is one tree to grow, and a worker can hold the whole table"
     if len(able) == len(worker_capacities):
@@ -306,33 +356,6 @@ def nthreads(client: Client) -> dict[str, int]:
             "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."
         )
     return threads
-
-
-def worker_for_all(n_rows: int, n_columns: int, threads: Mapping[str, int], able: Sequence[str] | None = None) -> str | None:
-    """Return the worker that should boost alone, None if the columns should be spread over all workers.
-
-    Spreading saves time in proportion to the number of columns. But every worker still does the work for each row, and the exchanges
-    between workers take the same time for any table.
-
-    Parameters
-    ----------
-    n_rows, n_columns : int
-    threads : mapping from str to int
-        Of each worker.
-    able : sequence of str, optional
-        The workers with the memory for it, at least one; by default all.
-
-    Examples
-    --------
-    >>> worker_for_all(20_000, 8, {"a": 1, "b": 2})
-    'b'
-    >>> [worker_for_all(1_000_000, n_columns, {"a": 1, "b": 1}) for n_columns in (28, 200)]
-    ['b', None]
-    """
-    largest = max(threads if able is None else able, key=lambda worker: (threads[worker], worker))
-    alone = n_rows * (ROW_ALONE + CELL * n_columns) / threads[largest]
-    together = n_rows * (ROW_TOGETHER / min(threads.values()) + CELL * n_columns / sum(threads.values())) + _EXCHANGES
-    return largest if len(threads) == 1 or alone <= together else None
 
 
 def _spread_columns(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None) -> dict[str, list[int]]:

@@ -30,7 +30,8 @@ from dtrees.ensemble.backend import LoadOptions, Placement
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
 from dtrees.ensemble.persistence.checkpoint import array_digest
-from dtrees.split.table.columns import Assembly, Columns
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.keyed_columns import arrange_rows
 
 #: Partitions stay with the worker that has them, unless it has more than so many times its share of the rows.
 _MOST_SHARE = 1.25
@@ -200,20 +201,11 @@ def row_encoding(schema: Schema, classes: Any, options: LoadOptions) -> RowEncod
 
 
 def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[Stretch], encoding: RowEncoding) -> RowBlock:
-    """Encode and sort the rows of some partitions."""
+    """Encode the rows of some partitions."""
     schema = encoding.schema
-    encoded = [schema.encode(part) for part in X]
-    n_rows = sum(last - first for first, last in stretches)
-    assembly = Assembly(n_rows, len(schema))
-
-    def sort(j: int) -> None:
-        pieces = [columns[j] for columns in encoded]
-        assembly.sort(j, pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
-        for columns in encoded:
-            columns[j] = None  # type: ignore[call-overload]
-
+    lengths = [last - first for first, last in stretches]
     with Threads(threads_of(get_worker())) as threads:
-        threads.map(sort, range(len(schema)))
+        columns = arrange_rows(lambda i: schema.encode(X[i]), lengths, len(schema), threads.map)
     classify = encoding.classes is not None
     targets = [
         encode_target(check_target(part, classify=classify, name=encoding.estimator, several=encoding.several), encoding.classes)
@@ -221,7 +213,7 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[
     ]
     weights = None if weight is None else [check_weights(part, len(part)) for part in weight]
     return RowBlock(
-        assembly.finished(),
+        columns,
         stretches,
         np.asarray(np.concatenate(targets), order="F"),
         None if weights is None else np.concatenate([one for one in weights if one is not None]),
@@ -253,7 +245,8 @@ def digests(tasks: Tasks, rows: ClusterRows) -> tuple[list[str], str, str | None
 
 
 def _distinct(block: RowBlock, column: int) -> NDArray[np.float64]:
-    return block.columns.distinct(column).astype(np.float64)
+    codes = np.unique(block.columns.codes[column])
+    return block.columns.values_of(column, codes[codes < block.columns.missing(column)])
 
 
 def _merged(distinct: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -262,8 +255,9 @@ def _merged(distinct: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArray[np.uint32]:
     """Return the codes of a block's rows among the distinct values of all."""
-    mine = block.columns.distinct(column).astype(np.float64)
-    return np.append(np.searchsorted(distinct, mine), len(distinct)).astype(np.uint32)[block.columns.codes[column]]
+    codes, which = np.unique(block.columns.codes[column], return_inverse=True)
+    mine = block.columns.values_of(column, codes)
+    return np.where(np.isnan(mine), len(distinct), np.searchsorted(distinct, mine)).astype(np.uint32)[which]
 
 
 def _digest(pieces: list[NDArray[Any]], stretches: Sequence[Sequence[Stretch]], n_rows: int, *others: NDArray[Any]) -> str:

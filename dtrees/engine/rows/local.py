@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows.exchange import Program, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
-from dtrees.split.table.columns import presort
+from dtrees.split.table.keyed_columns import arrange_rows
 
 
 class ParcelsMissing(RuntimeError):
@@ -47,7 +47,8 @@ class LocalRowsExecutor(RowsExecutor):
         shards = []
         for stretches in cuts:
             rows = np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for first, last in stretches)])
-            columns = presort([column[rows] for column in table])
+            mine = [column[rows] for column in table]
+            columns = arrange_rows([mine].__getitem__, [rows.shape[0]], len(table))
             shards.append(RowShard(columns, stretches, target.shape[0], target[rows], None if weight is None else weight[rows], n_threads))
         return cls(shards, target.shape[0], len(table))
 

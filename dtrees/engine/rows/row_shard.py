@@ -162,7 +162,7 @@ class RowShard:
         if message.prepares:
             target, weight = self._table
             yield self._step("targets", message.serial, {0: (self._stretches, target, *(() if weight is None else (weight,)))}, ())
-        return m.Introduced(self._stretches, sketch_columns(self._columns) if message.sketches else None)
+        return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map) if message.sketches else None)
 
     def _prepare(self, message: m.Prepare) -> Program:
         """Find out what follows from the targets and weights of all rows."""
@@ -202,7 +202,7 @@ class RowShard:
         if self._plan.n_iter_no_change is not None:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, message.edges):
-            self._edges, self._zone_map = message.edges, own_zone_map(self._columns, message.edges)
+            self._edges, self._zone_map = message.edges, own_zone_map(self._columns, message.edges, self._threads.map)
         own = RowTarget(self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads)
         self._tree = RowsInTree(
             self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,

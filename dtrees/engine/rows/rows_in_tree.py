@@ -185,7 +185,7 @@ class RowsInTree:
         """Return the rows that searchers want."""
         while len(self._scratch) < self._threads.n_threads:
             scratch = make_scratch(self._columns.n_rows, int(self._n_distinct.max(initial=0)), 0)
-            n_marks = int(self._n_distinct.max(initial=0)) // 64 + 2
+            n_marks = int((self._n_distinct >> self._all_zones.shift).max(initial=0)) // 64 + 2
             self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
         return {shard: self._pick(Wanted(*one)) for shard, one in enumerate(wanted)}
 
@@ -205,10 +205,10 @@ class RowsInTree:
                 queue, tasks, parts, wanted.begins, columns, zone_map, rows, scratch[thread], rooms, values, g, h, n, counts
             ),
         )
-        if int(counts.sum()) == total:
-            return counts, values, g, h, n
-        places = places_of(rooms, counts)
-        return counts, values[places], g[places], h[places] if weighted else h, n[places]
+        if int(counts.sum()) < total:
+            places = places_of(rooms, counts)
+            values, g, h, n = values[places], g[places], h[places] if weighted else h, n[places]
+        return counts, values, g, h, n
 
     def divide(self, message: m.Divide) -> tuple[m.Cut, _Sent]:
         """Divide nodes, and sum some of their children."""
@@ -221,10 +221,11 @@ class RowsInTree:
         pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
         of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
+        cut = self._cut_codes(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
         self._threads.share(
             len(pieces),
             lambda queue, _: partition.mark_many(
-                queue, of_pieces, columns, places, message.cut, message.missing_left, rows.rows, start, stop, bits, offsets
+                queue, of_pieces, columns, places, cut, message.missing_left, rows.rows, start, stop, bits, offsets
             ),
             most=1 + int((stop - start).sum()) // THREAD_ROWS,
         )
@@ -252,17 +253,14 @@ class RowsInTree:
         nodes, out = np.ascontiguousarray(np.stack([start, stop, column], axis=1)), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
         self._threads.share(nodes.shape[0], lambda queue, _: next_codes(queue, nodes, columns, rows, cuts, out))
-        found, offsets = out < self._n_distinct[column], self._columns.offsets
-        above = np.full(column.shape[0], np.inf)
-        above[found] = self._columns.values[offsets[column[found]] + out[found]]
-        return above
+        above = self._columns.values_of(column, out)
+        return np.where(np.isnan(above), np.inf, above)
 
     def _cut_codes(self, column: NDArray[np.int64], cut: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the highest code of each column up to a value, -1 if there is none."""
         codes = np.empty(column.shape[0], np.int64)
-        for i, (j, value) in enumerate(zip(column.tolist(), cut.tolist(), strict=True)):
-            distinct = self._columns.distinct(j)
-            codes[i] = _highest_up_to(distinct, value)
+        for i, j in enumerate(column.tolist()):
+            codes[i : i + 1] = self._columns.codes_up_to(j, cut[i : i + 1])
         return codes
 
     def _reserve(self, n: int) -> None:
@@ -281,10 +279,7 @@ class RowsInTree:
             rows = self._rows.rows[places]
             values = np.empty((self._pool.shape[0], rows.shape[0]))
             for place, column in enumerate(self._pool.tolist()):
-                distinct, codes = self._columns.distinct(column), self._columns.codes[column][rows]
-                values[place] = np.nan
-                present = codes < distinct.shape[0]
-                values[place, present] = distinct[codes[present]]
+                values[place] = self._columns.values_of(column, self._columns.codes[column][rows])
             sent[shard] = (sizes, values, self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h)
         return sent
 
@@ -332,17 +327,3 @@ class RowsInTree:
                 total,
             ),
         )  # fmt: skip
-
-
-def _highest_up_to(distinct: NDArray[Any], value: float) -> int:
-    """Return the place of the highest of ascending values up to a float64, -1 if there is none."""
-    if distinct.dtype == np.float64:
-        return int(np.searchsorted(distinct, value, side="right")) - 1
-    low, high = 0, distinct.shape[0]
-    while low < high:
-        middle = (low + high) // 2
-        if float(distinct[middle]) <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1

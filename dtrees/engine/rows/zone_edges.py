@@ -8,24 +8,32 @@ about the splits found, only how long it takes to find them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.policy import FEWEST_ZONES, FOLD, MAX_ZONES, ROWS_PER_ZONE
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.keyed_columns import write_parts
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards import CODES
 
 #: Values of a column that a sketch has, where there are more.
 SKETCH_VALUES = 8192
+#: Rows of a shard that a sketch is made of.
+SKETCH_ROWS = 1 << 16
 #: A value that one row in so many of a shard has is told of by itself.
 _HEAVY_SHARE = 512
 #: Most values of a column that get a zone of their own because many rows have them.
 _MOST_HEAVY = 80
+#: Codes of a column are looked up by at most so many bits when rows are picked.
+_CELL_BITS = 20
 #: A place of rows at the ends of a column, more of which than there can be keep lists of such rows from being used.
 _NONE_LISTED = 2**40
+
+
+_Sketch = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]
 
 
 class Sketches(NamedTuple):
@@ -73,33 +81,52 @@ class Edges(NamedTuple):
         return Edges(self.upper[columns], self.alone[columns], self.n_zones[columns], self.exact[columns])
 
 
-def sketch_columns(columns: Columns) -> Sketches:
-    """Sketch every column of a shard's rows."""
-    values, weights, alone = [], [], []
+def sketch_columns(columns: Columns, map: Any = map) -> Sketches:
+    """Sketch every column of a shard's rows; ``map`` is as in :func:`~dtrees.split.table.columns.presort`.
+
+    Of many rows, some are looked at: evenly spread, but not at even distances, which a table may repeat itself at.
+    """
+    n = columns.n_rows
+    rows = None
+    if n > SKETCH_ROWS:
+        shift = np.random.default_rng(0).random(SKETCH_ROWS)
+        rows = ((np.arange(SKETCH_ROWS) + shift) * (n / SKETCH_ROWS)).astype(np.int64).clip(max=n - 1)
     quantiles = np.sin(np.pi * np.arange(1, SKETCH_VALUES + 1) / (2 * SKETCH_VALUES)) ** 2
-    for j in range(columns.n_columns):
-        distinct = columns.distinct(j).astype(np.float64)
-        counts = np.bincount(columns.codes[j], minlength=distinct.shape[0] + 1)[: distinct.shape[0]]
-        if distinct.shape[0] <= SKETCH_VALUES:
-            values.append(distinct)
-            weights.append(counts)
-            alone.append(np.ones(distinct.shape[0], np.bool_))
-            continue
-        below = np.cumsum(counts)
-        heavy = np.flatnonzero(counts * _HEAVY_SHARE >= below[-1])
-        ends = np.searchsorted(below, np.rint(quantiles * below[-1]))
-        ends = np.unique(np.concatenate([np.minimum(ends, below.shape[0] - 1), heavy, heavy[heavy > 0] - 1, [below.shape[0] - 1]]))
-        values.append(distinct[ends])
-        weights.append(np.diff(below[ends], prepend=0))
-        alone.append(np.diff(ends, prepend=-1) == 1)
-    offsets = np.cumsum([0, *(len(some) for some in values)])
+    found = list(map(lambda j: _sketch_column(columns, j, rows, quantiles), range(columns.n_columns)))
     return Sketches(
-        np.concatenate([np.empty(0), *values]),
-        np.concatenate([np.empty(0, np.int64), *weights]),
-        np.concatenate([np.empty(0, np.bool_), *alone]),
-        offsets,
-        columns.n_rows,
+        np.concatenate([np.empty(0), *(values for values, _, _ in found)]),
+        np.concatenate([np.empty(0, np.int64), *(weights for _, weights, _ in found)]),
+        np.concatenate([np.empty(0, np.bool_), *(alone for _, _, alone in found)]),
+        np.cumsum([0, *(len(values) for values, _, _ in found)]),
+        n,
     )
+
+
+def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, quantiles: NDArray[np.float64]) -> _Sketch:
+    codes, counts = _count(columns.codes[j] if rows is None else columns.codes[j][rows], columns.missing(j))
+    if rows is not None and codes.shape[0] <= SKETCH_VALUES:  # there may be no more
+        rows = None
+        codes, counts = _count(columns.codes[j], columns.missing(j))
+    if codes.shape[0] <= SKETCH_VALUES:
+        return columns.values_of(j, codes), counts, np.ones(codes.shape[0], np.bool_)
+    below = np.cumsum(counts)
+    heavy = np.flatnonzero(counts * _HEAVY_SHARE >= below[-1])
+    ends = np.searchsorted(below, np.rint(quantiles * below[-1]))
+    ends = np.unique(np.concatenate([np.minimum(ends, below.shape[0] - 1), heavy, heavy[heavy > 0] - 1, [below.shape[0] - 1]]))
+    alone = np.diff(ends, prepend=-1) == 1
+    if rows is not None:
+        alone &= np.isin(ends, heavy)  # as good as
+        below = np.rint(below * (columns.n_rows / rows.shape[0])).astype(np.int64)
+    return columns.values_of(j, codes[ends]), np.diff(below[ends], prepend=0), alone
+
+
+def _count(codes: NDArray[np.uint32], missing: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the codes of values that there are, ascending, and how many rows have each."""
+    codes = np.sort(codes)
+    codes = codes[: np.searchsorted(codes, missing)]
+    ends = np.flatnonzero(codes[1:] != codes[:-1])
+    ends = np.append(ends, codes.shape[0] - 1) if codes.shape[0] else ends
+    return codes[ends], np.diff(ends, prepend=-1)
 
 
 def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
@@ -168,21 +195,19 @@ def _cut(
     return parts, ones, False
 
 
-def own_zone_map(columns: Columns, edges: Edges) -> ZoneMap:
-    """Return the zone map of a shard's own rows."""
-    n_rows, k = columns.n_rows, columns.n_columns
-    most = edges.upper.shape[1]
-    part, first_codes = np.empty((n_rows, k), np.uint16), np.zeros((k, most + 1), np.int64)
+def own_zone_map(columns: Columns, edges: Edges, map: Any = map) -> ZoneMap:
+    """Return the zone map of a shard's own rows; ``map`` is as in :func:`~dtrees.split.table.columns.presort`."""
+    k, n_parts = columns.n_columns, edges.n_zones << FOLD
+    n_codes = np.diff(columns.offsets)
+    first_codes = np.repeat(n_codes[:, None], edges.upper.shape[1] + 1, axis=1)
     for j in range(k):
-        n_parts = int(edges.n_zones[j]) << FOLD
-        distinct = columns.distinct(j).astype(np.float64)
-        table = np.searchsorted(edges.upper[j, :n_parts], distinct)
-        first_codes[j] = distinct.shape[0]
-        first_codes[j, : n_parts + 1] = np.searchsorted(table, np.arange(n_parts + 1))
-        part[:, j] = np.append(table, n_parts).astype(np.uint16)[columns.codes[j]]
+        first_codes[j, 0] = 0 if n_parts[j] else n_codes[j]
+        if n_parts[j]:
+            first_codes[j, 1 : n_parts[j]] = columns.codes_up_to(j, edges.upper[j, : n_parts[j] - 1]) + 1
     ends = np.zeros((k, 4), np.int64)
     ends[:, 2] = _NONE_LISTED
-    return _make_map(edges, part, first_codes, ends)
+    shift = np.array([max(0, int(n).bit_length() - _CELL_BITS) for n in n_codes], np.int64)
+    return _make_map(edges, write_parts(columns, first_codes, n_parts, map), first_codes, ends, shift)
 
 
 def searcher_zone_map(edges: Edges) -> ZoneMap:
@@ -194,10 +219,12 @@ def searcher_zone_map(edges: Edges) -> ZoneMap:
     width = np.where(is_empty, 0, np.where(edges.alone, 1, CODES))
     first_codes = np.zeros((k, most + 1), np.int64)
     np.cumsum(width, axis=1, out=first_codes[:, 1:])
-    return _make_map(edges, np.empty((0, k), np.uint16), first_codes, np.zeros((k, 4), np.int64))
+    return _make_map(edges, np.empty((0, k), np.uint16), first_codes, np.zeros((k, 4), np.int64), np.zeros(k, np.int64))
 
 
-def _make_map(edges: Edges, part: NDArray[np.uint16], first_codes: NDArray[np.int64], ends: NDArray[np.int64]) -> ZoneMap:
+def _make_map(
+    edges: Edges, part: NDArray[np.uint16], first_codes: NDArray[np.int64], ends: NDArray[np.int64], shift: NDArray[np.int64]
+) -> ZoneMap:
     k = edges.n_zones.shape[0]
     return ZoneMap(
         part=part,
@@ -206,7 +233,7 @@ def _make_map(edges: Edges, part: NDArray[np.uint16], first_codes: NDArray[np.in
         by_category=np.zeros(k, np.bool_),
         exact=edges.exact,
         first_codes=first_codes,
-        shift=np.zeros(k, np.int64),
+        shift=shift,
         listed=np.zeros((k, 2, 1), np.uint32),
         ends=ends,
         lists=np.empty((k, 0), np.uint64),

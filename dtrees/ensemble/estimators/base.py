@@ -142,7 +142,7 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
         # Names first, while a wrong one costs nothing.
         self._check_names(backend.header(X), reset=not keep)
         chosen = self._chosen_categories()
-        purpose |= {"categories": chosen or (), "several": self._SEVERAL_TARGETS}
+        purpose |= {"categories": chosen or (), "by_dtype": chosen is None, "several": self._SEVERAL_TARGETS}
         options = LoadOptions(is_classifier(self), type(self).__name__, self.n_jobs, **purpose)
         start = time.perf_counter()
         table = backend.load(X, y, sample_weight, options)

@@ -19,7 +19,8 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.early_stopping import Stopping
-from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss
+from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Callback, Loss, Rules
+from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import fit_context
 from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
@@ -204,7 +205,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
         early, callbacks = split_callbacks(callbacks, self.early_stopping_rounds)
         stopping = None if early is None else early.rule([given.name for given in sets], asked)
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
-        backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets)
+        backend, table = self._load(X, y, sample_weight, keep=keep, sets=sets, rows_refusal=self._rows_refusal(scorer))
         loss = self._loss(table)
         plan = replace(self._plan(table, loss, keep), stopping=stopping, scoring=scoring_for(scorer, loss))
         initial = self._starting_points(backend, table, plan, loss, X, base_margin, keep=keep)
@@ -232,6 +233,18 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             )
         self._keep_scores(result, sets, [metric_name(metric) for metric in asked], stopping)
         return self
+
+    def _rows_refusal(self, scorer: Any) -> str | None:
+        """Return why these parameters cannot be boosted with where rows stay where they are, whatever the table; None if they can."""
+        n_classes = 2 if is_classifier(self) else 0
+        loss: LinkedLoss
+        if callable(self.loss):
+            loss = CustomObjective(n_classes, self.loss)
+        else:
+            loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
+        first_order = self.criterion == "squared_error"
+        plan = BoostingPlan(Rules("newton", 1, 1), 0, loss, 1, scoring=scoring_for(scorer, loss), first_order=first_order)
+        return rows_placement_refusal(plan, registry.name_of(self.loss))
 
     def _check_combinations(self, asked: Sequence[Any], scorer: Any, base_margin: Any, *, keep: bool) -> None:
         """Raise ValueError for parameters that make no sense together."""

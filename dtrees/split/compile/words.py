@@ -21,3 +21,23 @@ def read_float64(typing_context: Any, words: Any, i: Any) -> Any:
         return builder.load(builder.bitcast(pointer, ir.DoubleType().as_pointer()), align=4)
 
     return types.float64(words, i), generate
+
+
+@intrinsic
+def bits_of_float32(typing_context: Any, x: Any) -> Any:
+    """Return the bits of a float32 as a uint32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.uint32(types.float32), generate
+
+
+@intrinsic
+def float32_of_bits(typing_context: Any, bits: Any) -> Any:
+    """Return the float32 that has the bits of a uint32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate

@@ -22,7 +22,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.work_queue import claim, finish, wait_for
 from dtrees.split.policy import AHEAD
-from dtrees.split.table.columns import highest_code_below
+from dtrees.split.table.columns import are_keyed, highest_code_below
 
 #: Kinds of tasks of :func:`divide_many`.
 DIVIDE = 0
@@ -220,6 +220,7 @@ def mark_many(queue, pieces, columns, places, thresholds, missing_left, rows, st
     places : ndarray of int64, shape (n,)
         The column of each split.
     thresholds, missing_left, starts, stops : ndarray, shape (n,)
+        Thresholds of keyed columns are given as codes.
     rows : ndarray of uint32
     bits : ndarray of uint8
         Of split i from ``offsets[i]`` on.
@@ -231,9 +232,12 @@ def mark_many(queue, pieces, columns, places, thresholds, missing_left, rows, st
             return
         i, first, last = pieces[k]
         j = places[i]
-        values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        missing = np.int64(values.shape[0])
-        cut = highest_code_below(values, NONE(), missing - 1, thresholds[i])
+        missing = columns.offsets[j + 1] - columns.offsets[j]
+        if are_keyed(columns):
+            cut = np.int64(thresholds[i])
+        else:
+            values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+            cut = highest_code_below(values, NONE(), missing - 1, thresholds[i])
         start, stop = starts[i] + 8 * first, min(starts[i] + 8 * last, stops[i])
         used = bits[offsets[i] + first : offsets[i] + last]
         mark_left(columns.codes[j], cut, missing, missing_left[i], rows, start, stop, used)

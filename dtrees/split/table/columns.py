@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.compile.words import read_float64
+from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.words import bits_of_float32, float32_of_bits, read_float64
 from dtrees.split.table.mmap_arrays import Reused, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 
@@ -81,8 +81,75 @@ class Columns(NamedTuple):
         return int(self.codes.shape[1])
 
     def distinct(self, column: int) -> NDArray[Any]:
-        """Return the distinct values of a column, ascending."""
+        """Return the distinct values of a column, ascending; not of keyed columns."""
         return self.values[self.offsets[column] : self.offsets[column + 1]]
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether codes are keys (:mod:`dtrees.split.table.keyed_columns`), and distinct values not known."""
+        return int(self.offsets[-1]) != int(self.words.shape[0])
+
+    def missing(self, column: int) -> int:
+        """Return the code of missing values of a column."""
+        return int(self.offsets[column + 1] - self.offsets[column])
+
+    def values_of(self, column: int | NDArray[np.int64], codes: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the values that codes stand for, missing ones as NaN; ``column`` may be the column of each code.
+
+        Examples
+        --------
+        >>> presort([np.array([0.5, np.nan, -1.0])]).values_of(0, np.array([0, 2, 1]))
+        array([-1. ,  nan,  0.5])
+        """
+        codes = codes.astype(np.int64)
+        values = np.full(codes.shape, np.nan)
+        present = codes < self.offsets[np.add(column, 1)] - self.offsets[column]
+        if self.is_keyed:
+            keys = (np.broadcast_to(self._lowest_keys()[column], codes.shape)[present] + codes[present]).astype(np.uint32)
+            sign = np.uint32(0x80000000)
+            values[present] = np.where(keys & sign, keys ^ sign, ~keys).view(np.float32)
+        else:
+            values[present] = self.values[np.broadcast_to(self.offsets[column], codes.shape)[present] + codes[present]]
+        return values
+
+    def codes_up_to(self, column: int, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the highest code up to each of some values, -1 where there is none; values are not NaN.
+
+        Examples
+        --------
+        >>> presort([np.array([0.5, np.nan, -1.0])]).codes_up_to(0, np.array([-2.0, 0.0, 0.5, np.inf]))
+        array([-1,  0,  1,  1])
+        """
+        if not self.is_keyed:
+            return _count_up_to(self.distinct(column), values) - 1
+        return np.clip(key_of_float32(_float32_up_to(values)) - self._lowest_keys()[column], -1, self.missing(column) - 1)
+
+    def _lowest_keys(self) -> NDArray[np.int64]:
+        return key_of_float32(self.words[: self.n_columns, 0])
+
+
+def key_of_float32(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the bits of numbers as integers in the order of the numbers, -0.0 as 0.0.
+
+    Examples
+    --------
+    >>> key_of_float32(np.array([-0.0, 0.0, 1e-45], np.float32)) - 2**31
+    array([0, 0, 1])
+    """
+    bits = (values + np.float32(0.0)).view(np.uint32)
+    return (bits ^ ((bits.view(np.int32) >> 31).view(np.uint32) | np.uint32(0x80000000))).astype(np.int64)
+
+
+def _count_up_to(distinct: NDArray[Any], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return how many of some ascending numbers are at most each value, comparing as float64 does."""
+    return np.searchsorted(distinct, _float32_up_to(values) if distinct.dtype == np.float32 else values, side="right")
+
+
+def _float32_up_to(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the highest float32 up to each value."""
+    with np.errstate(over="ignore"):
+        near = values.astype(np.float32)
+        return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)
 
 
 class Bench(NamedTuple):
@@ -314,9 +381,26 @@ def _join(distinct: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]
 
 
 @inner_kernel
+def are_keyed(columns):
+    """Tell whether codes are keys; see :attr:`Columns.is_keyed`."""
+    return columns.offsets[columns.codes.shape[0]] != columns.words.shape[0]
+
+
+@inner_kernel
 def value_at(values, i):
     """Return the i-th of some distinct values, given as words (:class:`Columns`)."""
     return np.float64(values[i, 0]) if values.shape[1] == 1 else read_float64(values, i)
+
+
+@lean_kernel
+def value_of_code(columns, column, code):
+    """Return the value that a code of a column stands for, of keyed columns and others."""
+    if not are_keyed(columns):
+        return value_at(columns.words, columns.offsets[column] + np.int64(code))
+    sign = np.uint32(0x80000000)
+    bits = bits_of_float32(columns.words[column, 0])
+    key = (~bits if bits & sign else bits | sign) + np.uint32(code)
+    return np.float64(float32_of_bits(np.uint32(key ^ sign if key & sign else ~key)))
 
 
 @kernel

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints import begin_column
 from dtrees.split.criteria.statistics import Moments
@@ -20,7 +20,7 @@ from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.search.sweep import cut_after
-from dtrees.split.table.columns import value_at
+from dtrees.split.table.columns import value_of_code
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.gather_rows import pick
 from dtrees.split.zones.scan import below, flag_column, sweep_values
@@ -267,13 +267,14 @@ def pick_rows(queue, tasks, parts, begins, columns, zone_map, partition, scratch
         start, stop, j, shift = tasks[k]
         column = zone_map.which[j]
         first_codes, n_distinct = zone_map.first_codes[j], columns.offsets[column + 1] - columns.offsets[column]
-        m = ZERO()
+        n_parts, m = zone_map.n_zones[j] << zone_map.fold >> shift, ZERO()
         for p in range(begins[k], begins[k + 1]):
             first, last = first_codes[parts[p] << shift], first_codes[(parts[p] + 1) << shift]
             if last > first:
-                # Where rows lie is not known here: the share of a stretch of codes stands for that of rows.
-                zone, scale = scratch.zones[m], float(stop - start) / float(n_distinct)
-                zone.n_before, zone.n = np.int64(float(first) * scale), np.int64(float(last - first) * scale)
+                # Where rows lie is not known here: the node's are taken to be spread like all.
+                zone = scratch.zones[m]
+                zone.n_before = _rows_before(parts[p], n_parts, stop - start)
+                zone.n = _rows_before(parts[p] + 1, n_parts, stop - start) - zone.n_before
                 scratch.numbers[m] = parts[p]
                 m += 1
         counts[k] = 0
@@ -282,14 +283,20 @@ def pick_rows(queue, tasks, parts, begins, columns, zone_map, partition, scratch
             numbers, rows = scratch.numbers[:m], partition.rows[start:stop]
             n_keys = pick(columns.codes[column], n_distinct, zone_map, j, shift, numbers, rows, keys, scratch)
             sort_keys(keys, scratch.spare, n_keys, scratch.counts)
-            words = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-            at, before = rooms[k] - 1, NONE()
+            at, before, p = rooms[k] - 1, NONE(), begins[k]
             for i in range(n_keys):
                 code, place = np.int64(keys[i] >> np.uint64(32)), start + np.int64(keys[i] & _PLACE)
+                # Codes that are equal when shifted are picked together, and may be in several parts.
+                while p < begins[k + 1] and code >= first_codes[(parts[p] + 1) << shift]:
+                    p += 1
+                if p == begins[k + 1]:
+                    break
+                if code < first_codes[parts[p] << shift]:
+                    continue
                 if code != before:
                     at += 1
                     before = code
-                    values[at], g[at], n[at] = value_at(words, code), 0, 0
+                    values[at], g[at], n[at] = value_of_code(columns, column, code), 0, 0
                     if weighted:
                         h[at] = 0
                 g[at] += partition.g[place]
@@ -298,6 +305,12 @@ def pick_rows(queue, tasks, parts, begins, columns, zone_map, partition, scratch
                     h[at] += partition.h[place]
             counts[k] = at + 1 - rooms[k]
         finish(queue)
+
+
+@inner_kernel
+def _rows_before(part, n_parts, n_rows):
+    """Return how many of a node's rows are in parts before one, by the quantiles that parts end at."""
+    return np.int64(n_rows * np.sin(np.pi * part / (2 * n_parts)) ** 2)
 
 
 @kernel

@@ -168,6 +168,48 @@ def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, r
         assert plan.needs == dict.fromkeys(plan.needs, sizes.needed(range(len(sizes.columns))))
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "threads", "rows", "kind"),
+    [
+        (10**9, 1000, [1], True, "one-worker"),
+        (10**4, 10, [1, 4, 2], True, "one-worker"),
+        (10**6, 1000, [4, 4, 4], False, "sharded"),
+        # Few columns are not worth spreading, however many rows there are: each worker would divide them all. Rows are.
+        (10**4, 4, [1, 1], True, "one-worker"),
+        (10**8, 4, [1, 1], False, "one-worker"),
+        (10**8, 4, [1, 1], True, "rows"),
+        (10**8, 100, [1, 1], False, "sharded"),
+        (10**8, 30, [4] * 4, True, "rows"),
+        (10**6, 5000, [1, 1], True, "sharded"),
+    ],
+)
+def test_auto_takes_what_is_predicted_to_be_fastest(n_rows: int, n_columns: int, threads: list[int], rows: bool, kind: str) -> None:
+    sizes = Sizes(n_rows, (6 * n_rows,) * n_columns, 8 * n_rows, 0, keyed=True)
+    there = {worker: WorkerCapacity(n) for worker, n in zip("abcd", threads, strict=False)}
+    plan = place(sizes, there, rows=dict.fromkeys(there, n_rows // len(there)) if rows else None)
+    assert plan.placement.kind == kind
+    predicted = plan.placement.predicted
+    if len(there) > 1:
+        assert min(predicted, key=lambda kind: predicted[kind]) == kind
+        assert set(predicted) == {"one-worker", "sharded", *(["rows"] if rows else [])}
+        assert f"predicted seconds a tree: one-worker {predicted['one-worker']:.3g}, " in plan.placement.reason
+
+
+def test_rows_are_chosen_only_where_they_fit() -> None:
+    sizes = Sizes(10**8, (6 * 10**8,) * 10, 8 * 10**8, 10**8, keyed=True)
+    rows = {"a": 5 * 10**7, "b": 5 * 10**7}
+    # Of its own: 60 bytes in cells, 8 for the target, 80 for what grows (or 3 times all targets, of the first); and a partition.
+    needed = 5 * 10**7 * (60 + 8 + 80) + 10**8
+    assert place(sizes, worker_capacities(needed, needed), rows=rows).needs == {"a": needed, "b": needed}
+    assert place(sizes, worker_capacities(needed, needed), "rows", rows=rows).placement.predicted == {}
+    more = {"a": 4 * 10**7, "b": 6 * 10**7}
+    with pytest.raises(NotEnoughMemory, match=r"with placement 'rows': worker b would need 8.36 GiB, and has 6.98 GiB free"):
+        place(sizes, worker_capacities(needed, needed), "rows", rows=more)
+    assert place(sizes, worker_capacities(1e12, needed), rows=more).placement.kind != "rows"
+    few = Sizes(1000, (6000,) * 2, 800_000, 0, keyed=True)
+    assert place(few, worker_capacities(1e12, 1e12), "rows", rows={"a": 10, "b": 990}).needs["a"] == 120 + 8000 + 3 * 800_000
+
+
 def test_a_tree_for_each_thread_takes_room() -> None:
     """Each thread that grows a tree of a forest has the state of the rows for itself: 6.4 MB here."""
     assert place(SMALL, worker_capacities(BESIDES + 4e6 + 6.4e6, 1e9, threads=2), "replicated", 10).needs == dict.fromkeys(

@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, Future
 
 from dtrees import DecisionTreeRegressor
-from dtrees.cluster.data.placement import spread, worker_for_all
+from dtrees.cluster.data.placement import spread
 from dtrees.cluster.errors import SchedulerLost
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.tasks import Tasks, task_keys
@@ -127,19 +127,6 @@ def test_columns_are_spread_by_size_and_threads() -> None:
     assert {worker: len(items) for worker, items in placed.items()} == {"a": 3, "b": 6, "c": 3}
     assert sorted(item for items in placed.values() for item in items) == list(range(12))
     assert spread([3.0, 1.0, 1.0, 1.0], {"a": 1, "b": 1}) == {"a": [0], "b": [1, 2, 3]}
-
-
-def test_small_tables_stay_on_one_worker() -> None:
-    assert worker_for_all(10**9, 1000, {"a": 1}) == "a"
-    assert worker_for_all(10**4, 10, {"a": 1, "b": 4, "c": 2}) == "b"
-    assert worker_for_all(10**6, 1000, {"a": 4, "b": 4, "c": 4}) is None
-
-
-def test_tables_of_few_columns_stay_on_one_worker() -> None:
-    """However long they are: each worker divides all rows."""
-    for n_rows in (10**4, 10**6, 10**8):
-        assert worker_for_all(n_rows, 4, {"a": 1, "b": 1}) == "b"
-    assert worker_for_all(10**8, 100, {"a": 1, "b": 1}) is None
 
 
 def _tasks(dask_scheduler: Any) -> list[str]:

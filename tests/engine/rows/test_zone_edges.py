@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dtrees.engine.rows import zone_edges
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches, own_zone_map, searcher_zone_map, sketch_columns
 from dtrees.split.policy import FOLD, MAX_ZONES
-from dtrees.split.table.columns import presort
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.keyed_columns import arrange_rows
 
 RNG = np.random.default_rng(0)
 N = 40_000
-COLUMNS: dict[str, NDArray[np.float64]] = {
+COLUMNS: dict[str, NDArray[Any]] = {
     "continuous": RNG.normal(size=N),
     "few": RNG.integers(0, 7, N).astype(float),
     "heavy": np.where(RNG.random(N) < 0.6, 0.0, RNG.normal(size=N)),
@@ -23,16 +27,30 @@ COLUMNS: dict[str, NDArray[np.float64]] = {
     "missing": np.full(N, np.nan),
     "one value": np.ones(N),
     "sorted": np.sort(RNG.normal(size=N)),
+    # Keyed columns, where the others, but for those of few integers, are sorted.
+    "float32": RNG.normal(size=N).astype(np.float32),
+    "float32, missing": np.where(RNG.random(N) < 0.3, np.nan, RNG.normal(size=N)).astype(np.float32),
+    "float32, heavy lowest": np.where(RNG.random(N) < 0.6, 0.0, RNG.random(N)).astype(np.float32),
+    "float32 neighbours, far from one": np.where(np.arange(N) == 7, -3e38, 1 + RNG.integers(0, 9000, N) * 2.0**-23).astype(np.float32),
+    "float32 of all sizes": RNG.integers(0, 2**32, N, np.uint32).view(np.float32),
 }
+with np.errstate(invalid="ignore"):
+    COLUMNS["float32 of all sizes"][np.isinf(COLUMNS["float32 of all sizes"])] = 0.0
+
+
+def arranged(column: NDArray[Any]) -> Columns:
+    return arrange_rows([[column]].__getitem__, [column.shape[0]], 1)
 
 
 def edges_of(column: NDArray[np.float64], cuts: list[int]) -> Edges:
-    return merge_sketches([sketch_columns(presort([part])) for part in np.split(column, cuts)])
+    return merge_sketches([sketch_columns(arranged(part)) for part in np.split(column, cuts)])
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("cuts", [[], [10_000, 10_000, 39_999]])
-def test_parts_hold_all_values_in_order(name: str, cuts: list[int]) -> None:
+@pytest.mark.parametrize("sketched", [zone_edges.SKETCH_ROWS, 12_000])
+def test_parts_hold_all_values_in_order(name: str, cuts: list[int], sketched: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zone_edges, "SKETCH_ROWS", sketched)
     column = COLUMNS[name]
     edges = edges_of(column, cuts)
     n_parts = int(edges.n_zones[0]) << FOLD
@@ -41,7 +59,7 @@ def test_parts_hold_all_values_in_order(name: str, cuts: list[int]) -> None:
     assert (upper[1:] >= upper[:-1]).all()
     first = 0
     for some in np.split(column, cuts):
-        columns = presort([some])
+        columns = arranged(some)
         zone_map = own_zone_map(columns, edges)
         part = zone_map.part[:, 0].astype(int)
         assert (part[np.isnan(some)] == n_parts).all()

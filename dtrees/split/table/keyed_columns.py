@@ -1,0 +1,206 @@
+"""Columns of float32 whose codes follow from the values alone, without sorting.
+
+Where rows stay where they are (:mod:`dtrees.engine.rows`), no scan counts on codes that follow one another, only on codes that are in the
+order of the values. The bits of a float32, put in order, are such codes: what is left of loading a table is a pass over its cells.
+
+Terms
+-----
+key
+    the bits of a float32 as an integer in the order of the numbers, -0.0 as 0.0.
+keyed columns
+    :class:`~dtrees.split.table.columns.Columns` whose codes are keys, less the lowest key of the column. A missing value has the code after
+    the highest one. Of the distinct values the lowest is known, of each column; ``offsets`` grow by the code of missing values.
+
+Use
+---
+>>> assembly = KeyedAssembly(4, 1)
+>>> assembly.put(0, [np.array([2.0, np.nan, 1.0, -0.0])])
+True
+>>> columns = assembly.finished()
+>>> columns.is_keyed, columns.codes[0]
+(True, array([1073741824, 1073741825, 1065353216,          0], dtype=uint32))
+>>> columns.values_of(0, columns.codes[0])
+array([ 2., nan,  1.,  0.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import kernel
+from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns
+from dtrees.split.table.mmap_arrays import mapped
+
+#: Rows that are turned over at a time, from rows side by side to columns: what a processor's cache holds.
+_BLOCK = 1024
+#: Cells of a column that are made keys of at a time, for the same reason.
+_CELLS = 1 << 15
+_SIGN = np.uint32(0x80000000)
+#: Stretches of codes that parts are looked up by; and rows that are looked up in one column before the next.
+_STRETCH_BITS, _ROWS_AT_A_TIME = 16, 4096
+
+
+def arrange_rows(
+    read: Callable[[int], Sequence[NDArray[Any]]],
+    lengths: Sequence[int],
+    n_columns: int,
+    map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
+) -> Columns:
+    """Return columns for rows that stay where they are: keyed, where float32 holds all values, else sorted.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the columns of a piece, given its number; is called again for each where columns have to be sorted.
+    lengths : sequence of int
+        Rows of each piece.
+    n_columns : int
+    map : callable, default=map
+        See :func:`~dtrees.split.table.columns.presort`.
+    """
+    firsts = np.cumsum([0, *lengths]).tolist()
+    keyed = _keyed(read, firsts, n_columns, map)
+    if keyed is not None:
+        return keyed.finished(map)
+    pieces = [list(read(i)) for i in range(len(lengths))]
+    assembly = Assembly(firsts[-1], n_columns)
+
+    def sort(j: int) -> None:
+        mine = [piece[j] for piece in pieces]
+        assembly.sort(j, mine[0] if len(mine) == 1 else np.concatenate(mine))
+        for piece in pieces:
+            piece[j] = None  # type: ignore[call-overload]
+
+    list(map(sort, range(n_columns)))
+    return assembly.finished()
+
+
+def _keyed(read: Any, firsts: list[int], n_columns: int, map: Any) -> KeyedAssembly | None:
+    assembly = KeyedAssembly(firsts[-1], n_columns)
+    are_small = map(lambda i: assembly.put(firsts[i], read(i)), range(len(firsts) - 1))
+    return assembly if all(are_small) else None
+
+
+class KeyedAssembly:
+    """Keyed columns in the making, in the memory that they will have.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+    """
+
+    def __init__(self, n_rows: int, n_columns: int) -> None:
+        if n_rows > MAX_ROWS:
+            raise ValueError(f"X has {n_rows} rows; dtrees numbers rows with 32 bits and takes at most {MAX_ROWS}.")
+        self._values = mapped(n_columns * n_rows, np.float32).reshape(n_columns, n_rows)
+
+    def put(self, first: int, columns: Sequence[NDArray[Any]]) -> bool:
+        """Put some rows in their place, given by column; return whether float32 holds all their values."""
+        n = len(columns[0])
+        small = [np.can_cast(column.dtype, np.float32) for column in columns]
+        for begin in range(0, n, _BLOCK):
+            end = min(begin + _BLOCK, n)
+            for j, column in enumerate(columns):
+                some, place = column[begin:end], self._values[j, first + begin : first + end]
+                with np.errstate(over="ignore"):
+                    place[:] = some
+                if not small[j] and not np.array_equal(some, place, equal_nan=some.dtype.kind == "f"):
+                    return False
+        return True
+
+    def finished(self, map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map) -> Columns:
+        """Return the columns, when all rows are in their places; ``map`` is as in :func:`~dtrees.split.table.columns.presort`."""
+        values = self._values
+        del self._values
+        made = list(map(lambda j: _to_codes(values[j]), range(values.shape[0])))
+        offsets = np.zeros(len(made) + 1, np.int64)
+        np.cumsum([n_codes for _, n_codes in made], out=offsets[1:])
+        # There is one for each column, and one more where these could be taken for all distinct values.
+        words = np.zeros((len(made) + int(offsets[-1] == len(made)), 1), np.float32)
+        words[: len(made), 0] = [low for low, _ in made]
+        return Columns(values.view(np.uint32), words, offsets)
+
+
+def _to_codes(values: NDArray[np.float32]) -> tuple[np.float32, int]:
+    """Write codes over the values of a column; return the lowest value and the code of missing ones."""
+    none = np.uint32(0xFFFFFFFF)
+    lowest, highest = none, np.uint32(0)
+    for begin in range(0, values.shape[0], _CELLS):
+        some = values[begin : begin + _CELLS]
+        missing = np.isnan(some)
+        with np.errstate(invalid="ignore"):
+            some += np.float32(0.0)  # -0.0 and 0.0 are one value
+        keys = some.view(np.uint32)
+        keys ^= (keys.view(np.int32) >> 31).view(np.uint32) | _SIGN
+        if missing.any():
+            keys[missing] = 0
+            highest = max(highest, keys.max())
+            keys[missing] = none
+        else:
+            highest = max(highest, keys.max())
+        lowest = min(lowest, keys.min())
+    codes = values.view(np.uint32)
+    if lowest == none:
+        codes[:] = 0
+        return np.float32(0.0), 0
+    n_codes = int(highest) - int(lowest) + 1
+    for begin in range(0, values.shape[0], _CELLS):
+        some_codes = codes[begin : begin + _CELLS]
+        some_codes -= lowest
+        np.minimum(some_codes, np.uint32(n_codes), out=some_codes)
+    low = np.array([lowest ^ _SIGN if lowest & _SIGN else ~lowest], np.uint32).view(np.float32)[0]
+    return low, n_codes
+
+
+def write_parts(
+    columns: Columns,
+    first_codes: NDArray[np.int64],
+    n_parts: NDArray[np.int64],
+    map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
+) -> NDArray[np.uint16]:
+    """Return the part of every cell, of shape (n_rows, n_columns).
+
+    Parameters
+    ----------
+    columns : Columns
+        Keyed or not.
+    first_codes : ndarray of int64, shape (n_columns, most parts + 1)
+        The first code of each part, then that of missing values, which are in a part after the last.
+    n_parts : ndarray of int64, shape (n_columns,)
+    """
+    n_rows, k = columns.n_rows, columns.n_columns
+    n_codes = np.diff(columns.offsets)
+    shifts = np.array([max(0, int(n).bit_length() - _STRETCH_BITS) for n in n_codes], np.int64)
+    tables, steps = np.zeros((k, int((n_codes >> shifts).max(initial=0)) + 1), np.uint16), np.zeros(k, np.int64)
+    for j in range(k):
+        stretches = np.arange((int(n_codes[j]) >> int(shifts[j])) + 1) << shifts[j]
+        table = np.searchsorted(first_codes[j, : n_parts[j] + 1], stretches, side="right") - 1
+        tables[j, : table.shape[0]] = table
+        steps[j] = int(np.diff(table, append=n_parts[j]).max()).bit_length()
+    firsts = np.full((k, first_codes.shape[1] + (1 << int(steps.max(initial=0)))), 0xFFFFFFFF, np.uint32)
+    for j in range(k):
+        firsts[j, : n_parts[j] + 1] = first_codes[j, : n_parts[j] + 1]
+    part = mapped(n_rows * k, np.uint16).reshape(n_rows, k)
+    step = max(_ROWS_AT_A_TIME, -(-n_rows // 64))
+    list(map(lambda i: _write_parts(columns.codes, firsts, tables, shifts, steps, i, min(i + step, n_rows), part), range(0, n_rows, step)))
+    return part
+
+
+@kernel
+def _write_parts(codes, firsts, tables, shifts, steps, first, last, part):
+    one = np.uint64(1)
+    for block in range(first, last, _ROWS_AT_A_TIME):
+        end = min(block + _ROWS_AT_A_TIME, last)
+        for j in range(codes.shape[0]):
+            mine, table, shift, n_steps = firsts[j], tables[j], np.uint32(shifts[j]), np.uint64(steps[j])
+            for i in range(block, end):
+                code = codes[j, i]
+                low = np.uint64(table[np.uint64(code >> shift)])
+                for k in range(n_steps):  # to the last part that begins at the code or before
+                    further = one << (n_steps - one - np.uint64(k))
+                    low += further * np.uint64(mine[low + further] <= code)
+                part[i, j] = low
