@@ -39,10 +39,9 @@ _SECONDS_TO_WAIT = 3600.0
 
 
 class Account(NamedTuple):
-    """Seconds that a shard worked on a message, sent parcels, and waited for those of others; and bytes sent."""
+    """Seconds that a shard worked on a message, and waited for parcels of others; and bytes that it sent to these."""
 
     worked: float
-    sending: float
     waiting: float
     sent: int
 
@@ -84,7 +83,7 @@ class RowShardActor(ActorBase):
                     step = program.send(sent)
                 except StopIteration as end:
                     worked = time.perf_counter() - began - sending - waiting
-                    return end.value, Account(worked, sending, waiting, self._peers.sent - before)
+                    return end.value, Account(worked, waiting, self._peers.sent - before)
                 stepped = time.perf_counter()
                 self.hand_over(step)
                 handed_over = time.perf_counter()
@@ -162,10 +161,10 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
                 self._may_wait = False
         super().repair()
 
-    def _take_account(self, shard: int, account: Account) -> float:
+    def _take_account(self, shard: int, account: Account) -> tuple[float, float | None]:
         worker = self._actors.workers[shard]
         self.timings.exchanged[worker] = self.timings.exchanged.get(worker, 0) + account.sent
-        return account.worked
+        return account.worked, account.waiting
 
     @contextlib.contextmanager
     def _losses(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ class Timings:
     scan : dict from str to float
         Its own work.
     wait : dict from str to float
-        For slower workers to be done with the same message.
+        For slower workers to be done with the same message, or, where workers keep rows, with a step of it.
     sent, received : dict from str to int
         Bytes of the messages to it, and of its replies.
     exchanged : dict from str to int
@@ -39,10 +39,15 @@ class Timings:
     exchanged: dict[str, int] = field(default_factory=dict)
     communicate: float = 0.0
 
-    def add(self, seconds: float, spent: Sequence[tuple[str, float]]) -> None:
-        """Add an exchange of so many seconds, in which each worker spent so many on its work."""
+    def add(self, seconds: float, spent: Sequence[tuple[str, float]], waited: Sequence[float] | None = None) -> None:
+        """Add an exchange of so many seconds, in which each worker spent so many on its work.
+
+        ``waited`` is how long each waited for others while it carried out the message, if it knows.
+        """
         slowest = max(own for _, own in spent)
-        for worker, own in spent:
+        if waited is None:
+            waited = [slowest - own for _, own in spent]
+        for (worker, own), idle in zip(spent, waited, strict=True):
             self.scan[worker] = self.scan.get(worker, 0.0) + own
-            self.wait[worker] = self.wait.get(worker, 0.0) + slowest - own
-        self.communicate += max(0.0, seconds - slowest)
+            self.wait[worker] = self.wait.get(worker, 0.0) + idle
+        self.communicate += max(0.0, seconds - max(own + idle for (_, own), idle in zip(spent, waited, strict=True)))

@@ -139,9 +139,9 @@ class WorkerShards(ABC):
         """Give shards something else, where none is lost."""
         return
 
-    def _take_account(self, shard: int, account: Any) -> float:
-        """Take in what a shard tells of its work beside a reply; return the seconds it took."""
-        return float(account)
+    def _take_account(self, shard: int, account: Any) -> tuple[float, float | None]:
+        """Take in what a shard tells of its work beside a reply; return the seconds that took, and those that it waited, if it knows."""
+        return float(account), None
 
     @abstractmethod
     def _arguments(self, shard: int) -> tuple[Any, ...]:
@@ -185,9 +185,11 @@ class WorkerShards(ABC):
         posted, ended = self._posted.popleft(), time.perf_counter()
         seconds = ended - max(posted.began, self._ended)  # what of it passed before is counted with another exchange
         self._ended = ended
-        spent = {shard: self._take_account(shard, account) for shard, (_, account) in replies.items()}
-        self.timings.add(seconds, [(self._actors.workers[shard], own) for shard, own in spent.items()])
-        slowest, received = max(spent.values()), self._actors.received - before
+        spent = [self._take_account(shard, account) for shard, (_, account) in replies.items()]
+        waited = [idle for _, idle in spent if idle is not None]
+        own = [(self._actors.workers[shard], seconds) for shard, (seconds, _) in zip(replies, spent, strict=True)]
+        self.timings.add(seconds, own, waited or None)
+        slowest, received = max(seconds for seconds, _ in spent), self._actors.received - before
         self._exchanges.note(
             message=posted.kind, n_shards=len(replies), seconds=seconds, slowest=slowest, sent=posted.sent, received=received
         )

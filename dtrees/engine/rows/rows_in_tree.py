@@ -14,7 +14,7 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.row_target import RowTarget
-from dtrees.engine.rows.searcher import Searcher, Wanted, make_sums
+from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.places import places_of
@@ -80,6 +80,7 @@ class RowsInTree:
         self._scratch: list[Scratch] = []
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
+        self._slots, self._to_send = NumbersKept(), [NumbersKept() for _ in range(n_shards)]
 
     def replay(self, tree: Tree, output: int) -> None:
         """Add a finished tree to the predictions."""
@@ -103,16 +104,16 @@ class RowsInTree:
         self._pool = pool
         self._zone_map = self._all_zones if pool.shape[0] == self._columns.n_columns else self._all_zones.take(pool.astype(np.int64))
         self._layout = lay_out_slots(self._zone_map, self._width)
-        self._bounds = [pool.shape[0] * shard // self._n_shards for shard in range(self._n_shards + 1)]
-        first, last = self._bounds[self._shard : self._shard + 2]
-        own = pool[first:last]
+        # By turns, as columns that say much often lie side by side: their searcher has more to do.
+        self._places = [np.arange(shard, pool.shape[0], self._n_shards) for shard in range(self._n_shards)]
+        places = self._places[self._shard]
+        own = pool[places]
         edges = self._edges.take(own)
         starts, shifts = self._layout
-        layout = starts[:, first : last + 1] - starts[:, first : first + 1], shifts[:, first:last]
-        self._searcher = Searcher(
-            searcher_zone_map(edges), edges.upper, own, first, (np.ascontiguousarray(layout[0]), np.ascontiguousarray(layout[1])),
-            self._width, self._threads,
-        )  # fmt: skip
+        own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
+        np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
+        layout = own_starts, np.ascontiguousarray(shifts[:, places])
+        self._searcher = Searcher(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads)
 
     def add_in_order(self, message: m.AddInOrder) -> NDArray[np.float64]:
         """Add absolute values of a stretch to sums of lanes."""
@@ -150,7 +151,8 @@ class RowsInTree:
         if not n:
             return {}
         starts, shifts = self._layout
-        sums = make_sums(np.empty((n, int(starts[int(summed.grain.max()), -1])), np.int64), starts, shifts, self._width, shift)
+        size = int(starts[int(summed.grain.max()), -1])
+        sums = make_sums(self._slots.room(n * size).reshape(n, size), starts, shifts, self._width, shift)
         sums.grains[:] = summed.grain
         start, stop = self._start[summed.node], self._stop[summed.node]
         # Large nodes are shared by columns, which need not be added up.
@@ -164,9 +166,12 @@ class RowsInTree:
         zone_map, rows = self._zone_map, self._rows
         self._threads.share(len(tasks), lambda queue, _: sum_nodes(queue, of_tasks, zone_map, rows, sums))
         sent: _Sent = {}
-        for shard, (first, last) in enumerate(zip(self._bounds[:-1], self._bounds[1:], strict=True)):
-            own = [sums.slots[i, starts[grain, first] : starts[grain, last]] for i, grain in enumerate(summed.grain.tolist())]
-            sent[shard] = (np.concatenate(own),)
+        sizes = np.diff(starts, axis=1)[summed.grain].sum(axis=0)
+        bounds, grains = starts.tolist(), summed.grain.tolist()
+        for shard, places in enumerate(self._places):
+            own = [sums.slots[i, bounds[grain][j] : bounds[grain][j + 1]] for i, grain in enumerate(grains) for j in places.tolist()]
+            out = self._to_send[shard].room(int(sizes[places].sum()))
+            sent[shard] = (np.concatenate(own, out=out) if own else out,)
         return sent
 
     def find_bars(self, message: m.FindBars, sent: list[NDArray[np.int64]]) -> NDArray[np.float64]:

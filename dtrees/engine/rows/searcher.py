@@ -6,6 +6,7 @@ parts that may hold the best split of a node (:meth:`Searcher.flag`), and finds 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidat
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
 from dtrees.split.policy import MAX_PARTS
 from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards import FLAGGED, REQUEST, flag_nodes, scan_rows, settle_sums
 from dtrees.split.zones.sums import SCALE, Sums
@@ -39,6 +41,36 @@ def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArr
     grains = np.zeros(slots.shape[0], np.int64)
     flagged = np.zeros(2, np.int64)
     return Sums(slots, grains, scales, first, starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
+
+
+def _add_up(arrays: Sequence[NDArray[np.int64]], out: NDArray[np.int64]) -> None:
+    if len(arrays) == 1:
+        out[:] = arrays[0]
+        return
+    np.add(arrays[0], arrays[1], out=out)
+    for one in arrays[2:]:
+        out += one
+
+
+class NumbersKept:
+    """Room for int64 numbers that is kept from one use to the next: to have the system make it anew takes longer than to fill it.
+
+    Examples
+    --------
+    >>> kept = NumbersKept()
+    >>> first = kept.room(3)
+    >>> first.shape, kept.room(2).base is first.base
+    ((3,), True)
+    """
+
+    def __init__(self) -> None:
+        self._numbers = mapped(0, np.int64)
+
+    def room(self, n: int) -> NDArray[np.int64]:
+        """Return room for ``n`` numbers, with anything in it, in place of what was returned before."""
+        if self._numbers.shape[0] < n:
+            self._numbers = mapped(n, np.int64)
+        return self._numbers[:n]
 
 
 class Wanted(NamedTuple):
@@ -68,8 +100,8 @@ class Searcher:
     upper : ndarray of float64, shape (k, most parts)
     ids : ndarray of int32, shape (k,)
         Numbers of the columns in the table.
-    first : int
-        The place of the first among the tree's columns.
+    places : ndarray of int64, shape (k,)
+        Of these among the tree's columns.
     layout : tuple of ndarray
         Where columns begin in slots, and how parts are shifted (:func:`~dtrees.split.zones.sums.lay_out_slots`).
     width : int
@@ -82,16 +114,17 @@ class Searcher:
         zone_map: ZoneMap,
         upper: NDArray[np.float64],
         ids: NDArray[np.int32],
-        first: int,
+        places: NDArray[np.int64],
         layout: tuple[NDArray[np.int64], NDArray[np.uint64]],
         width: int,
         threads: Threads,
     ) -> None:
         # Within the zone map, columns are numbered from 0.
-        self._zone_map, self._upper, self._ids, self._first = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, first
+        self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
         self._starts, self._shifts = layout
         self._width, self._threads = width, threads
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
+        self._slots, self._slots_before = NumbersKept(), NumbersKept()
         self._scratch: list[Scratch] = []
 
     def _make_scratch(self) -> None:
@@ -107,17 +140,14 @@ class Searcher:
         self._message, self._bars = message, bars
         if not k:
             return bars
-        total = sent[0] if len(sent) == 1 else np.add(sent[0], sent[1])
-        for one in sent[2:]:
-            total += one
-        most = int(message.summed.grain.max(initial=0))
-        sums = make_sums(
-            np.empty((message.n_slots, int(self._starts[most, -1])), np.int64), self._starts, self._shifts, self._width, root.shift
-        )
+        room = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
+        self._slots, self._slots_before = self._slots_before, self._slots
+        slots = self._slots.room(message.n_slots * room).reshape(message.n_slots, room)
+        sums = make_sums(slots, self._starts, self._shifts, self._width, root.shift)
         at = 0
         for slot, grain in zip(message.tasks[:, 3].tolist(), message.summed.grain.tolist(), strict=True):
             size = int(self._starts[grain, -1])
-            sums.slots[slot, :size] = total[at : at + size]
+            _add_up([one[at : at + size] for one in sent], slots[slot, :size])
             sums.grains[slot] = grain
             at += size
         before, self._sums = self._sums, sums
@@ -135,10 +165,10 @@ class Searcher:
 
     def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of the columns here nodes are to be searched in, given which of the tree's; all if that is empty."""
-        first, k = self._first, self._ids.shape[0]
+        k = self._ids.shape[0]
         if not drawn.shape[0]:
             return np.ones((self._message.node.shape[0], k), np.bool_)
-        return np.ascontiguousarray(drawn[:, first : first + k])
+        return np.ascontiguousarray(drawn[:, self._places])
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
@@ -168,7 +198,7 @@ class Searcher:
         counts = wanted["last"] - wanted["first"]
         begins = np.concatenate([[0], np.cumsum(counts)])
         places = np.repeat(wanted["first"] - begins[:-1], counts) + np.arange(begins[-1])
-        tasks = np.stack([message.node[node], column + self._first, self._zone_map.fold - message.grain[node], wanted["n_rows"]], axis=1)
+        tasks = np.stack([message.node[node], self._places[column], self._zone_map.fold - message.grain[node], wanted["n_rows"]], axis=1)
         return Wanted(tasks.astype(np.int64), begins, self._flagged["part"][places].astype(np.uint16))
 
     def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
