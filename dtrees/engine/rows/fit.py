@@ -20,7 +20,8 @@ from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import RowsExecutor
-from dtrees.engine.rows.tree import RowsSession, grow_rows_tree
+from dtrees.engine.rows.session import RowsSession
+from dtrees.engine.rows.tree import grow_rows_tree
 from dtrees.engine.rows.zone_edges import Edges, merge_sketches
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree

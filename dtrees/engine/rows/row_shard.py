@@ -18,8 +18,7 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.exchange import Arrays, Parcel, Program, Step
-from dtrees.engine.rows.mailbox import Mailbox
+from dtrees.engine.rows.exchange import Arrays, Mailbox, Parcel, Program, Step
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns

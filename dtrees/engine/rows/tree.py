@@ -13,8 +13,6 @@ Of each exchange, this is what shards do; the best split of a node is the best o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -22,13 +20,13 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.monotonic import put_in_order
-from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of, sums_by_block
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
 from dtrees.engine.plan.node_limits import constraints_of
 from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.protocol.messages import Losses, Message, Root, Scores, Splits
+from dtrees.engine.protocol.messages import Root, Scores, Splits
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.exchange import RowsExecutor
+from dtrees.engine.rows.session import RowsSession
+from dtrees.engine.rows.whole_sums import exponents_of, scores_of_all
 from dtrees.split.criteria.constraints import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
@@ -40,99 +38,11 @@ from dtrees.tree.tree import Tree
 
 #: Up to how many rows a node is grown to its end by one shard.
 SENT_ROWS = 1024
-#: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.
-_MUCH_FLAGGED_SHARE, _FLAGGED_SHARE, _TREES_AS_FINE = 100, 1000, 20
-_FIRST_GRAIN = 2
-_EPSILON = 2.0**-52
-_LIMIT, _NO_LIMIT = 61, 2**31
 _NOTHING = np.empty(0, np.int64)
 
 
 class RowsDisagree(RuntimeError):
     """Shards of rows have divided a node otherwise than its split says."""
-
-
-class Grain:
-    """How finely large nodes are summed: by parts of zones, ``2**current`` of each, as fine as the last trees have wanted.
-
-    Finer parts are more to sum and to send; by coarser ones more rows are flagged, and have to be sent.
-    """
-
-    def __init__(self) -> None:
-        self.current = _FIRST_GRAIN
-        self._flagged = self._cells = self._trees_as_fine = 0
-
-    def note(self, flagged: int, cells: int) -> None:
-        """Note how many cells of nodes were flagged, of how many."""
-        self._flagged += flagged
-        self._cells += cells
-
-    def adapt(self) -> None:
-        """Choose for the next tree, by the cells noted since the last one."""
-        flagged, cells = self._flagged, self._cells
-        self._flagged = self._cells = 0
-        self._trees_as_fine -= 1
-        if flagged * _MUCH_FLAGGED_SHARE > cells and self.current < FOLD:
-            self.current += 2
-            self._trees_as_fine = _TREES_AS_FINE
-        elif flagged * _FLAGGED_SHARE < cells and self.current > 0 and self._trees_as_fine <= 0:
-            self.current -= 2
-
-
-@dataclass
-class RowsSession:
-    """An open fit over shards of rows.
-
-    Attributes
-    ----------
-    executor : RowsExecutor
-    plan : BoostingPlan
-    fit : str
-    epoch : int
-    stretches : list of ndarray
-        Of each shard.
-    sent_rows : int
-        Up to how many rows a node is grown by one shard.
-    serial : int
-        Of the last exchange that led to parcels.
-    derived : tuple, optional
-        Of which tree and output shards have the gradients, and what they said of these.
-    grain : Grain
-    """
-
-    executor: RowsExecutor
-    plan: BoostingPlan
-    fit: str
-    epoch: int = 0
-    stretches: list[NDArray[np.int64]] = field(default_factory=list)
-    sent_rows: int = SENT_ROWS
-    serial: int = 0
-    derived: tuple[tuple[int, int], list[m.Derived]] | None = None
-    grain: Grain = field(default_factory=lambda: Grain())
-
-    def renewed(self) -> RowsSession:
-        """Return the session of the next epoch."""
-        return replace(self, epoch=self.epoch + 1, derived=None)
-
-    def next_serial(self) -> int:
-        """Return a number for an exchange that leads to parcels."""
-        self.serial += 1
-        return self.serial
-
-    def say(self, kind: type[Message], *arguments: Any) -> list[Any]:
-        """Send one message to every shard; return their replies."""
-        message = kind(self.fit, self.epoch, *arguments)
-        replies = self.executor.send(dict.fromkeys(range(self.executor.n_shards), message))
-        return [replies[shard] for shard in range(self.executor.n_shards)]
-
-    def level(self, divide: m.Divide | None, of: int | None, search: m.FindBars | None) -> list[m.Levelling]:
-        """Have shards divide nodes, and search some; ``of`` is the number of the exchange with the sums, by default of this one."""
-        serial = self.next_serial()
-        return cast(list[m.Levelling], self.say(m.Level, serial, divide, serial if of is None else of, search))
-
-    def tell(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Send messages to some shards; return their replies."""
-        return self.executor.send(messages)
 
 
 class _RowsGrower(Grower):
@@ -179,14 +89,14 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     finished = cast(list[m.Finished], session.say(m.FinishTree, grown, output, numbers[mine], leaf[mine], score, then))
     session.derived = None if then is None else (then, [one.derived for one in finished if one.derived is not None])
     losses = [one.losses for one in finished if one.losses is not None]
-    return grown, _scores(session, losses) if losses else Scores(math.nan, math.nan)
+    return grown, scores_of_all(session, losses) if losses else Scores(math.nan, math.nan)
 
 
 def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[int, int], dict[tuple[int, int], int]]:
     """Return the nodes of a tree, in preorder, the exponents of their sums, and the numbers by which shards know nodes, by their places."""
     plan = session.plan
     derived = _derived(session, tree, output)
-    exponents = _exponents(session, derived)
+    exponents = exponents_of(session, derived)
     n_in = sum(one.n_in for one in derived)
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in
     shift = int(size_shift.py_func(min(int(size), 2**62))) if math.isfinite(size) else 32
@@ -424,68 +334,3 @@ def _derived(session: RowsSession, tree: int, output: int) -> list[m.Derived]:
     if known is not None and known[0] == (tree, output):
         return known[1]
     return cast(list[m.Derived], session.say(m.Derive, tree, output))
-
-
-def _exponents(session: RowsSession, derived: list[m.Derived]) -> tuple[int, int]:
-    """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
-    return _exponent(session, derived, 0), _exponent(session, derived, 1)
-
-
-def _exponent(session: RowsSession, derived: list[m.Derived], which: int) -> int:
-    n_rows, most = session.executor.n_rows, _most_bits(session.plan.rules.reg_lambda)[which]
-    parts = [one.sums[which] for one in derived]
-    if any(map(math.isnan, parts)):  # every hessian is 1, and is not put in fixed point
-        return 0
-    total = math.fsum(parts) if all(map(math.isfinite, parts)) else math.inf
-    error = total * (n_rows + 8) * _EPSILON
-    if total == 0.0:
-        return min(0, most)
-    if not math.isfinite(total + error) or math.frexp(total - error)[1] != math.frexp(total + error)[1]:
-        total = _sum_in_order(session, "gh"[which])
-    if math.isfinite(total):
-        return min(_LIMIT - math.frexp(total)[1], most)
-    exponent = _LIMIT - math.frexp(max(one.largest[which] for one in derived))[1]
-    n = n_rows
-    while n > 0:
-        exponent -= 1
-        n >>= 1
-    return min(exponent, most)
-
-
-def _most_bits(penalty: float) -> tuple[int, int]:
-    """Return how many bits gradients and hessians may have: past 120 the L2 penalty dwarfs every hessian."""
-    return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
-
-
-def _sum_in_order(session: RowsSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> float:
-    """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
-    lanes, first = np.zeros(4), 0
-    sizes = [some[:, 1] - some[:, 0] for some in session.stretches] if counts is None else counts
-    total = int(sum(some.sum() for some in sizes))
-    every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(session.stretches) for i in range(some.shape[0]))
-    for _, shard, i in every:
-        lanes = session.tell({shard: m.AddInOrder(session.fit, session.epoch, what, i, first, total, lanes)})[shard]
-        first += int(sizes[shard][i])
-    one, other, third, fourth = lanes.tolist()
-    return (one + other) + (third + fourth)
-
-
-def _scores(session: RowsSession, losses: list[m.BlockLosses]) -> Scores:
-    """Return the mean losses by those of all shards' rows."""
-    n_blocks = -(-session.executor.n_rows // BLOCK_ROWS)
-    sums = np.zeros((n_blocks, losses[0].sums.shape[1]))
-    torn: dict[int, list[tuple[int, NDArray[np.float64]]]] = {}
-    for one in losses:
-        sums[one.block] = one.sums
-        for first, piece in one.torn:
-            torn.setdefault(first // BLOCK_ROWS, []).append((first, piece))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for block, pieces in torn.items():
-            whole = np.concatenate([piece for _, piece in sorted(pieces, key=lambda one: one[0])], axis=1)
-            sums[block] = [sums_by_block(np.ascontiguousarray(part), None)[0] for part in whole]
-    weights = losses[0].weights
-    if sums.shape[1] > weights.shape[0]:
-        n_undrawn = [one.n_undrawn for one in losses]
-        undrawn = _sum_in_order(session, "weight", n_undrawn) if losses[0].is_weighted else float(sum(some.sum() for some in n_undrawn))
-        weights = np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn))
-    return scores_of([Losses(sums, weights)])

@@ -1,0 +1,103 @@
+"""An open fit over shards of rows: messages to all of them, and what lasts from one tree to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.protocol.messages import Message
+from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.exchange import RowsExecutor
+from dtrees.split.policy import FOLD
+
+#: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.
+_MUCH_FLAGGED_SHARE, _FLAGGED_SHARE, _TREES_AS_FINE = 100, 1000, 20
+_FIRST_GRAIN = 2
+
+
+class Grain:
+    """How finely large nodes are summed: by parts of zones, ``2**current`` of each, as fine as the last trees have wanted.
+
+    Finer parts are more to sum and to send; by coarser ones more rows are flagged, and have to be sent.
+    """
+
+    def __init__(self) -> None:
+        self.current = _FIRST_GRAIN
+        self._flagged = self._cells = self._trees_as_fine = 0
+
+    def note(self, flagged: int, cells: int) -> None:
+        """Note how many cells of nodes were flagged, of how many."""
+        self._flagged += flagged
+        self._cells += cells
+
+    def adapt(self) -> None:
+        """Choose for the next tree, by the cells noted since the last one."""
+        flagged, cells = self._flagged, self._cells
+        self._flagged = self._cells = 0
+        self._trees_as_fine -= 1
+        if flagged * _MUCH_FLAGGED_SHARE > cells and self.current < FOLD:
+            self.current += 2
+            self._trees_as_fine = _TREES_AS_FINE
+        elif flagged * _FLAGGED_SHARE < cells and self.current > 0 and self._trees_as_fine <= 0:
+            self.current -= 2
+
+
+@dataclass
+class RowsSession:
+    """An open fit over shards of rows.
+
+    Attributes
+    ----------
+    executor : RowsExecutor
+    plan : BoostingPlan
+    fit : str
+    sent_rows : int
+        Up to how many rows a node is grown by one shard.
+    epoch : int
+    stretches : list of ndarray
+        Of each shard.
+    serial : int
+        Of the last exchange that led to parcels.
+    derived : tuple, optional
+        Of which tree and output shards have the gradients, and what they said of these.
+    grain : Grain
+    """
+
+    executor: RowsExecutor
+    plan: BoostingPlan
+    fit: str
+    sent_rows: int
+    epoch: int = 0
+    stretches: list[NDArray[np.int64]] = field(default_factory=list)
+    serial: int = 0
+    derived: tuple[tuple[int, int], list[m.Derived]] | None = None
+    grain: Grain = field(default_factory=lambda: Grain())
+
+    def renewed(self) -> RowsSession:
+        """Return the session of the next epoch."""
+        return replace(self, epoch=self.epoch + 1, derived=None)
+
+    def next_serial(self) -> int:
+        """Return a number for an exchange that leads to parcels."""
+        self.serial += 1
+        return self.serial
+
+    def say(self, kind: type[Message], *arguments: Any) -> list[Any]:
+        """Send one message to every shard; return their replies."""
+        message = kind(self.fit, self.epoch, *arguments)
+        replies = self.executor.send(dict.fromkeys(range(self.executor.n_shards), message))
+        return [replies[shard] for shard in range(self.executor.n_shards)]
+
+    def level(self, divide: m.Divide | None, of: int | None, search: m.FindBars | None) -> list[m.Levelling]:
+        """Have shards divide nodes, and search some; ``of`` is the number of the exchange with the sums, by default of this one."""
+        serial = self.next_serial()
+        return cast(list[m.Levelling], self.say(m.Level, serial, divide, serial if of is None else of, search))
+
+    def tell(self, messages: Mapping[int, Message]) -> dict[int, Any]:
+        """Send messages to some shards; return their replies."""
+        return self.executor.send(messages)
