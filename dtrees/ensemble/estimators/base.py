@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 Plan = TypeVar("Plan", ForestPlan, BoostingPlan)
 R = TypeVar("R")
+#: Numbers of rounds, and the parameters by which so many were grown.
+GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
 
 class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator, ABC):
@@ -88,6 +90,7 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
     _trees: AdditiveTrees
     _seed: int
     _n_targets: int = 1
+    _grown_by: GrownBy  # by fits, the first one first; not there of a model from a file
 
     def _keep_parameters(self, given: dict[str, Any]) -> None:
         """Set the parameters of ``__init__``, whose local variables they are, as attributes."""
@@ -287,25 +290,42 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
         return self._map(X, function, Output(np.dtype(np.int32), n_trees, "apply"))
 
     def _single_trees(self, kind: type[TreeEstimator], classes: Any, scale: float = 1.0) -> list[list[Any]]:
-        """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters that both kinds have.
+        """Return each of the trees, by groups, as a fitted estimator of its own, with those parameters of its fit that both kinds have.
 
-        Values are divided by ``scale``. The estimators are kept until one of their parameters changes.
+        Values are divided by ``scale``. The estimators are kept for the next time.
         """
         check_is_fitted(self)
-        shared = kind._get_param_names()
-        own = {name: value for name, value in resolved(self).items() if name in shared and name != "random_state"}
+        kept = self.__dict__.get("_members")
+        if kept is None or kept[0] != scale:
+            shared = _parameter_names(kind) - {"random_state"}
+            grown_by = self.__dict__.get("_grown_by") or ((self._trees.n_rounds, resolved(self)),)
+            by_round = [self._of_member(given, shared) for n_rounds, given in grown_by for _ in range(n_rounds)]
+            scaled = (lambda tree: tree) if scale == 1.0 else (lambda tree: replace(tree, value=tree.value / scale))
+            kept = (
+                scale,
+                [
+                    [self._single_tree(kind, own, classes, scaled(tree)) for own, tree in zip(by_round, group, strict=True)]
+                    for group in self._trees.groups
+                ],
+            )
+            self.__dict__["_members"] = kept
+        members: list[list[Any]] = kept[1]
+        return members
+
+    def _of_member(self, given: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+        """Return those of an ensemble's parameters that each of its trees has."""
+        own = {name: value for name, value in given.items() if name in names}
         if own.get("class_weight") == "balanced_subsample":
             own["class_weight"] = "balanced"
         if self._GROUP_PER_OUTPUT:
             own["criterion"] = "squared_error"  # by which gradients are split
-        kept = self.__dict__.get("_members")
-        if kept is None or kept[0] != (own, scale):
-            single = functools.partial(self._single_tree, kind, own, classes)
-            scaled = (lambda tree: tree) if scale == 1.0 else (lambda tree: replace(tree, value=tree.value / scale))
-            kept = (own, scale), [[single(scaled(tree)) for tree in group] for group in self._trees.groups]
-            self.__dict__["_members"] = kept
-        members: list[list[Any]] = kept[1]
-        return members
+        return own
+
+    def _note_parameters(self, before: AdditiveTrees | None, grown_by: GrownBy) -> None:
+        """Note by which parameters the rounds of the fit that has just ended were grown, beside those that were there before it."""
+        there = 0 if before is None or not self.warm_start else before.n_rounds
+        kept = grown_by if sum(n for n, _ in grown_by) == there else ((there, resolved(self)),)
+        self._grown_by = (*(kept if there else ()), (self._trees.n_rounds - there, resolved(self)))
 
     def _single_tree(self, kind: type[TreeEstimator], parameters: dict[str, Any], classes: Any, tree: Tree) -> Any:
         stand_in_for_sklearns(kind)
@@ -530,6 +550,8 @@ def all_or_nothing(fit: F) -> F:
                 fit(fitted, X, y, sample_weight, **options)
         own = _parameter_names(type(self))
         stand_in_for_sklearns(type(self))
+        if isinstance(self, TreeEstimator) and hasattr(self, "warm_start"):
+            fitted._note_parameters(self.__dict__.get("_trees"), self.__dict__.get("_grown_by", ()))
         learnt = {name: value for name, value in vars(fitted).items() if name not in own}
         self.__dict__ = {name: value for name, value in vars(self).items() if name in own} | learnt
         return self

@@ -256,7 +256,7 @@ class Forest(Members, TreeEstimator):
 
     @property
     def estimators_(self) -> tuple[Any, ...]:
-        """The trees, each as a fitted estimator of its own, with the forest's present parameters. Assign some to keep only these."""
+        """The trees, each as a fitted estimator of its own, with the parameters that it was grown by. Assign some to keep only these."""
         return tuple(self._single_trees(self._TREE, getattr(self, "classes_", None))[0])
 
     @estimators_.setter
@@ -276,8 +276,24 @@ class Forest(Members, TreeEstimator):
             raise ValueError("estimators_ is given no tree; wants at least one")
         self._trees = AdditiveTrees([[tree for estimator in estimators for tree in estimator._trees.groups[0]]])
         # These belong to the trees that were there.
-        for name in ("_members", "_seed", "_batches", "_votes", "_drawn_from", "oob_score_", "oob_prediction_", "oob_decision_function_"):
+        for name in (
+            "_members",
+            "_grown_by",
+            "_seed",
+            "_batches",
+            "_votes",
+            "_drawn_from",
+            "oob_score_",
+            "oob_prediction_",
+            "oob_decision_function_",
+        ):
             self.__dict__.pop(name, None)
+
+    @property
+    def estimator_(self) -> Any:
+        """What each tree is before it is fitted: a single tree with those parameters of the forest that it has."""
+        check_is_fitted(self)
+        return self._TREE(**self._of_member(self.get_params(deep=False), frozenset(self._TREE._get_param_names()) - {"random_state"}))
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
+from dtrees.ensemble.input.sparse import by_rows, is_sparse, sparse_table
 from dtrees.tree.tree import Tree
 
 
@@ -88,7 +89,7 @@ class FittedTree:
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like or sparse table of shape (n, n_features)
             Numbers, as the estimator's schema encodes columns; NaN is missing.
 
         Returns
@@ -97,12 +98,15 @@ class FittedTree:
             Node numbers.
         """
         from dtrees.tree.predict import apply, packed_for  # brings in the compiler
+        from dtrees.tree.sparse_rows import SparseRows
 
-        matrix = np.asarray(X)
+        matrix: Any = by_rows(sparse_table(X)) if is_sparse(X) else np.asarray(X)
         if matrix.ndim != 2 or matrix.shape[1] != self.n_features:
             raise ValueError(f"X has shape {matrix.shape}; wants (n, {self.n_features})")
         if matrix.dtype != np.float32:
             matrix = matrix.astype(np.float64)
+        if is_sparse(matrix):
+            matrix = SparseRows(matrix.indptr, matrix.indices, matrix.data, self.n_features)
         return apply(packed_for([self._tree], matrix.dtype), matrix)[:, 0].astype(np.int64)
 
     def categories_left(self, node: int) -> NDArray[np.int64] | None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from dtrees.engine.plan.plans import BoostingPlan
@@ -110,7 +110,7 @@ def fit_init(
     ValueError
         If it takes no weights, but there are some; or is for another task or other classes.
     """
-    if (classes is not None) != is_classifier(init):
+    if is_classifier(init) if classes is None else is_regressor(init):
         kind = "classifier with predict_proba" if classes is not None else "regressor"
         raise ValueError(f"init is {init!r}; wants a {kind}, as this estimator is one, 'zero' or None")
     if classes is not None and not hasattr(init, "predict_proba"):

@@ -231,7 +231,7 @@ def _several_targets(y: Any) -> NDArray[np.float64]:
 def _cells(y: Any) -> NDArray[Any]:
     """Return several targets as an array of shape (n, k)."""
     if is_sparse(y):
-        raise ValueError(f"y is a sparse table of shape {y.shape}; wants a dense array: y.toarray()")
+        raise TypeError(f"y is a sparse table of shape {y.shape}; wants a dense array: y.toarray()")
     try:
         cells = np.asarray(y)
     except ValueError as error:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -45,6 +46,21 @@ def test_a_warm_start_that_is_interrupted_can_be_repeated(kind):
     assert_same_trees(model.fit(X, target(kind)), make(kind, n_estimators=6).fit(X, target(kind)))
     if kind in FORESTS:
         assert [batch[1:] for batch in model._batches] == [(0, 3), (3, 6)]
+
+
+@every_ensemble
+def test_members_have_the_parameters_that_they_were_grown_by(kind):
+    model = make(kind, warm_start=True, n_estimators=3, max_depth=1).fit(X, target(kind))
+    model.set_params(n_estimators=5, max_depth=2)
+    assert {member.max_depth for member in np.ravel(model.estimators_)} == {1}
+    for one in (model, pickle.loads(pickle.dumps(model))):
+        one.fit(X, target(kind)).set_params(max_depth=7)
+        depths = np.array([member.max_depth for member in np.ravel(one.estimators_)])
+        assert_array_equal(depths, np.repeat([1, 2], [3 * len(depths) // 5, 2 * len(depths) // 5]))
+    model.set_params(warm_start=False, n_estimators=2).fit(X, target(kind))
+    assert {member.max_depth for member in np.ravel(model.estimators_)} == {7}
+    if kind in FORESTS:
+        assert (model.estimator_.max_depth, type(model.estimator_)) == (7, type(model.estimators_[0]))
 
 
 def test_a_checkpoint_of_another_fit_leaves_the_estimator_as_it_was(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import sklearn.ensemble
 import sklearn.tree
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csc_array, csr_array
 from sklearn.inspection import partial_dependence
 
 import dtrees
@@ -73,6 +74,9 @@ def test_methods_of_a_tree_know_missing_values():
     assert np.isnan(X).any()
     assert_array_equal(model.tree_.apply(X), model.apply(X))
     assert_array_equal(model.tree_.predict(X)[:, 0], model.predict(X))
+    for form in (csr_array, csc_array):
+        assert_array_equal(model.tree_.apply(form(X)), model.apply(X))
+        assert_array_equal(model.tree_.decision_path(form(X)).toarray(), model.tree_.decision_path(X).toarray())
     everything = np.zeros(len(X))
     model.tree_.compute_partial_dependence(X, np.arange(5), everything)
     assert_array_equal(everything, model.predict(X))

@@ -220,3 +220,20 @@ def test_what_cannot_be_started_from():
 def test_a_loss_without_raw_predictions():
     assert len(trees(make(Classifier, loss="exponential", init=LogisticRegression()).fit(X, CLASS))) == 8
     assert SIGNAL.shape == LABELS.shape
+
+
+def test_init_may_be_a_classifier_that_does_not_call_itself_one():
+    class Constant(BaseEstimator):
+        def fit(self, X, y):
+            return self
+
+        def predict(self, X):
+            return np.repeat("b", len(X))
+
+        def predict_proba(self, X):
+            return np.tile([0.25, 0.75], (len(X), 1))
+
+    model = make(Classifier, init=Constant(), n_estimators=1, learning_rate=1e-9).fit(X, CLASS)
+    assert_allclose(model.predict_proba(X), np.tile([0.25, 0.75], (len(X), 1)), rtol=1e-6)
+    with pytest.raises(ValueError, match="wants a classifier with predict_proba"):
+        make(Classifier, init=LinearRegression()).fit(X, CLASS)

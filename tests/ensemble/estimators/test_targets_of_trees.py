@@ -218,12 +218,16 @@ def _bad(parameters, message, kind=dtrees.RandomForestClassifier, y=CLASSES, tab
         _bad({}, r"Unknown label type.*y\[:, 2\]", y=np.where(np.arange(3) == 2, Y, CLASSES)),
         _bad({"criterion": "poisson"}, "targets that are not negative", dtrees.DecisionTreeRegressor, Y),
         _bad({}, "y should be a 1d array", dtrees.GradientBoostingClassifier),
-        _bad({}, "sparse table", y=csr_array(CLASSES)),
     ],
 )
 def test_what_is_refused(kind, parameters, y, table, message):
     with pytest.raises(ValueError, match=message):
         make(kind, **parameters).fit(table, y)
+
+
+def test_sparse_classes():
+    with pytest.raises(TypeError, match="y is a sparse table"):
+        make(dtrees.DecisionTreeClassifier).fit(X, csr_array(CLASSES))
 
 
 @every_forest
