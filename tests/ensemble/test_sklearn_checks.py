@@ -26,8 +26,8 @@ SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier, dtrees.Ex
 FORESTS = [dtrees.RandomForestRegressor, dtrees.RandomForestClassifier, dtrees.ExtraTreesRegressor, dtrees.ExtraTreesClassifier]
 BOOSTING = [dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier]
 BAGS = [
-    dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=50), 3),
-    dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=5), 3),
+    dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(n_estimators=10, learning_rate=0.3), 2),
+    dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(n_estimators=5), 2),
 ]
 
 _BOOTSTRAP = "rows are drawn at random in proportion to their weights, so repeating a row gives other draws than weighing it"
