@@ -1,7 +1,7 @@
 """What a tree of boosting takes on a cluster: what ``placement="auto"`` chooses by, and :mod:`benchmarks.model` predicts with.
 
 A tree of depth 6, in nanoseconds of one thread. ``python -m benchmarks model`` measures all of it anew and prints it; what is here was
-measured on two cores of an AMD EPYC.
+measured on two cores of an AMD EPYC, what is of rows on a busy day.
 
 by one worker       every row, and every cell
 by columns          every row, whatever the columns of a worker; its cells; exchanges
@@ -19,10 +19,12 @@ from collections.abc import Mapping
 CELL, ROW_ALONE, ROW_TOGETHER = 2.0, 35.0, 65.0
 #: The exchanges of a tree by columns.
 EXCHANGES = 30e6
-#: By rows: a cell and a row of a worker's own; a column of the table, of any number of rows, which each worker sums and sends, or searches.
-ROWS_CELL, ROWS_ROW, ROWS_COLUMN = 4.3, 30.0, 1.0e6
-#: The exchanges of a tree by rows: in any case, and for each worker.
-ROWS_EXCHANGES, ROWS_EXCHANGES_WORKER = 90e6, 6e6
+#: By rows: a cell and a row of a worker's own; a column of sums that a worker makes and sends, or is sent and searches. Measured by the
+#: time of a processor that fits of 75k to 300k x 28 and 150k x 84 took over 1, 2 and 4 shards in one process, beside fits without shards.
+ROWS_CELL, ROWS_ROW, ROWS_COLUMN = 2.3, 67.0, 0.1e6
+#: What else a tree by rows takes: in any case (8 ms of it is work of each worker), and for each worker. Not measured as well as the others:
+#: a share of what was left of a tree on two workers of processes, when it had three times as many exchanges.
+ROWS_EXCHANGES, ROWS_EXCHANGES_WORKER = 45e6, 2e6
 
 
 def seconds_alone(n_rows: int, n_columns: int, threads: int) -> float:
@@ -41,7 +43,7 @@ def seconds_by_columns(n_rows: int, n_columns: int, threads: Mapping[str, int]) 
 
     Examples
     --------
-    >>> seconds_by_columns(1_000_000, 28, {"a": 1, "b": 1})
+    >>> round(seconds_by_columns(1_000_000, 28, {"a": 1, "b": 1}), 4)
     0.123
     """
     return 1e-9 * (n_rows * (ROW_TOGETHER / min(threads.values()) + CELL * n_columns / sum(threads.values())) + EXCHANGES)
@@ -53,8 +55,9 @@ def seconds_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[st
     Examples
     --------
     >>> round(seconds_by_rows({"a": 500_000, "b": 500_000}, 28, {"a": 1, "b": 1}), 4)
-    0.2052
+    0.1175
     """
     own = max(n * (ROWS_ROW + ROWS_CELL * n_columns) / threads[worker] for worker, n in rows.items())
-    search = ROWS_COLUMN * n_columns / min(threads[worker] for worker in rows)
+    searched = len(rows) * -(-n_columns // min(len(rows), n_columns))
+    search = ROWS_COLUMN * (n_columns + searched) / 2 / min(threads[worker] for worker in rows)
     return 1e-9 * (own + search + ROWS_EXCHANGES + ROWS_EXCHANGES_WORKER * len(rows))

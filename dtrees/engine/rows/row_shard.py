@@ -167,13 +167,8 @@ class RowShard:
         """Find out what follows from the targets and weights of all rows."""
         plan = self._plan
         sent = yield self._step("targets", message.of, {}, self._everyone)
-        rows = _rows_of([one[0] for one in sent])
-        target = np.concatenate([one[1] for one in sent])
-        target[rows] = target.copy()
-        weight = None
-        if len(sent[0]) > 2:
-            weight = np.concatenate([one[2] for one in sent])
-            weight[rows] = weight.copy()
+        target = self._put_together(sent, 1)
+        weight = self._put_together(sent, 2) if len(sent[0]) > 2 else None
         weight = combine_weights(weight, plan.class_weight, target)
         held_out = rows_held_out(plan, target, weight) if plan.n_iter_no_change is not None else None
         train = None if held_out is None else ~held_out
@@ -193,6 +188,17 @@ class RowShard:
             bits[shard] = np.packbits(mine), eligible
         yield self._step("held out", message.serial, bits, ())
         return m.Prepared(np.array(initial, np.float64), weights)
+
+    def _put_together(self, sent: Sequence[Arrays], which: int) -> NDArray[Any]:
+        """Return what all shards have sent of all rows, in their order; each piece is put in its place at once."""
+        first = sent[0][which]
+        whole = np.empty((self._n_rows_total, *first.shape[1:]), np.result_type(*(one[which].dtype for one in sent)))
+        for one in sent:
+            begin = 0
+            for start, stop in one[0].tolist():
+                whole[start:stop] = one[which][begin : begin + stop - start]
+                begin += stop - start
+        return whole
 
     def _open(self, message: m.Open) -> Program:
         target, weight = self._table
