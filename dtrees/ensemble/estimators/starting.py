@@ -85,7 +85,7 @@ class InitialEstimator:
         ValueError
             If the estimator predicts something else than the loss wants.
         """
-        classify = is_classifier(self.estimator)
+        classify = hasattr(self.estimator, "predict_proba")
         predicted = np.asarray(self.estimator.predict_proba(X) if classify else self.estimator.predict(X), np.float64)
         if not classify and predicted.ndim == 2 and predicted.shape[1] == 1:
             predicted = predicted[:, 0]

@@ -225,10 +225,11 @@ def test_a_loss_without_raw_predictions():
 def test_init_may_be_a_classifier_that_does_not_call_itself_one():
     class Constant(BaseEstimator):
         def fit(self, X, y):
+            self.classes_ = np.unique(y)
             return self
 
         def predict(self, X):
-            return np.repeat("b", len(X))
+            return np.repeat(self.classes_[1], len(X))
 
         def predict_proba(self, X):
             return np.tile([0.25, 0.75], (len(X), 1))
