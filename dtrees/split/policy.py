@@ -99,6 +99,8 @@ ROWS_TO_ADD = 8
 NUMBERS_PER_CELL = 6
 #: Rows of a part that flagged zones are cut into before rows are sorted, if these are less than half as wide.
 ROWS_PER_CUT_PART = 4
+#: Where rows are spread over shards, flagged parts are cut into finer ones of so many rows, unless these are fewer of each than so many.
+ROWS_PER_FINER_PART, FEWEST_FINER_PARTS = 16, 4
 #: A column with flagged zones of a larger share of a node's rows than one in so many takes long to search: others are searched meanwhile.
 LONG_SEARCH_SHARE = 8
 #: To look at a listed row takes as long as to look at one of the node; each that is picked saves so many of them, as it is sorted already.

@@ -5,7 +5,7 @@ Only rows in sample are divided. Others are looked up in the finished tree, as a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,23 @@ from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.finer_parts import sum_finer
 from dtrees.split.zones.over_shards import add_in_order, next_codes, pick_rows, sum_nodes, walk_rows
 from dtrees.split.zones.sums import lay_out_slots
 from dtrees.tree.tree import Tree
 
 #: To each searcher, the sums that are its.
 _Sent = dict[int, tuple[NDArray[Any], ...]]
+_NO_KEYS, _NO_PARTS, _NO_COUNTS = np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64)
+
+
+class _Kept(NamedTuple):
+    """Rows that were summed by finer parts for a searcher; see :func:`~dtrees.split.zones.finer_parts.sum_finer`."""
+
+    keys: NDArray[np.uint64]
+    finer: NDArray[np.uint16]
+    rooms: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
 
 class RowsInTree:
@@ -81,6 +92,8 @@ class RowsInTree:
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
         self._slots, self._to_send = NumbersKept(), [NumbersKept() for _ in range(n_shards)]
+        self._shift = 0
+        self._kept: dict[int, _Kept] = {}
 
     def replay(self, tree: Tree, output: int) -> None:
         """Add a finished tree to the predictions."""
@@ -147,7 +160,7 @@ class RowsInTree:
 
     def _sum(self, summed: m.Levelled, shift: int) -> _Sent:
         """Sum nodes, and return what is of each searcher's columns."""
-        n, k = summed.node.shape[0], self._pool.shape[0]
+        n, k, self._shift = summed.node.shape[0], self._pool.shape[0], shift
         if not n:
             return {}
         starts, shifts = self._layout
@@ -186,30 +199,67 @@ class RowsInTree:
         """See :meth:`Searcher.scan`."""
         return self._searcher.scan(sent)
 
+    def sum_finer(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
+        """Return the sums of finer parts that searchers want; :meth:`pick` will be asked for the rows in some of them."""
+        self._make_scratch()
+        return {shard: (self._sum_finer(shard, Wanted(*one)),) for shard, one in enumerate(wanted)}
+
+    def refine(self, sent: list[NDArray[np.int64]]) -> Wanted:
+        """See :meth:`Searcher.refine`."""
+        return self._searcher.refine(sent)
+
+    def _sum_finer(self, shard: int, wanted: Wanted) -> NDArray[np.int64]:
+        node, place, shift, n_rows, cut = wanted.tasks.T
+        start, stop, n_parts = self._start[node], self._stop[node], np.diff(wanted.begins)
+        room, size = np.where(cut > 0, np.minimum(n_rows, stop - start), 0), n_parts * cut
+        rooms, firsts = np.cumsum(room) - room, np.cumsum(size) - size
+        n, counts = int(room.sum()), np.empty(node.shape[0], np.int64)
+        keys, finer = np.empty(n, np.uint64), np.empty(n, np.uint16)
+        sums, parts = np.zeros((int(size.sum()), self._width), np.int64), wanted.parts.astype(np.int64)
+        tasks = np.ascontiguousarray(np.stack([start, stop, place, shift, cut], axis=1))
+        ranges = self._edges.ranges(np.repeat(self._pool[place], n_parts), parts, np.repeat(shift, n_parts), np.repeat(cut, n_parts))
+        columns, zone_map, rows, scratch, size_shift = self._columns, self._zone_map, self._rows, self._scratch, self._shift
+        self._threads.share(
+            tasks.shape[0],
+            lambda queue, thread: sum_finer(
+                queue, tasks, parts, wanted.begins, ranges, columns, zone_map, rows, scratch[thread], size_shift, rooms, firsts, keys,
+                finer, counts, sums,
+            ),
+        )  # fmt: skip
+        self._kept[shard] = _Kept(keys, finer, rooms, counts)
+        return sums.reshape(-1)
+
     def pick(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
         """Return the rows that searchers want."""
+        self._make_scratch()
+        picked: _Sent = {shard: self._pick(Wanted(*one), self._kept.get(shard)) for shard, one in enumerate(wanted)}
+        self._kept = {}
+        return picked
+
+    def _make_scratch(self) -> None:
         while len(self._scratch) < self._threads.n_threads:
             scratch = make_scratch(self._columns.n_rows, int(self._n_distinct.max(initial=0)), 0)
             n_marks = int((self._n_distinct >> self._all_zones.shift).max(initial=0)) // 64 + 2
             self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
-        return {shard: self._pick(Wanted(*one)) for shard, one in enumerate(wanted)}
 
-    def _pick(self, wanted: Wanted) -> tuple[NDArray[Any], ...]:
-        node, column, shift, n_rows = wanted.tasks.T
+    def _pick(self, wanted: Wanted, kept: _Kept | None) -> tuple[NDArray[Any], ...]:
+        node, column, shift, n_rows, cut = wanted.tasks.T
+        keys, finer, kept_rooms, kept_counts = kept or (_NO_KEYS, _NO_PARTS, _NO_COUNTS, _NO_COUNTS)
         start, stop = self._start[node], self._stop[node]
         room = np.minimum(n_rows, stop - start)
         rooms, total = np.cumsum(room) - room, int(room.sum())
         weighted = self._rows.h.shape[0] > 0
         values, g, n = np.empty(total), np.empty(total, np.int64), np.empty(total, np.uint32)
         h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
-        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift], axis=1)), wanted.parts.astype(np.int64)
+        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift, cut], axis=1)), wanted.parts.astype(np.int64)
         columns, zone_map, rows, scratch = self._columns, self._zone_map, self._rows, self._scratch
         self._threads.share(
             tasks.shape[0],
             lambda queue, thread: pick_rows(
-                queue, tasks, parts, wanted.begins, columns, zone_map, rows, scratch[thread], rooms, values, g, h, n, counts
+                queue, tasks, parts, wanted.begins, columns, zone_map, rows, scratch[thread], keys, finer, kept_rooms, kept_counts, rooms,
+                values, g, h, n, counts,
             ),
-        )
+        )  # fmt: skip
         if int(counts.sum()) < total:
             places = places_of(rooms, counts)
             values, g, h, n = values[places], g[places], h[places] if weighted else h, n[places]

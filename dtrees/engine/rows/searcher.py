@@ -1,7 +1,8 @@
 """The search of some columns for the best splits of nodes, by sums and rows that shards of rows have sent.
 
 Every shard of rows is the searcher of some columns. It puts together what all shards have summed (:meth:`Searcher.find_bars`), flags the
-parts that may hold the best split of a node (:meth:`Searcher.flag`), and finds that by the rows in them (:meth:`Searcher.scan`).
+parts that may hold the best split of a node (:meth:`Searcher.flag`), has those of many rows summed by finer parts (:meth:`Searcher.refine`),
+and finds the split by the rows in what is still flagged (:meth:`Searcher.scan`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from dtrees.engine.rows.messages import FindBars, Scanned
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
-from dtrees.split.policy import MAX_PARTS
+from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PART
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.finer_parts import refine_nodes
 from dtrees.split.zones.over_shards import FLAGGED, REQUEST, flag_nodes, scan_rows, settle_sums
 from dtrees.split.zones.sums import SCALE, Sums
 
@@ -78,8 +80,9 @@ class Wanted(NamedTuple):
 
     Attributes
     ----------
-    tasks : ndarray of int64, shape (n, 4)
-        A node, a place among the tree's columns, by how much parts are shifted, and how many rows all shards have.
+    tasks : ndarray of int64, shape (n, 5)
+        A node, a place among the tree's columns, by how much parts are shifted, how many rows all shards have, and into how many finer
+        parts each flagged one is to be cut, or has been; 0 for none.
     begins : ndarray of int64, shape (n + 1,)
     parts : ndarray of uint16
         The flagged parts of task k are ``parts[begins[k]:begins[k + 1]]``.
@@ -88,6 +91,11 @@ class Wanted(NamedTuple):
     tasks: NDArray[np.int64]
     begins: NDArray[np.int64]
     parts: NDArray[np.uint16]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether sums by finer parts are wanted."""
+        return bool(self.tasks[:, 4].any())
 
 
 class Searcher:
@@ -193,13 +201,54 @@ class Searcher:
                 ),
             )  # fmt: skip
         node, column = np.nonzero((self._requests["last"] > self._requests["first"]) | (self._requests["score"] >= 0.0))
-        self._tasks = np.stack([node, column], axis=1).astype(np.int64)
+        wanted = self._requests[node, column]
+        counts = wanted["last"] - wanted["first"]
+        cut = np.minimum(wanted["n_rows"] // ROWS_PER_FINER_PART, MAX_PARTS) // np.maximum(counts, 1)
+        cut[(cut < FEWEST_FINER_PARTS) | (wanted["bar"] < 0.0)] = 0
+        self._tasks = np.stack([node, column, cut], axis=1).astype(np.int64)
+        return self._wanted(self._flagged["part"])
+
+    def _wanted(self, numbers: NDArray[np.integer[Any]]) -> Wanted:
+        """Return what is wanted of shards, given the number of each flagged part."""
+        message, (node, column, cut) = self._message, self._tasks.T
         wanted = self._requests[node, column]
         counts = wanted["last"] - wanted["first"]
         begins = np.concatenate([[0], np.cumsum(counts)])
         places = np.repeat(wanted["first"] - begins[:-1], counts) + np.arange(begins[-1])
-        tasks = np.stack([message.node[node], self._places[column], self._zone_map.fold - message.grain[node], wanted["n_rows"]], axis=1)
-        return Wanted(tasks.astype(np.int64), begins, self._flagged["part"][places].astype(np.uint16))
+        shift = self._zone_map.fold - message.grain[node]
+        tasks = np.stack([message.node[node], self._places[column], shift, wanted["n_rows"], cut], axis=1)
+        return Wanted(tasks.astype(np.int64), begins, numbers[places].astype(np.uint16))
+
+    def refine(self, sent: list[NDArray[np.int64]]) -> Wanted:
+        """Flag finer parts by what all shards have summed, and return what rows that takes."""
+        message, (node, column, cut) = self._message, self._tasks.T
+        totals = np.sum(sent, axis=0).reshape(-1, self._width)
+        wanted = self._requests[node, column]
+        counts = wanted["last"] - wanted["first"]
+        room, size = counts * np.maximum(cut, 1), counts * cut
+        rooms, firsts = np.cumsum(room) - room, np.cumsum(size) - size
+        numbers, refined = np.empty(int(room.sum()), np.uint16), np.empty(int(room.sum()), FLAGGED)
+        failed, limits, bars, order = np.zeros(1, np.int64), self._limits, self._bars, np.argsort(cut == 0, kind="stable")
+        tasks, firsts, rooms = np.ascontiguousarray(self._tasks[order]), firsts[order], rooms[order]
+        zone_map, ids, sums, scratch, requests, flagged = (
+            self._zone_map,
+            self._ids,
+            self._sums,
+            self._scratch,
+            self._requests,
+            self._flagged,
+        )
+        self._threads.share(
+            tasks.shape[0],
+            lambda queue, thread: refine_nodes(
+                queue, tasks, ids, zone_map, sums, message.n_rows, message.sums, limits_for_thread(limits), bars, scratch[thread], requests,
+                flagged, firsts, totals, rooms, numbers, refined, failed,
+            ),
+        )  # fmt: skip
+        if failed[0]:
+            raise RowsSentOfOthers("shards summed other rows of a node in finer parts than before")
+        self._flagged = refined
+        return self._wanted(numbers)
 
     def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
         """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
@@ -215,7 +264,8 @@ class Searcher:
             room = counts.sum(axis=0)
             rooms, total = np.cumsum(room) - room, int(room.sum())
             merged = np.empty(total), np.empty(total, np.int64), np.empty(total if h.shape[0] else 0, np.int64), np.empty(total, np.uint32)
-            failed, limits, tasks, bars = np.zeros(1, np.int64), self._limits, self._tasks, self._bars
+            failed, limits, bars = np.zeros(1, np.int64), self._limits, self._bars
+            tasks = np.ascontiguousarray(self._tasks[:, :2])
             zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
             scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
             self._threads.share(

@@ -69,16 +69,32 @@ class Edges(NamedTuple):
     n_zones : ndarray of int64, shape (n_columns,)
     exact : ndarray of bool, shape (n_columns,)
         Whether each zone of a column is one of its distinct values.
+    least, most : ndarray of float64, shape (n_columns,)
+        About the lowest and the highest value of each column, both finite.
     """
 
     upper: NDArray[np.float64]
     alone: NDArray[np.bool_]
     n_zones: NDArray[np.int64]
     exact: NDArray[np.bool_]
+    least: NDArray[np.float64]
+    most: NDArray[np.float64]
 
     def take(self, columns: NDArray[np.int32]) -> Edges:
         """Return those of some columns."""
-        return Edges(self.upper[columns], self.alone[columns], self.n_zones[columns], self.exact[columns])
+        taken = {name: getattr(self, name)[columns] for name in self._fields}
+        return Edges(**taken)
+
+    def ranges(
+        self, column: NDArray[np.int32], part: NDArray[np.int64], shift: NDArray[np.int64], cut: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return the lowest value of each of some parts, shifted, and how many of the ``cut`` finer parts of it are a unit of value."""
+        first, last = part << shift, (part + 1) << shift
+        low = np.where(first > 0, self.upper[column, first - 1], -np.inf).clip(self.least[column], self.most[column])
+        high = self.upper[column, last - 1].clip(self.least[column], self.most[column])
+        with np.errstate(all="ignore"):
+            scale = cut / (high - low)
+        return np.stack([low, np.where(scale > 0.0, scale, 0.0)], axis=1)
 
 
 def sketch_columns(columns: Columns, map: Any = map) -> Sketches:
@@ -133,7 +149,7 @@ def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
     """Return edges for the columns that several shards have sketched."""
     n_columns, n_rows = sketches[0].offsets.shape[0] - 1, sum(sketch.n_rows for sketch in sketches)
     most_zones = max(FEWEST_ZONES, min(MAX_ZONES - 1, n_rows // ROWS_PER_ZONE))
-    cut = []
+    cut, ends = [], np.zeros((2, n_columns))
     for j in range(n_columns):
         some = [slice(sketch.offsets[j], sketch.offsets[j + 1]) for sketch in sketches]
         values, weights, alone = (
@@ -141,12 +157,15 @@ def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
             for name in ("values", "weights", "alone")
         )
         cut.append(_cut(values, weights, alone, most_zones))
+        finite = values[np.isfinite(values)]
+        if finite.shape[0]:
+            ends[:, j] = finite.min(), finite.max()
     n_zones = np.array([len(parts) >> FOLD for parts, _, _ in cut], np.int64)
     most = max(1, int(n_zones.max(initial=0))) << FOLD
     upper, single = np.full((n_columns, most), np.inf), np.zeros((n_columns, most), np.bool_)
     for j, (parts, ones, _) in enumerate(cut):
         upper[j, : len(parts)], single[j, : len(parts)] = parts, ones
-    return Edges(upper, single, n_zones, np.array([exact for _, _, exact in cut], np.bool_))
+    return Edges(upper, single, n_zones, np.array([exact for _, _, exact in cut], np.bool_), *ends)
 
 
 def _cut(
