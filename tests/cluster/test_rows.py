@@ -98,6 +98,8 @@ def by_rows() -> Iterator[None]:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes are grown by all shards together, but for small ones; for workers in this process."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.rows.searcher.ROWS_PER_FINER_PART", 1)
+    monkeypatch.setattr("dtrees.engine.rows.searcher.FEWEST_FINER_PARTS", 1)
 
 
 def test_three_workers(client: Client, by_rows: None) -> None:
@@ -158,7 +160,7 @@ KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__m
 #: What only shard 0 is sent, or seldom anybody.
 RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
 #: What shards send one another: a worker may be lost before it does, and after.
-STEPS = ["targets", "sums", "bars", "flags", "picked", "apart"]
+STEPS = ["targets", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "apart"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
 
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
-of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "sums", "bars", "flags", "picked" and "apart".
+of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "sums", "bars", "flags", "finer sums", "finer flags", "picked"
+and "apart".
 """
 
 from __future__ import annotations

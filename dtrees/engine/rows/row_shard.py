@@ -21,6 +21,7 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.exchange import Arrays, Mailbox, Parcel, Program, Step
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
+from dtrees.engine.rows.searcher import Wanted
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.shard.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
@@ -138,8 +139,13 @@ class RowShard:
         """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
         wanted = self._tree.flag(bars, drawn)
         sent = yield self._to_all("flags", serial, (wanted.tasks, wanted.begins, wanted.parts))
+        flagged = int(wanted.tasks[:, 3].sum())
+        if any(Wanted(*one).is_cut for one in sent):
+            sent = yield self._step("finer sums", serial, self._tree.sum_finer(sent), self._everyone)
+            finer = self._tree.refine([one[0] for one in sent])
+            sent = yield self._to_all("finer flags", serial, (finer.tasks, finer.begins, finer.parts))
         sent = yield self._step("picked", serial, self._tree.pick(sent), self._everyone)
-        return self._tree.scan(sent), int(wanted.tasks[:, 3].sum())
+        return self._tree.scan(sent), flagged
 
     def _to_all(self, name: str, serial: int, arrays: Arrays) -> Step:
         return self._step(name, serial, dict.fromkeys(self._everyone, arrays), self._everyone)

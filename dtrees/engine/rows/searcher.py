@@ -1,8 +1,8 @@
 """The search of some columns for the best splits of nodes, by sums and rows that shards of rows have sent.
 
 Every shard of rows is the searcher of some columns. It puts together what all shards have summed (:meth:`Searcher.find_bars`), flags the
-parts that may hold the best split of a node (:meth:`Searcher.flag`), has those of many rows summed by finer parts (:meth:`Searcher.refine`),
-and finds the split by the rows in what is still flagged (:meth:`Searcher.scan`).
+parts that may hold the best split of a node (:meth:`Searcher.flag`), looks closer at those of many rows, by sums of finer parts
+(:meth:`Searcher.refine`), and finds the split by the rows in what is still flagged (:meth:`Searcher.scan`).
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def sum_finer(
             return
         start, stop, j, shift, cut = tasks[k]
         counts[k] = 0
-        if cut > 0:
+        if cut > 0 and begins[k] < begins[k + 1]:
             some = parts[begins[k] : begins[k + 1]]
             n_keys = pick_parts(start, stop, j, shift, some, columns, zone_map, partition, scratch)
             column = zone_map.which[j]
@@ -81,7 +81,7 @@ def sum_finer(
 
 @lean_kernel
 def _note_parts(first_codes, shift, parts, cuts, cells):
-    """Write the first code of each part and of what follows it to ``cuts``, and the first part that ends in each cell, or later, to ``cells``."""
+    """Write the first code of each part, and of what follows it, to ``cuts``; to ``cells`` the first part that ends in each, or later."""
     n = parts.shape[0]
     for p in range(n):
         cuts[0, p], cuts[1, p] = first_codes[parts[p] << shift], first_codes[(parts[p] + 1) << shift]

@@ -254,8 +254,8 @@ def pick_rows(
         First and last place of a node, a column of the zone map, by how much parts are shifted, and into how many finer ones flagged parts
         have been cut, 0 if they have not.
     parts, begins : ndarray of int64
-        The parts of task k are ``parts[begins[k]:begins[k + 1]]``; finer ones are numbered as :func:`~dtrees.split.zones.finer_parts.sum_finer`
-        does.
+        The parts of task k are ``parts[begins[k]:begins[k + 1]]``; finer ones have the numbers that
+        :func:`~dtrees.split.zones.finer_parts.sum_finer` gives them.
     zone_map : ZoneMap
         Of the shard's own rows.
     kept, finer, kept_rooms, kept_counts : ndarray
@@ -326,7 +326,7 @@ def _take_flagged(wanted, kept, finer, first, n, flags, keys):
 
 @inner_kernel
 def pick_parts(start, stop, j, shift, parts, columns, zone_map, partition, scratch):
-    """Write ``code << 32 | place`` of the rows of a node in parts of a column to ``scratch.keys``, places from 0; return how many there are.
+    """Write ``code << 32 | place`` of a node's rows in parts of a column to ``scratch.keys``, places from 0; return how many there are.
 
     Others with the same shifted codes may be among them.
     """

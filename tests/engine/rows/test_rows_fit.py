@@ -17,6 +17,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import searcher
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
@@ -80,6 +81,12 @@ def fit_spread(table: Any, plan: BoostingPlan, y: NDArray[Any], weight: Any, cut
         executor.close()
 
 
+def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2) -> None:
+    """Have flagged parts of few rows cut into finer ones, too."""
+    patch.setattr(searcher, "ROWS_PER_FINER_PART", rows)
+    patch.setattr(searcher, "FEWEST_FINER_PARTS", fewest)
+
+
 def assert_same(one: BoostingResult, other: BoostingResult) -> None:
     assert len(one.rounds) == len(other.rounds)
     assert all(all_equal(a, b) for a, b in zip(one.rounds, other.rounds, strict=True))
@@ -117,6 +124,8 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
+    if sent_rows:
+        cut_finely(monkeypatch)
     loss, rule_changes, changes, weighted = CASES[case]
     n = 9_000 if case == "plain" else 700
     table = wild_table(n, 4)
@@ -184,6 +193,7 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_tree, "SENT_ROWS", data.draw(st.sampled_from([0, 8, 100])))
+        cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])))
         assert_same(fit_here(table, plan, y, weight), fit_spread(table, plan, y, weight, cuts))
 
 
@@ -204,10 +214,11 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 @pytest.mark.parametrize(
     "place", ["Introduce", "Prepare", "Open", "Replay", "Derive", "Fix", "Level", "GrowApart", "FinishTree", "targets", "before targets",
               "held out", "sums", "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart",
-              "before apart"]
+              "before apart", "finer sums", "before finer sums", "finer flags", "before finer flags"]
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    cut_finely(monkeypatch)
     n = 400
     table = wild_table(n, 4)
     y, plan = wild_target(table, 2, 4), make_plan("logistic", len(table))
