@@ -17,13 +17,13 @@ from dtrees.split.policy import FOLD
 
 #: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.
 _MUCH_FLAGGED_SHARE, _FLAGGED_SHARE, _TREES_AS_FINE = 100, 1000, 20
-_FIRST_GRAIN = 2
+_FIRST_GRAIN = 1
 
 
 class Grain:
     """How finely large nodes are summed: by parts of zones, ``2**current`` of each, as fine as the last trees have wanted.
 
-    Finer parts are more to sum and to send; by coarser ones more rows are flagged, and have to be sent.
+    Finer parts are more to sum and to send; by coarser ones more rows are flagged, and have to be looked at more closely.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class Grain:
         self._flagged = self._cells = 0
         self._trees_as_fine -= 1
         if flagged * _MUCH_FLAGGED_SHARE > cells and self.current < FOLD:
-            self.current += 2
+            self.current = min(FOLD, self.current + 2)
             self._trees_as_fine = _TREES_AS_FINE
         elif flagged * _FLAGGED_SHARE < cells and self.current > 0 and self._trees_as_fine <= 0:
-            self.current -= 2
+            self.current = max(0, self.current - 2)
 
 
 @dataclass
