@@ -185,7 +185,7 @@ def place_rows(
     >>> print(plan.placement)
     rows on 2 workers: as asked for by placement
     >>> plan.needs
-    {'a': 257000000, 'b': 95000000}
+    {'a': 304700000, 'b': 134700000}
     """
     columns = {worker: list(range(len(sizes.columns))) for worker in rows}
     needs = _needs_of_rows(sizes, rows, worker_capacities)

@@ -26,6 +26,7 @@ from dtrees.ensemble.backend import LoadOptions
 from dtrees.ensemble.evaluation.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
+from dtrees.split.policy import FEWEST_ZONES, MAX_ZONES
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
 from tests.engine.shards import rules
 from tests.slow import one_quick
@@ -198,16 +199,19 @@ def test_auto_takes_what_is_predicted_to_be_fastest(n_rows: int, n_columns: int,
 def test_rows_are_chosen_only_where_they_fit() -> None:
     sizes = Sizes(10**8, (6 * 10**8,) * 10, 8 * 10**8, 10**8, keyed=True)
     rows = {"a": 5 * 10**7, "b": 5 * 10**7}
-    # Of its own: 60 bytes in cells, 8 for the target, 80 for what grows (or 3 times all targets, of the first); and a partition.
-    needed = 5 * 10**7 * (60 + 8 + 80) + 10**8
+    # Of its own: 60 bytes in cells, 8 for the target, 80 for what grows (or 3 times all targets, of the first); a partition; sums by zones.
+    needed = 5 * 10**7 * (60 + 8 + 80) + 10**8 + 5_000 * (MAX_ZONES - 1) * 10
     assert place(sizes, worker_capacities(needed, needed), rows=rows).needs == {"a": needed, "b": needed}
     assert place(sizes, worker_capacities(needed, needed), "rows", rows=rows).placement.predicted == {}
     more = {"a": 4 * 10**7, "b": 6 * 10**7}
-    with pytest.raises(NotEnoughMemory, match=r"with placement 'rows': worker b would need 8.36 GiB, and has 6.98 GiB free"):
+    with pytest.raises(NotEnoughMemory, match=r"with placement 'rows': worker b would need 8.38 GiB, and has 7.00 GiB free"):
         place(sizes, worker_capacities(needed, needed), "rows", rows=more)
     assert place(sizes, worker_capacities(1e12, needed), rows=more).placement.kind != "rows"
     few = Sizes(1000, (6000,) * 2, 800_000, 0, keyed=True)
-    assert place(few, worker_capacities(1e12, 1e12), "rows", rows={"a": 10, "b": 990}).needs["a"] == 120 + 8000 + 3 * 800_000
+    assert (
+        place(few, worker_capacities(1e12, 1e12), "rows", rows={"a": 10, "b": 990}).needs["a"]
+        == 120 + 8000 + 3 * 800_000 + 5_000 * FEWEST_ZONES * 2
+    )
 
 
 def test_a_tree_for_each_thread_takes_room() -> None:
