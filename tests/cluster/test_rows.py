@@ -256,3 +256,19 @@ def test_what_rows_cannot_do(client: Client) -> None:
         with pytest.raises(ValueError, match=f"does not take .*{named}"):
             refused.fit(X, y, placement="rows")
     assert not events(client, "placed")  # before anything is loaded
+
+
+@pytest.mark.slow
+def test_auto_takes_rows_where_they_are_fastest_and_can_be(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.cluster.data.placement.seconds_by_rows", lambda rows, n_columns, threads: 1e-9)
+    model = fit(CASES["squared error"], PARTS[7])
+    assert model.placement_.kind == "rows"
+    assert model.placement_.predicted["rows"] == 1e-9 < model.placement_.predicted["one-worker"]
+    assert "predicted seconds a tree: one-worker " in str(model.placement_)
+    check(model, "squared error")
+    X, y = in_partitions(TRAIN, PARTS[4]), in_partitions(TARGETS["regression"], PARTS[4])
+    for refused in (
+        GradientBoostingRegressor(n_estimators=1),  # there are columns of categories
+        GradientBoostingRegressor(n_estimators=1, loss="absolute_error", categorical_features=None),
+    ):
+        assert refused.fit(X, y).placement_.kind != "rows"
