@@ -49,7 +49,7 @@ def models(run: Run) -> Iterator[Yielded]:
         with cluster(n_workers) as client:
             for size in ((small, N_COLUMNS), (middle, N_COLUMNS), (middle, _WIDER), (large, N_COLUMNS)):
                 shape = Shape(*size, n_workers)
-                told[shape], by_rows[shape] = _boost(client, shape), _boost(client, shape, "rows")
+                told[shape], by_rows[shape] = _boost(client, shape)
             for n in (n_forest, 4 * n_forest):
                 dX, dy = collections(client, *synthetic(n))
                 grow_forest(client, dX, dy, n_workers)
@@ -79,12 +79,16 @@ def models(run: Run) -> Iterator[Yielded]:
             yield Point("a tree of boosting predicted, 400 columns, 10 Gbit a second", series, n_workers, predicted.seconds, "workers")
 
 
-def _boost(client: Client, shape: Shape, placement: str = "sharded") -> News:
+def _boost(client: Client, shape: Shape) -> tuple[News, News]:
+    """Return what fits over columns and over rows tell."""
     X, y = collections(client, *synthetic(shape.n_rows, n_columns=shape.n_columns))
-    with placed(placement):
-        libraries.our_boosting(2, 1).fit(X, y)
-        libraries.our_boosting(_N_TREES, 1).fit(X, y)
-    return news(client)
+    told = []
+    for placement in ("sharded", "rows"):
+        with placed(placement):
+            libraries.our_boosting(2, 1).fit(X, y)
+            libraries.our_boosting(_N_TREES, 1).fit(X, y)
+        told.append(news(client))
+    return told[0], told[1]
 
 
 def _work(told: News) -> float:
