@@ -19,6 +19,7 @@ from dtrees.engine.shard.runner import Runner, TreeContext, is_interruptible
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind, bound
+from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums
 from dtrees.split.grow.best_first import LeafBudget
 from dtrees.split.grow.block import make_block
@@ -31,7 +32,7 @@ from dtrees.split.node.limits import RandomThreshold, limits_for_thread
 from dtrees.split.node.limits import most_nodes as most_nodes_of
 from dtrees.split.node.partition import NOWHERE, no_rows
 from dtrees.split.node.records import Nodes
-from dtrees.split.policy import MOST_NODES_KEPT
+from dtrees.split.policy import MOST_NODES_KEPT, TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.zones.sum_slots import SumSlots, for_thread
 from dtrees.split.zones.sums import note_places
@@ -177,6 +178,7 @@ class SubtreeRunner(Runner):
                 self._columns,
                 thresholds is RandomThreshold,
                 n_class_sums(context.limits.criterion, n_sums),
+                TINY_RANKED_ROWS if Deviations in kinds_of(context.limits.criterion) else TINY_ROWS,
             ),
             block_rows=block_rows,
             stack=stack,

@@ -421,7 +421,7 @@ class TreeState:
         sum_slots = self._search.sum_slots(n_threads)
         if sum_slots is not None:
             in_block = rows_in_block(rules, most_rows, n_columns)
-        elif not self._levels.shape[0] and not (rules.random_splits and rules.categorical):  # blocks draw thresholds, not sets
+        elif self._fits_blocks():
             in_block = block_rows(rules.random_splits, self._stops.max_features, n_columns)
         share_rows = most_rows if sum_slots is None or n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
         self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
@@ -430,6 +430,13 @@ class TreeState:
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, largest))
         return workspace.runner.grow(workspace.threads, n_threads, context, roots, in_block, share_rows, sum_slots, keep)
+
+    def _fits_blocks(self) -> bool:
+        """Tell whether small nodes are grown in blocks: no sets are drawn there, and ranks are those of one target."""
+        by_ranks = self._levels.shape[0] > 0
+        if self._plan.rules.random_splits:
+            return not by_ranks and not self._plan.rules.categorical
+        return not by_ranks or self._targets is None
 
     def _context(self, workspace: Workspace) -> TreeContext:
         """Return what all nodes of the tree have in common."""

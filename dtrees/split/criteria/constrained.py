@@ -45,6 +45,10 @@ def _around(node: Any) -> None:
     def _(criterion, gain):
         return is_worthwhile(criterion.criterion, gain)
 
+    @is_bounded.of(node)
+    def _(criterion):
+        return is_bounded(criterion.criterion)
+
     @is_centred.of(node)
     def _(criterion):
         return is_centred(criterion.criterion)
@@ -64,19 +68,9 @@ def _(criterion, g, h, other_g, other_h):
     return found if are_in_order(criterion.constraints.state, mean(g, h), mean(other_g, other_h)) else -1.0
 
 
-@is_bounded.of(InOrder)
-def _(criterion):
-    return True  # by what the criterion says without constraints, which only rule splits out
-
-
 @upper_bound.of(InOrder)
-def _(criterion, g, h, other_g, other_h):
-    return upper_bound(criterion.criterion, g, h, other_g, other_h)
-
-
-@is_bounded.of(Clipped)
-def _(criterion):
-    return is_bounded(criterion.criterion)
+def _(criterion, g, h, other_g, other_h, total):
+    return upper_bound(criterion.criterion, g, h, other_g, other_h, total)
 
 
 @may_exceed.of(InOrder)

@@ -255,19 +255,19 @@ def _(criterion, sums, column):
 
 
 @specialised
-def is_monotonic(criterion: Any, column: Any) -> Any:
-    """Tell whether predictions must rise or fall with a column."""
+def sign_of(criterion: Any, column: Any) -> Any:
+    """Return 1 or -1 if predictions must rise or fall with a column, otherwise 0."""
 
 
-@is_monotonic.otherwise
+@sign_of.otherwise
 def _(criterion, column):
-    return False
+    return np.int64(0)
 
 
-@is_monotonic.of(InOrder)
-@is_monotonic.of(Clipped)
+@sign_of.of(InOrder)
+@sign_of.of(Clipped)
 def _(criterion, column):
-    return _sign(criterion.constraints, column) != 0
+    return _sign(criterion.constraints, column)
 
 
 @inlined_kernel
@@ -420,18 +420,92 @@ def _(criterion, n_before, scores):
 
 
 @specialised
-def compares_quantiles(criterion: Any) -> Any:
-    """Tell whether the splits of the column that is searched must have quantiles in order."""
+def compares_sides(criterion: Any) -> Any:
+    """Tell whether splits of the column that is searched are ruled out by the values of both sides."""
 
 
-@compares_quantiles.otherwise
+@compares_sides.otherwise
 def _(criterion):
     return False
 
 
-@compares_quantiles.of(InOrder)
+@compares_sides.of(InOrder)
 def _(criterion):
     return criterion.constraints.state[SIGN] != 0.0
+
+
+@specialised
+def forbid_out_of_order(criterion: Any, node: Any, g: Any, h: Any, signs: Any, scores: Any) -> None:
+    """Take back scores, or bounds, that heed no signs, of splits of many columns whose sides have values out of order.
+
+    Parameters
+    ----------
+    criterion : named tuple
+    node : Moments
+    g, h : ndarray of int64
+        What goes left.
+    signs, scores : ndarray of float64
+        Of each column.
+    """
+
+
+@forbid_out_of_order.otherwise
+def _(criterion, node, g, h, signs, scores):
+    pass
+
+
+@forbid_out_of_order.of(InOrder)
+def _(criterion, node, g, h, signs, scores):
+    _forbid_means(criterion.constraints.state, node, g, h, signs, scores)
+
+
+@forbid_out_of_order.of(Clipped)
+def _(criterion, node, g, h, signs, scores):
+    _forbid_steps(criterion.constraints.state, criterion.criterion.penalty, node, g, h, signs, scores)
+
+
+@lean_kernel
+def _forbid_means(state, node, g, h, signs, scores):
+    low, high = state[LOW], state[HIGH]
+    for j in range(scores.shape[0]):
+        sign, found = signs[j], scores[j]
+        in_order = _are_in_order(sign, low, high, mean(g[j], h[j]), mean(node.g - g[j], node.h - h[j]))
+        scores[j] = found if in_order else -1.0
+
+
+@lean_kernel
+def _forbid_steps(state, penalty, node, g, h, signs, scores):
+    low, high = state[LOW], state[HIGH]
+    for j in range(scores.shape[0]):
+        sign, found = signs[j], scores[j]
+        one, other = step(g[j], h[j], penalty), step(node.g - g[j], node.h - h[j], penalty)
+        one, other = min(max(one, low), high), min(max(other, low), high)
+        scores[j] = found if sign * (one - other) <= 0.0 else -1.0
+
+
+@specialised
+def forbid_in_column(criterion: Any, node: Any, g: Any, h: Any, scores: Any) -> None:
+    """Take back bounds of splits of the column that is searched whose sides are out of order. Scores of clipped values have none."""
+
+
+@forbid_in_column.otherwise
+def _(criterion, node, g, h, scores):
+    pass
+
+
+@forbid_in_column.of(InOrder)
+def _(criterion, node, g, h, scores):
+    if criterion.constraints.state[SIGN] != 0.0:
+        _forbid_means_in_column(criterion.constraints.state, node, g, h, scores)
+
+
+@lean_kernel
+def _forbid_means_in_column(state, node, g, h, scores):
+    sign, low, high = state[SIGN], state[LOW], state[HIGH]
+    for j in range(scores.shape[0]):
+        found = scores[j]
+        in_order = _are_in_order(sign, low, high, mean(g[j], h[j]), mean(node.g - g[j], node.h - h[j]))
+        scores[j] = found if in_order else -1.0
 
 
 @specialised
@@ -467,8 +541,12 @@ def _(criterion, one, other):
 @inlined_kernel
 def are_in_order(state, one, other):
     """Tell whether the column that is searched may have these values on its lower and its higher side."""
-    in_order = (state[SIGN] * (one - other) <= 0.0) & (min(one, other) >= state[LOW]) & (max(one, other) <= state[HIGH])
-    return in_order | (state[SIGN] == 0.0)
+    return _are_in_order(state[SIGN], state[LOW], state[HIGH], one, other)
+
+
+@inlined_kernel
+def _are_in_order(sign, low, high, one, other):
+    return ((sign * (one - other) <= 0.0) & (min(one, other) >= low) & (max(one, other) <= high)) | (sign == 0.0)
 
 
 @kernel

@@ -12,10 +12,10 @@ corners. A wider bound takes no logarithms: as log(x) is at most x - 1, the gain
 The bound of one split
 ----------------------
 Two logarithms take as long as twenty cuts of squared error. log(x) is at most (x - 1) (x + 5) / (4 x + 2): the difference is 0 at 1, and
-its derivative is (x - 1)**3 / (x (2 x + 1)**2). With d = S_l W_r - S_r W_l, and A and B the weights of the sides times the sum of both, the
-means of the sides over the node's are 1 + d / A and 1 - d / B, and the gain is at most
-d**2 / W ((3 A + d) / (A (6 A + 4 d)) + (3 B - d) / (B (6 B - 4 d))), which takes one division. From half to twice the mean this is two
-hundredths too much at most, so few splits have to be scored.
+its derivative is (x - 1)**3 / (x (2 x + 1)**2). With e = (S_l W_r - S_r W_l) / S, the means of the sides over the node's are 1 + e / W_l
+and 1 - e / W_r. Both terms over one denominator, with k = W_l W_r and m = e (3 (W_r - W_l) - 2 e), the gain is at most
+S e**2 (9 k + m) / (2 k (9 k + 2 m)), which takes one division. From half to twice the mean this is two hundredths too much at most, so few
+splits have to be scored.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _(criterion, g, h, other_g, other_h, bar):
     one, other, total = g * other_h, other_g * h, g + other_g
     d = abs(one - other) + _ROUNDING_OF_SUMS * (one + other)
     may = d * d >= (bar - _ROUNDING * total) * (h * other_h) * total
-    return may and upper_bound(criterion, g, h, other_g, other_h) >= bar
+    return may and upper_bound(criterion, g, h, other_g, other_h, total) >= bar
 
 
 @is_bounded.of(Poisson)
@@ -126,11 +126,10 @@ def _(criterion):
 
 
 @upper_bound.of(Poisson)
-def _(criterion, g, h, other_g, other_h):
-    total, d = g + other_g, g * other_h - other_g * h
-    a, b = h * total, other_h * total
-    more, less = a * (6.0 * a + 4.0 * d), b * (6.0 * b - 4.0 * d)
-    bound = d * d * ((3.0 * a + d) * less + (3.0 * b - d) * more) / (more * less * (h + other_h)) + _ROUNDING * total
+def _(criterion, g, h, other_g, other_h, total):
+    e, k = (g * other_h - other_g * h) * (1.0 / total), h * other_h  # the same division for all splits of a node
+    m, nine = e * (3.0 * (other_h - h) - 2.0 * e), 9.0 * k
+    bound = (0.5 * total) * (e * e * (nine + m) / (k * (nine + 2.0 * m))) + _ROUNDING * total
     return bound if (g > 0.0) & (other_g > 0.0) & (h > 0.0) & (other_h > 0.0) else -1.0
 
 

@@ -109,15 +109,23 @@ def block_rows(random: bool, max_features: int, n_columns: int) -> int:
 
 
 def make_block(
-    n_rows: int, n_outside: int, weighted: bool, pool: NDArray[np.int32], columns: Columns, random: bool, n_classes: int
+    n_rows: int,
+    n_outside: int,
+    weighted: bool,
+    pool: NDArray[np.int32],
+    columns: Columns,
+    random: bool,
+    n_classes: int,
+    most_unsorted: int = TINY_ROWS,
 ) -> Block:
     """Return room for blocks of up to ``n_rows`` rows in sample and ``n_outside`` out of sample.
 
-    ``n_classes`` is 0 for the moment layout, and the number of sums of several targets.
+    ``n_classes`` is 0 for the moment layout, and the number of sums of several targets; nodes of up to ``most_unsorted`` rows are searched
+    all columns side by side.
     """
     width = pool.shape[0]
     lanes = width if random else -(-width // VECTOR) * VECTOR
-    n_counts = max(8 + n_classes, 4 + 2 * n_classes)  # those of a tiny node, of random thresholds
+    n_counts = max(9 + n_classes, 4 + 2 * n_classes)  # those of a tiny node, of random thresholds
     may_be_whole = not random and n_rows >= columns.n_rows
     place_of = np.full(columns.n_columns, -1, np.int32)
     place_of[pool] = np.arange(pool.shape[0], dtype=np.int32)
@@ -139,10 +147,10 @@ def make_block(
         mix_each(pool),
         mix_each(np.arange(width, dtype=np.int32)),
         np.empty(width, np.uint64),
-        np.empty((4 if random else 2 + TINY_ROWS, lanes)),
+        np.empty((4 if random else 3 + most_unsorted, lanes)),
         np.empty((n_counts, lanes), np.int64),
-        np.empty((TINY_ROWS, lanes), np.int64),
-        np.empty(TINY_ROWS, np.uint64),
+        np.empty((most_unsorted, lanes), np.int64),
+        np.empty(most_unsorted, np.uint64),
         np.empty(width, np.uint64),
         pool.copy(),
         np.empty(width + 1, np.int64),

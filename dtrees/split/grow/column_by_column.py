@@ -8,7 +8,8 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import begin_column
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.constraints import InOrder, begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.limits import Categories, NoCategories, is_categorical
@@ -16,6 +17,7 @@ from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories import group_keys, search_groups
 from dtrees.split.search.column import search_any_column, search_sorted
+from dtrees.split.search.order_statistics import search_deviations_of_list
 
 
 class InTable(NamedTuple):
@@ -57,7 +59,27 @@ def _search_list(categories, column, values, task, first, last, sums, limits, ba
 def _(categories, column, values, task, first, last, sums, limits, bar):
     block = task.block
     keys = block.keys[block.place_of[column]]
-    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
+    return _search_numbers(limits.criterion, keys, values.shape[0], block, first, last, sums, limits, bar, task.scratch)
+
+
+@specialised
+def _search_numbers(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
+    """Find the best split of a node in one column of numbers by the block's sorted list."""
+
+
+@_search_numbers.otherwise
+def _(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
+    return search_sorted(keys, first, last, n_distinct, block.g, block.h, ZERO(), sums, limits, bar, scratch)
+
+
+@_search_numbers.of(InOrder)
+def _(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
+    return _search_numbers(criterion.criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch)
+
+
+@_search_numbers.of(Deviations)
+def _(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
+    return search_deviations_of_list(criterion, keys, n_distinct, block, first, last, limits, bar, scratch)
 
 
 @_search_list.of(Categories)

@@ -44,10 +44,11 @@ from dtrees.split.node.partition import RowPartition, divide_within, is_pure, ma
 from dtrees.split.node.records import link, make_leaf, note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.policy import TINY_ROWS
+from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.search.categories import choose_sides, choose_sides_of_node, group_keys
 from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.scratch import Scratch
+from dtrees.split.search.tiny_deviations import search_tiny_deviations
 from dtrees.split.search.tiny_node import search_tiny_node
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.by_category import choose_sides_of_slot
@@ -334,10 +335,53 @@ def _(categories, columns, task, first, last, sums, path):
 
 @_search_listed.of(NoCategories)
 def _(categories, columns, task, first, last, sums, path):
-    if last - first > TINY_ROWS:
+    if last - first > _most_unsorted(task.limits.criterion):
         return search_node(InBlock(), columns, task, first, last, sums, path)
+    return _search_unsorted(task.limits.criterion, columns, task, first, last, sums, path)
+
+
+@specialised
+def _most_unsorted(criterion):
+    """Return up to how many rows a node of a block is searched all columns side by side, without sorted lists."""
+
+
+@_most_unsorted.otherwise
+def _(criterion):
+    return TINY_ROWS
+
+
+@_most_unsorted.of(InOrder)
+def _(criterion):
+    return _most_unsorted(criterion.criterion)
+
+
+@_most_unsorted.of(Deviations)
+def _(criterion):
+    return TINY_RANKED_ROWS
+
+
+@specialised
+def _search_unsorted(criterion, columns, task, first, last, sums, path):
+    """Find the best split of a node of few rows of a block; result as of :func:`search_node`."""
+
+
+@_search_unsorted.otherwise
+def _(criterion, columns, task, first, last, sums, path):
     limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
     return search_tiny_node(columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch)
+
+
+@_search_unsorted.of(InOrder)
+def _(criterion, columns, task, first, last, sums, path):
+    return _search_unsorted(criterion.criterion, columns, task, first, last, sums, path)
+
+
+@_search_unsorted.of(Deviations)
+def _(criterion, columns, task, first, last, sums, path):
+    limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
+    return search_tiny_deviations(
+        criterion, columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch
+    )
 
 
 @specialised
@@ -356,23 +400,64 @@ def _(criterion, columns, task, bottom, nodes, n_nodes):
 
 
 @_grow_small.of(Deviations)
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return _grow_ranked(task.limits.thresholds, columns, task, bottom, nodes, n_nodes)
+
+
 @_grow_small.of(SeveralDeviations)
 def _(criterion, columns, task, bottom, nodes, n_nodes):
-    return n_nodes  # blocks are for criteria that follow from sums
+    return n_nodes  # several targets are not grown in blocks
 
 
 @specialised
-def _fewest_sorted(categories):
+def _grow_ranked(thresholds, columns, task, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node whose rows carry the numbers of their targets; see :func:`grow_block`."""
+
+
+@_grow_ranked.of(BestThreshold)
+def _(thresholds, columns, task, bottom, nodes, n_nodes):
+    task.scratch.line_up.node[0] = -1  # another block's nodes had the same places
+    return grow_block(columns, task, bottom, nodes, n_nodes)
+
+
+@_grow_ranked.of(RandomThreshold)
+def _(thresholds, columns, task, bottom, nodes, n_nodes):
+    return n_nodes  # thresholds drawn at random are searched in blocks by sums only
+
+
+@specialised
+def _write_ranks(criterion, partition, block, start, first, last):
+    """Write the numbers of targets of the rows of a leaf back to the partition: values are measured by them."""
+
+
+@_write_ranks.otherwise
+def _(criterion, partition, block, start, first, last):
+    pass
+
+
+@_write_ranks.of(InOrder)
+def _(criterion, partition, block, start, first, last):
+    _write_ranks(criterion.criterion, partition, block, start, first, last)
+
+
+@_write_ranks.of(Deviations)
+def _(criterion, partition, block, start, first, last):
+    for k in range(last - first):
+        partition.g[start + k] = block.g[block.places[first + k]]
+
+
+@specialised
+def _fewest_sorted(categories, criterion):
     """Return from how many rows on the lists of a node of a block must be sorted for it to be searched."""
 
 
 @_fewest_sorted.of(NoCategories)
-def _(categories):
-    return TINY_ROWS + 1
+def _(categories, criterion):
+    return _most_unsorted(criterion) + 1
 
 
 @_fewest_sorted.of(Categories)
-def _(categories):
+def _(categories, criterion):
     return 2
 
 
@@ -438,6 +523,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         split = best.records[0]
         if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
             write_back(task.partition, block, start, first, last, out_first, out_last)
+            _write_ranks(limits.criterion, task.partition, block, start, first, last)
             continue
         if not is_random(limits.thresholds):
             # The two values that a threshold lies between are asked for now and read when the next node is split.
@@ -452,7 +538,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
                 prefetch_row(columns.words, columns.offsets[split.column] + next_code)
         note_split(nodes.records[node], split)
         larger = max(split.n_left, n_rows - split.n_left)
-        least = max(stops.min_samples, _fewest_sorted(limits.categories))
+        least = max(stops.min_samples, _fewest_sorted(limits.categories, limits.criterion))
         keep_sorted = not is_random(limits.thresholds) and larger >= least and depth + 1 < stops.max_depth
         places = (first, last, out_first, out_last)
         middle, out_middle = _divide_block(limits.categories, columns, task, split, places, node_sums, keep_sorted)

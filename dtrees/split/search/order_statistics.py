@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel, kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import allows_quantiles, compares_quantiles, note_quantiles
+from dtrees.split.criteria.constraints import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import NONE_HIGHER, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold
@@ -77,9 +77,11 @@ class LineUp(NamedTuple):
         Of the same, where constraints compare them.
     totals : ndarray of DEVIATION, shape (4, n_rows + 1) or (4, 0)
         Those of several targets together, with missing values on the left, and then with these on the right.
+    elements : ndarray of uint32
+        The element of each place that a node's keys are of.
     node : ndarray of int64, shape (7,)
-        The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree), then what :func:`_begin`
-        says of all its rows.
+        The first and last place of the node that ``line`` holds (a node has them to itself throughout a tree; those in a block are below
+        -1), then what :func:`_begin` says of all its rows.
     most : ndarray of float64, shape (1,)
         What its splits gain at most; negative where that is not known.
     """
@@ -92,6 +94,7 @@ class LineUp(NamedTuple):
     right: NDArray[Any]
     quantiles: NDArray[np.float64]
     totals: NDArray[Any]
+    elements: NDArray[np.uint32]
     node: NDArray[np.int64]
     most: NDArray[np.float64]
 
@@ -101,7 +104,8 @@ def make_line_up(n_rows: int, levels: NDArray[np.int64], several: bool = False) 
     line, items, left, right = (np.empty(n_rows + 1, kind) for kind in (LINE, ITEM, DEVIATION, DEVIATION))
     links = np.empty((2, n_rows + 1), LINK)
     totals = np.empty((4, n_rows + 1 if several else 0), DEVIATION)
-    return LineUp(levels, line, links, items, left, right, np.empty((2, n_rows + 1)), totals, np.full(7, -1, np.int64), np.full(1, -1.0))
+    quantiles, elements = np.empty((2, n_rows + 1)), np.empty(n_rows + 1, np.uint32)
+    return LineUp(levels, line, links, items, left, right, quantiles, totals, elements, np.full(7, -1, np.int64), np.full(1, -1.0))
 
 
 @kernel
@@ -113,14 +117,32 @@ def put_in_line(criterion, partition, start, in_stop, scratch):
         return
     for i in range(in_stop - start):
         scratch.keys[i] = key_of(partition.g[start + i], i)
-    line_up_by_keys(criterion, partition, start, in_stop - start, scratch)
+    line_up_by_keys(criterion, partition.rows, partition.h, start, in_stop - start, scratch)
     node[0], node[1] = start, in_stop
 
 
+@kernel
+def put_block_in_line(criterion, block, first, last, scratch):
+    """Put the rows of a node of a block (:mod:`dtrees.split.grow.block`) in the order of their targets, unless they are already."""
+    node = scratch.line_up.node
+    if node[0] != -2 - first or node[1] != -2 - last:
+        line_up_block(criterion, block, first, last, scratch)
+
+
+@kernel
+def line_up_block(criterion, block, first, last, scratch):
+    """Put the rows of a node of a block in the order of their targets; their keys are left in ``scratch.keys``."""
+    node = scratch.line_up.node
+    for i in range(last - first):
+        place = block.places[first + i]
+        scratch.keys[i] = key_of(block.g[place], place)
+    line_up_by_keys(criterion, block.rows, block.h, np.int64(0), last - first, scratch)
+    node[0], node[1] = -2 - first, -2 - last
+
+
 @inner_kernel
-def line_up_by_keys(criterion, partition, start, n, scratch):
+def line_up_by_keys(criterion, rows, b, start, n, scratch):
     """Put the ``n`` rows of a node in the order of ``scratch.keys``: the number of the target, and the place from ``start`` on."""
-    rows, b = partition.rows, partition.h
     line_up = scratch.line_up
     keys, line, levels, node = scratch.keys, line_up.line, line_up.levels, line_up.node
     sort_keys(keys, scratch.spare, n, scratch.counts)
@@ -128,6 +150,7 @@ def line_up_by_keys(criterion, partition, start, n, scratch):
     line[0].weight = 0
     for i in range(n):
         place, number = start + np.int64(place_in(keys[i])), code_of(keys[i])
+        line_up.elements[place_in(keys[i])] = i + 1
         element = line[i + 1]
         element.level = levels[number]
         element.weight = b[place] if b.shape[0] > 0 else 1
@@ -360,7 +383,7 @@ def _(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits,
 @_search_in_line.of(SortedThreshold)
 @_search_in_line.of(BestThreshold)
 def _(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
-    return _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch)
+    return search_all_thresholds(criterion, codes, values.shape[0], n, weighted, limits, bar, scratch)
 
 
 @inner_kernel
@@ -379,11 +402,15 @@ def list_items(codes, n_distinct, n, scratch):
     while code_in(keys[end - 1]) == np.uint64(n_distinct):
         end -= 1
     for i in range(n):
-        item, element = items[i], np.int64(place_in(keys[i]))
-        item.element = element
-        item.level = line[element].level
-        item.weight = line[element].weight
+        _note_item(items[i], line, np.int64(place_in(keys[i])))
     return end
+
+
+@inlined_kernel
+def _note_item(item, line, element):
+    item.element = element
+    item.level = line[element].level
+    item.weight = line[element].weight
 
 
 @inner_kernel
@@ -406,16 +433,36 @@ def _most_gain(criterion, n, weighted, line_up):
 
 
 @kernel
-def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, scratch):
+def search_all_thresholds(criterion, codes, n_distinct, n, weighted, limits, bar, scratch):
     """Find the best of all splits of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
-    line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
-    left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
-    keys = scratch.keys
     if bar >= 0.0 and n <= BOUNDED_BY_TARGET and bar >= _most_gain(criterion, n, weighted, scratch.line_up):
         return NO_SPLIT, -1.0, False
-    end = list_items(codes, values.shape[0], n, scratch)
+    end = list_items(codes, n_distinct, n, scratch)
     if end < 0:
         return CONSTANT, 0.0, False
+    return _search_items(criterion, scratch.keys, n, end, weighted, limits, bar, scratch)
+
+
+@kernel
+def search_deviations_of_list(criterion, keys, n_distinct, block, first, last, limits, bar, scratch):
+    """Find the best split of a node of a block in a column, of which ``keys[first:last]`` are the node's; result as of the above."""
+    keys, n = keys[first:last], last - first
+    if code_in(keys[0]) == code_in(keys[n - 1]):
+        return CONSTANT, 0.0, False
+    put_block_in_line(criterion, block, first, last, scratch)
+    end, line, items, elements = n, scratch.line_up.line, scratch.line_up.items, scratch.line_up.elements
+    while code_in(keys[end - 1]) == np.uint64(n_distinct):
+        end -= 1
+    for i in range(n):
+        _note_item(items[i], line, np.int64(elements[place_in(keys[i])]))
+    return _search_items(criterion, keys, n, end, block.h.shape[0] > 0, limits, bar, scratch)
+
+
+@inner_kernel
+def _search_items(criterion, keys, n, end, weighted, limits, bar, scratch):
+    """Find the best split of ``n`` items in the order of ``keys``, ``end`` of which have a value."""
+    line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items
+    left, right, quantiles = scratch.line_up.left, scratch.line_up.right, scratch.line_up.quantiles
     node = scratch.line_up.node
     begin = node[2], node[3], node[4], node[5], node[6]
     top = bar
@@ -426,7 +473,7 @@ def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, s
             continue
         left_last, right_last = (n, end) if side == 0 else (end, n)
         deviations(criterion, line, links, items, begin, n, end, left_last, right_last, weighted, POINTER_STEPS * n, left, right)
-        if compares_quantiles(limits.criterion):
+        if compares_sides(limits.criterion):
             note_all_quantiles(criterion, line, items, n, end, left_last, False, quantiles[0])
             note_all_quantiles(criterion, line, items, n, end, right_last, True, quantiles[1])
         whole = left[end] if side == 0 else right[0]
@@ -441,7 +488,7 @@ def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, s
                     continue
                 if not may_be_taken(limits, k + n_left_missing, n, left[k], right[k]):
                     continue
-                if compares_quantiles(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
+                if compares_sides(limits.criterion) and not allows_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k]):
                     continue
                 gain = gain_of(whole, left[k], right[k])
                 # Lower thresholds first, then missing left.
@@ -449,7 +496,7 @@ def _search_all_thresholds(criterion, codes, values, n, weighted, limits, bar, s
                     top = gain
                     cut = k
                     missing_left = side == 0
-                    if compares_quantiles(limits.criterion):
+                    if compares_sides(limits.criterion):
                         note_quantiles(limits.criterion, quantiles[0, k], quantiles[1, k])
     if cut < 0:
         return NO_SPLIT, -1.0, end < n

@@ -29,7 +29,7 @@ def _put_in_line(criterion, t, partition, start, in_stop, scratch):
     rows, a = criterion.rows, partition.g
     for i in range(in_stop - start):
         scratch.keys[i] = key_of(rows[a[start + i], t], i)
-    line_up_by_keys(criterion.criterion, partition, start, in_stop - start, scratch)
+    line_up_by_keys(criterion.criterion, partition.rows, partition.h, start, in_stop - start, scratch)
 
 
 @inner_kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.criteria.constraints import allows_quantiles, compares_quantiles, note_quantiles
+from dtrees.split.criteria.constraints import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER, note_found
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
@@ -113,7 +113,7 @@ def search_deviations_at_random(criterion, codes, values, n, limits, bits, bar, 
         if not may_be_taken(limits, count, n, left[0], right[0]):
             continue
         one = other = 0.0
-        if compares_quantiles(limits.criterion):
+        if compares_sides(limits.criterion):
             one = _quantile_of(criterion, line, keys, n, np.uint64(cut), missing, (True, False, side == 0), left[0].weight)
             other = _quantile_of(criterion, line, keys, n, np.uint64(cut), missing, (False, True, side == 1), right[0].weight)
             if not allows_quantiles(limits.criterion, one, other):

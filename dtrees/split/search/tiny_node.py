@@ -15,7 +15,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import begin_column, begin_node, is_constrained, is_monotonic, may_use, unconstrained
+from dtrees.split.criteria.constraints import begin_column, begin_node, forbid_out_of_order, is_constrained, may_use, sign_of, unconstrained
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic, score
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
 from dtrees.split.node.candidate import bar_for
@@ -38,13 +38,16 @@ from dtrees.split.search.sweep import cut_after, nothing
 from dtrees.split.table.keys import MISSING, key_of
 from dtrees.split.table.sorting import sort_keys
 
-#: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, and the scores of each cut.
-_BEST, _BOUND, _SCORES = 0, 1, 2
+#: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, signs of monotonic columns, and
+#: the scores of each cut.
+BEST, BOUND, SIGNS, SCORES = 0, 1, 2, 3
+#: The cuts of all columns are checked for values out of order if one column in so many is monotonic, else one by one those of each that is.
+_MONOTONIC_SHARE = 4
 #: Rows of that of integers: missing rows of a column; weight and number of rows going left, and g (or the weight of a class) of these;
 #: lowest and highest code, and the code that the best split is after.
-_MISSING, _H, _N, _G, _LOW, _HIGH, _CUT = 0, 1, 2, 3, 4, 5, 6
+MISSED, WEIGHT_LEFT, COUNT_LEFT, SUM_LEFT, LOW, HIGH, CUT = 0, 1, 2, 3, 4, 5, 6
 #: What goes left of another one of several targets, or of the first of their classes, after which come the others.
-_MORE = 7
+MORE_LEFT = 7
 
 
 @inlined_kernel
@@ -66,7 +69,7 @@ def _count_missing(x, n_missing):
 
 
 @lean_kernel
-def _forbid(limits, n_left, n, h, total, score):
+def forbid(limits, n_left, n, h, total, score):
     """Take back the scores of splits that may not be taken."""
     for j in range(score.shape[0]):
         found = score[j]
@@ -74,7 +77,7 @@ def _forbid(limits, n_left, n, h, total, score):
 
 
 @inlined_kernel
-def _keep_best(x, high, score, best, best_cut):
+def keep_best(x, high, score, best, best_cut):
     """Note where a cut after ``x``, unless the node has no higher code, is better than the best so far; the lower of equals is."""
     for j in range(x.shape[0]):
         # Read everything first: a read under a condition would be a branch, and keep the compiler from taking columns together.
@@ -93,7 +96,7 @@ def _score_cut(node, criterion, tile, width, cut, places, a, b, scores, counts):
 @_score_cut.of(Moments)
 def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
     n = places.shape[0]
-    g, h = counts[_G, :width], counts[_H, :width]
+    g, h = counts[SUM_LEFT, :width], counts[WEIGHT_LEFT, :width]
     g[:] = 0
     if n & 1:
         place = places[n - 1]
@@ -113,7 +116,7 @@ def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
 def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, scores, counts):
     """Score a cut; the places are in the order of the rows' classes, so that one class after the other is summed."""
     n = places.shape[0]
-    left, h, ignored = counts[_G, :width], counts[_H, :width], counts[_N, :width]
+    left, h, ignored = counts[SUM_LEFT, :width], counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
     for k in range(n):
         add_left(tile[k, :width], cut, weight_at(b, places[k]), h, np.int64(0), ignored)
     scores[:] = 0.0
@@ -136,7 +139,7 @@ def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
 def _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, scores, counts):
     """Score a cut: the weight and the first target are summed, and then two more targets at a time."""
     n, n_targets, rows = places.shape[0], node.sums.shape[0], node.rows
-    h, one, other = counts[_H, :width], counts[_G, :width], counts[_MORE, :width]
+    h, one, other = counts[WEIGHT_LEFT, :width], counts[SUM_LEFT, :width], counts[MORE_LEFT, :width]
     scores[:] = 0.0
     one[:] = 0
     for k in range(n):
@@ -164,42 +167,59 @@ def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
 def _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, scores, counts):
     """Score a cut: rows add their weight to the classes that they are of in all targets; classes that no row is of add nothing."""
     n, n_classes, rows = places.shape[0], node.sums.shape[0], node.rows
-    h, ignored = counts[_H, :width], counts[_N, :width]
+    h, ignored = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
     for c in range(n_classes):
         if node.sums[c] > 0:
-            counts[_MORE + c, :width] = 0
+            counts[MORE_LEFT + c, :width] = 0
     for k in range(n):
         weight, row = weight_at(b, places[k]), a[places[k]]
-        add_left(tile[k, :width], cut, weight, h, weight, counts[_MORE + rows[row, 0], :width])
+        add_left(tile[k, :width], cut, weight, h, weight, counts[MORE_LEFT + rows[row, 0], :width])
         for t in range(1, rows.shape[1]):
-            add_left(tile[k, :width], cut, weight, counts[_MORE + rows[row, t], :width], np.int64(0), ignored)
+            add_left(tile[k, :width], cut, weight, counts[MORE_LEFT + rows[row, t], :width], np.int64(0), ignored)
     scores[:] = 0.0
     for c in range(n_classes):
         if node.sums[c] > 0:
-            add_class_terms(criterion, counts[_MORE + c, :width], node.sums[c], h, node.h, scores)
+            add_class_terms(criterion, counts[MORE_LEFT + c, :width], node.sums[c], h, node.h, scores)
     finish_target_scores(criterion, h, node, scores)
 
 
 @inlined_kernel
-def _scan_columns(limits, node, tile, width, places, a, b, reals, counts):
-    """Find the best cut of every column, whose codes of the node's rows are in ``tile``."""
+def _scan_columns(limits, node, tile, width, places, a, b, reals, counts, by_sign):
+    """Find the best cut of every column, whose codes of the node's rows are in ``tile``; ``by_sign`` says whether signs are heeded."""
     n = places.shape[0]
-    h, n_left = counts[_H, :width], counts[_N, :width]
+    h, n_left = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
     counted = b.shape[0] > 0 and limits.min_samples > 1
     keeps = is_bounded(limits.criterion) or is_constrained(limits.criterion)  # whoever needs them: what is written once stays in the cache
     for i in range(n):
-        cut, score = tile[i, :width], reals[_SCORES + (i if keeps else 0), :width]
+        cut, score = tile[i, :width], reals[SCORES + (i if keeps else 0), :width]
         h[:] = 0
         _score_cut(node, limits.criterion, tile, width, cut, places, a, b, score, counts)
         if counted:
             n_left[:] = 0
             for k in range(n):
-                add_left(tile[k, :width], cut, np.int64(1), n_left, np.int64(0), counts[_G, :width])
-            _forbid(limits, n_left, node.n, h, node.h, score)
+                add_left(tile[k, :width], cut, np.int64(1), n_left, np.int64(0), counts[SUM_LEFT, :width])
+            forbid(limits, n_left, node.n, h, node.h, score)
         elif limits.min_weight > 0 or limits.min_samples > 1:
             # Either every weight is 1, and the weight is the number of rows, or one row is enough.
-            _forbid(limits, h, node.h, h, node.h, score)
-        _keep_best(cut, counts[_HIGH, :width], score, reals[_BEST, :width], counts[_CUT, :width])
+            forbid(limits, h, node.h, h, node.h, score)
+        if by_sign:
+            _heed_signs(node, limits.criterion, counts[SUM_LEFT, :width], h, reals[SIGNS, :width], score)
+        keep_best(cut, counts[HIGH, :width], score, reals[BEST, :width], counts[CUT, :width])
+
+
+@specialised
+def _heed_signs(node, criterion, g, h, signs, scores):
+    """Take back the scores of splits that go against the signs of their columns."""
+
+
+@_heed_signs.otherwise
+def _(node, criterion, g, h, signs, scores):
+    pass  # no columns are monotonic
+
+
+@_heed_signs.of(Moments)
+def _(node, criterion, g, h, signs, scores):
+    forbid_out_of_order(criterion, node, g, h, signs, scores)
 
 
 @specialised
@@ -241,40 +261,49 @@ def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch
 
 
 @specialised
-def _score_column(node, limits, tile, bounds, d, high, places, a, b, bar):
+def _score_column(node, limits, tile, bounds, d, high, first, places, a, b, bar):
     """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
 
-    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. ``high`` is the node's highest code.
+    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. ``high`` is the node's highest code, ``first``
+    the code of the highest bound: once that is scored, few others have to be.
     """
 
 
 @_score_column.of(Moments)
-def _(node, limits, tile, bounds, d, high, places, a, b, bar):
+def _(node, limits, tile, bounds, d, high, first, places, a, b, bar):
     top, best = bar, NONE()
+    mine = _score_one_cut(node, limits, tile, d, first, places, a, b)
+    if mine > top:
+        top, best = mine, first
     for i in range(places.shape[0]):
         code = tile[i, d]
-        if code == high or bounds[i, d] < max(top, 0.0):
+        if code in (high, first) or bounds[i, d] < max(top, 0.0):
             continue
-        g = h = ZERO()
-        for k in range(places.shape[0]):
-            left, place = tile[k, d] <= code, places[k]
-            g += a[place] if left else 0
-            h += weight_at(b, place) if left else 0
-        mine = score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h))
+        mine = _score_one_cut(node, limits, tile, d, code, places, a, b)
         if mine > top or (mine == top and code < best):
             top, best = mine, code
     return top if top > bar else -1.0, best
 
 
+@lean_kernel
+def _score_one_cut(node, limits, tile, d, code, places, a, b):
+    g = h = ZERO()
+    for k in range(places.shape[0]):
+        left, place = tile[k, d] <= code, places[k]
+        g += a[place] if left else 0
+        h += weight_at(b, place) if left else 0
+    return score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h))
+
+
 @_score_column.of(Classes)
 @_score_column.of(AmountsOfTargets)
 @_score_column.of(ClassesOfTargets)
-def _(node, limits, tile, bounds, d, high, places, a, b, bar):
+def _(node, limits, tile, bounds, d, high, first, places, a, b, bar):
     return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 
 @inlined_kernel
-def _describe(node, tile, d, places, a, b, cut, scratch):
+def describe(node, tile, d, places, a, b, cut, scratch):
     """Write what goes left of the best cut, which is after the code ``cut`` in column ``d`` of the tile."""
     higher = np.int64(MISSING)
     left = nothing(node, scratch.classes[0])
@@ -288,7 +317,7 @@ def _describe(node, tile, d, places, a, b, cut, scratch):
 
 
 @inlined_kernel
-def _column_of_pair(block, max_features, key, pool, first, path):
+def column_of_pair(block, max_features, key, pool, first, path):
     """Return the column that parts a node of two rows, -1 if none does.
 
     All columns in which they differ part them alike, so it is the lowest of those drawn.
@@ -337,6 +366,30 @@ def _search_pair(columns, limits, node, block, column, first, sums, scratch):
 
 
 @inlined_kernel
+def fill_tile(block, pool, width, lanes, places):
+    """Copy the cells of a node's rows in the first ``width`` columns of the pool, and note the lowest and highest codes of each."""
+    tile, counts, chosen, everything = block.tile, block.counts, block.chosen[:width], width == pool.shape[0]
+    for d in range(width):
+        chosen[d] = block.place_of[pool[d]]
+    low, high, n_missing = counts[LOW, :lanes], counts[HIGH, :lanes], counts[MISSED, :lanes]
+    low[:] = MISSING
+    high[:] = -1
+    n_missing[:] = 0
+    for i in range(places.shape[0]):
+        x = tile[i, :lanes]
+        x[width:] = 0  # columns that fill up a vector; the loops over whole vectors are the fast ones
+        if everything:
+            _copy_whole_row(block.cells[places[i]], x[:width])
+        else:
+            _copy_row(block.cells[places[i]], chosen, x[:width])
+        widen(x, low, high)
+        if block.has_missing[0]:
+            _count_missing(x, n_missing)
+    block.reals[BEST, :lanes] = -1.0
+    counts[CUT, :lanes] = MISSING
+
+
+@inlined_kernel
 def _compare_columns(block, limits, node, sums, max_features, key, pool, first, path):
     """Draw columns for a node and find the best cut in them.
 
@@ -349,32 +402,17 @@ def _compare_columns(block, limits, node, sums, max_features, key, pool, first, 
     if not everything:
         draw_first_columns(key, path, pool, width, block.counters, block.swaps)
     lanes, n = (width + VECTOR - 1) // VECTOR * VECTOR, node.n
-    places, tile, reals, counts, chosen = block.some_places[:n], block.tile, block.reals, block.counts, block.chosen[:width]
+    places, tile, reals, counts = block.some_places[:n], block.tile, block.reals, block.counts
     for i in range(n):
         places[i] = block.places[first + i]
     _put_in_order(node, places, block.g)
-    for d in range(width):
-        chosen[d] = block.place_of[pool[d]]
-    low, high, n_missing = counts[_LOW, :lanes], counts[_HIGH, :lanes], counts[_MISSING, :lanes]
-    low[:] = MISSING
-    high[:] = -1
-    n_missing[:] = 0
-    for i in range(n):
-        x = tile[i, :lanes]
-        x[width:] = 0  # columns that fill up a vector; the loops over whole vectors are the fast ones
-        if everything:
-            _copy_whole_row(block.cells[places[i]], x[:width])
-        else:
-            _copy_row(block.cells[places[i]], chosen, x[:width])
-        widen(x, low, high)
-        if block.has_missing[0]:
-            _count_missing(x, n_missing)
-    reals[_BEST, :lanes] = -1.0
-    counts[_CUT, :lanes] = MISSING
+    fill_tile(block, pool, width, lanes, places)
+    low, high, n_missing = counts[LOW, :lanes], counts[HIGH, :lanes], counts[MISSED, :lanes]
     arithmetic, bounded = is_arithmetic(unconstrained(limits.criterion)), is_bounded(unconstrained(limits.criterion))
+    by_sign = is_constrained(limits.criterion) and _list_signs(limits.criterion, pool[:width], reals[SIGNS, :lanes])
     if arithmetic or bounded:
         begin_node(limits.criterion, sums)
-        _scan_columns(limits, node, tile, lanes, places, block.g, block.h, reals, counts)
+        _scan_columns(limits, node, tile, lanes, places, block.g, block.h, reals, counts, by_sign)
     varies, score, winner, best_place, n_again = False, -1.0, np.int64(-1), np.int64(-1), 0
     for d in range(width):
         column = np.int64(pool[d])
@@ -382,12 +420,12 @@ def _compare_columns(block, limits, node, sums, max_features, key, pool, first, 
             continue
         scanned = (arithmetic or bounded) and n_missing[d] == 0
         varies |= scanned
-        if not scanned or not arithmetic or is_monotonic(limits.criterion, column):
-            reals[_BOUND, n_again] = reals[_BEST, d] if scanned else np.inf
+        if not scanned or not arithmetic or (not by_sign and sign_of(limits.criterion, column) != 0):
+            reals[BOUND, n_again] = reals[BEST, d] if scanned else np.inf
             block.again[n_again] = d
             n_again += 1
             continue
-        top = reals[_BEST, d]
+        top = reals[BEST, d]
         if top > score or (top == score and column < winner):
             score, winner, best_place = top, column, np.int64(d)
     if not everything:
@@ -395,8 +433,20 @@ def _compare_columns(block, limits, node, sums, max_features, key, pool, first, 
     return varies, score, winner, best_place, n_again
 
 
+@lean_kernel
+def _list_signs(criterion, columns, signs):
+    """Write the signs of columns, 0 for what fills up a vector; tell whether many are monotonic."""
+    n = 0
+    signs[:] = 0.0
+    for d in range(columns.shape[0]):
+        sign = sign_of(criterion, np.int64(columns[d]))
+        signs[d] = sign
+        n += sign != 0
+    return _MONOTONIC_SHARE * n >= columns.shape[0]
+
+
 @inlined_kernel
-def _bring_up_best(again, bounds, n):
+def bring_up_best(again, bounds, n):
     """Exchange the first of ``n`` columns with that of the largest bound."""
     best = ZERO()
     for k in range(1, n):
@@ -421,7 +471,7 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
     n_columns = pool.shape[0]
     node, places, a, b = node_statistic(limits.criterion, sums, last - first), block.some_places[: last - first], block.g, block.h
     if node.n == 2 and not is_constrained(limits.criterion):
-        column = _column_of_pair(block, max_features, key, pool, first, path)
+        column = column_of_pair(block, max_features, key, pool, first, path)
         if column < 0:
             return CONSTANT, -1.0, False, NONE()
         status, score, has_missing = _search_pair(columns, limits, node, block, column, first, sums, scratch)
@@ -432,10 +482,10 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
     if varies:
         status = SPLIT if d >= 0 else NO_SPLIT
     if d >= 0:
-        _describe(node, block.tile, d, places, a, b, block.counts[_CUT, d], scratch)
-    again, bounds = block.again, block.reals[_BOUND]
+        describe(node, block.tile, d, places, a, b, block.counts[CUT, d], scratch)
+    again, bounds = block.again, block.reals[BOUND]
     if n_again > 1 and (is_bounded(limits.criterion) or is_constrained(limits.criterion)):
-        _bring_up_best(again, bounds, n_again)
+        bring_up_best(again, bounds, n_again)
     for k in range(n_again):
         column = np.int64(block.column_at[block.chosen[again[k]]])
         bar = bar_for(column, winner, score)
@@ -444,10 +494,11 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
         if bounds[k] < np.inf:
             begin_column(limits.criterion, sums, column)
             d = again[k]
-            found, cut = _score_column(node, limits, block.tile, block.reals[_SCORES:], d, block.counts[_HIGH, d], places, a, b, bar)
+            high, first_cut = block.counts[HIGH, d], block.counts[CUT, d]
+            found, cut = _score_column(node, limits, block.tile, block.reals[SCORES:], d, high, first_cut, places, a, b, bar)
             if found >= 0.0:
                 status, score, has_missing, winner = SPLIT, found, False, column
-                _describe(node, block.tile, d, places, a, b, cut, scratch)
+                describe(node, block.tile, d, places, a, b, cut, scratch)
             continue
         swept = sweep_column(columns, column, block, first, last, sums, limits, bar, scratch)
         status = max(status, swept[0])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import Clipped, InOrder
+from dtrees.split.criteria.constraints import Clipped, InOrder, forbid_in_column
 from dtrees.split.criteria.gini import GiniOfClasses
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses
@@ -121,7 +121,7 @@ def _score_moments(limits, keys, n_before, g, h, node, scores):
     """Bound the scores of the splits after each row but those within a value; ``keys`` goes one row further."""
     for i in range(scores.shape[0]):
         other_h, n = node.h - h[i], n_before + i + 1
-        mine = upper_bound(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h))
+        mine = upper_bound(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h), float(node.g))
         allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, h[i], other_h)
         scores[i] = mine if allowed else -1.0
 
@@ -148,13 +148,19 @@ def highest(stretch, low, high, top):
 
 
 @lean_kernel
-def _highest_score(limits, g, h, node, stretch, top):
-    """Return the place of the first of the highest scores, whose bounds there are, above ``top``, and the score; -1 if there is none."""
+def _highest_score(limits, g, h, node, stretch, first, top):
+    """Return the place of the first of the highest scores, whose bounds there are, above ``top``, and the score; -1 if there is none.
+
+    The score at ``first``, of the highest bound, is found first: few others have to be.
+    """
     where, criterion = NONE(), limits.criterion
+    mine = score(criterion, float(g[first]), float(h[first]), float(node.g - g[first]), float(node.h - h[first]))
+    if mine > top:
+        top, where = mine, first
     for i in range(g.shape[0]):
-        if stretch.scores[i] > top:
+        if stretch.scores[i] >= top and i != first:
             mine = score(criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(node.h - h[i]))
-            if mine > top:
+            if mine > top or (mine == top and i < where):
                 top, where = mine, i
     return where, top
 
@@ -171,10 +177,11 @@ def _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stre
         if m <= 0:
             continue
         _score_moments(limits, keys[start : start + m + 1], start - first, g[:m], h[:m], node, stretch.scores[:m])
+        forbid_in_column(limits.criterion, node, g[:m], h[:m], stretch.scores[:m])
         where = highest(stretch, ZERO(), m, top)
         if is_bounded(limits.criterion):
             if where >= 0:
-                where, top = _highest_score(limits, g[:m], h[:m], node, stretch, top)
+                where, top = _highest_score(limits, g[:m], h[:m], node, stretch, where, top)
         elif where >= 0:
             top = stretch.scores[where]
         if where >= 0:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel
 from dtrees.split.criteria.constraints import forget_mirrored
-from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly, score
+from dtrees.split.criteria.parts import flag_zones_by_bound, flag_zones_roughly, is_bounded, score, upper_bound
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments, no_moments
 from dtrees.split.node.limits import is_allowed
 
@@ -35,11 +35,15 @@ def lay_out(zones, n_zones, sums):
 
 @inner_kernel
 def _score_edges(limits, g0, h0, n0, add, node, scores):
-    """Score the splits between zones, -1.0 where they are not allowed."""
+    """Score the splits between zones, -1.0 where they are not allowed; bound their scores, if the criterion has bounds."""
+    bounded = is_bounded(limits.criterion)
     for z in range(scores.shape[0]):
         g, h, n = g0[z] + add.g, h0[z] + add.h, n0[z] + add.n
         other_g, other_h, other_n = node.g - g, node.h - h, node.n - n
-        found = score(limits.criterion, float(g), float(h), float(other_g), float(other_h))
+        if bounded:
+            found = upper_bound(limits.criterion, float(g), float(h), float(other_g), float(other_h), float(node.g))
+        else:
+            found = score(limits.criterion, float(g), float(h), float(other_g), float(other_h))
         allowed = is_allowed(limits, n, other_n, h, other_h) & (n >= 1) & (other_n >= 1)
         scores[z] = found if allowed & (found >= 0.0) else -1.0
 
@@ -60,6 +64,20 @@ def _highest(scores):
     return scores[best]
 
 
+@inner_kernel
+def _highest_edge(limits, g0, h0, add, node, bounds, top):
+    """Return the highest score of splits between zones, whose bounds there are, or ``top`` if that is higher."""
+    largest = _highest(bounds)
+    if largest <= top:
+        return top
+    for turn in range(2):  # first those of the highest bound: few others have to be scored
+        for z in range(bounds.shape[0]):
+            if bounds[z] > top and (bounds[z] == largest) == (turn == 0):
+                g, h = g0[z] + add.g, h0[z] + add.h
+                top = max(top, score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h)))
+    return top
+
+
 @kernel
 def best_edge(limits, sums, n_zones, missing, node, bar, scores):
     """Return the highest score of the allowed splits between two zones, -1.0 if none is above the bar.
@@ -70,9 +88,10 @@ def best_edge(limits, sums, n_zones, missing, node, bar, scores):
     g0, h0, n0 = sums[G0], sums[H0], sums[N0]
     top = bar
     for side in range(2 if missing.n > 0 else 1):
-        _score_edges(limits, g0, h0, n0, missing if side == 1 else no_moments(), node, scores)
+        add = missing if side == 1 else no_moments()
+        _score_edges(limits, g0, h0, n0, add, node, scores)
         forget_mirrored(limits.criterion, n0, scores)
-        top = max(top, _highest(scores))
+        top = _highest_edge(limits, g0, h0, add, node, scores, top) if is_bounded(limits.criterion) else max(top, _highest(scores))
     return top if top > bar else -1.0
 
 

@@ -97,7 +97,7 @@ def test_no_score_by_poisson_deviance_is_above_its_bound(left: tuple[int, int], 
         right = (int(left[0] * ratio * (right[1] / left[1])), right[1])
     (x, a), (y, b) = left, right
     sides = float(x), float(a), float(y), float(b)
-    score, bound = float(parts.score(value, *sides)), float(parts.upper_bound(value, *sides))
+    score, bound = float(parts.score(value, *sides)), float(parts.upper_bound(value, *sides, float(x) + float(y)))
     assert parts.is_bounded(value)
     assert score <= bound
     assert (score == -1.0) == (bound == -1.0)
@@ -111,7 +111,7 @@ def test_the_bounds_of_other_criteria_are_their_scores() -> None:
     for criterion in (SQUARED_ERROR, NEWTON, GINI):
         value = criterion_named(criterion).for_kernels(0, 0.0)
         assert not parts.is_bounded(value)
-        assert parts.upper_bound(value, 3.0, 4.0, 1.0, 2.0) == parts.score(value, 3.0, 4.0, 1.0, 2.0)
+        assert parts.upper_bound(value, 3.0, 4.0, 1.0, 2.0, 4.0) == parts.score(value, 3.0, 4.0, 1.0, 2.0)
 
 
 @pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
