@@ -46,7 +46,7 @@ def test_predictions_are_equal(case: Case) -> None:
 def test_sets_of_categories(kind: str, task: str) -> None:
     parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
     target = WAGE if task == "Regressor" else np.digitize(WAGE, [0.5, 2.0])
-    model = getattr(dtrees, kind + task)(random_state=0, min_samples_category=1, cat_smooth=0, **parameters).fit(PEOPLE, target)
+    model = getattr(dtrees, kind + task)(random_state=0, min_samples_category=1, **parameters).fit(PEOPLE, target)
     assert any(tree.categories.node.size for group in model._trees.groups for tree in group)
     check(model, PEOPLE)
     check(model, PEOPLE.assign(job="none such"))

@@ -47,6 +47,16 @@ def check_categories(estimator: Any, *, by_sums: bool, n_targets: int = 1) -> No
     )
 
 
+def check_smoothing(estimator: Any) -> None:
+    """Raise ValueError for a smoothing of means of categories where sets are drawn at random, whatever the means."""
+    if (value := estimator.cat_smooth) != _OF_CATEGORIES["cat_smooth"]:
+        who = f"splitter={estimator.splitter!r}" if hasattr(estimator, "splitter") else type(estimator).__name__
+        raise ValueError(
+            f"cat_smooth={value!r} is about the order of categories by their means, but {who} draws sets of categories at random; use "
+            "trees of the best splits, or pass no cat_smooth"
+        )
+
+
 def check_checkpoint(checkpoint: Any, checkpoint_interval: Any) -> None:
     """Raise ValueError for an interval of checkpoints where there are none."""
     if checkpoint is None and checkpoint_interval != CHECKPOINT_INTERVAL:

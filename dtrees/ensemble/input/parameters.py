@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from dtrees.engine.plan.plans import Rules
 from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
 from dtrees.ensemble.input.by_size import AUTO, is_auto
-from dtrees.ensemble.input.combinations import check_categories
+from dtrees.ensemble.input.combinations import check_categories, check_smoothing
 from dtrees.ensemble.input.constraints import CONSTRAINTS, interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
 
@@ -157,6 +157,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
                 "pass only one of them"
             )
         max_features = max(1, int(bylevel * columns_per_tree))
+    if random_splits:
+        check_smoothing(estimator)
     categorical = () if estimator._n_targets > 1 and not estimator._GROUP_PER_OUTPUT else _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     given = estimator.min_samples_leaf
