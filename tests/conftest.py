@@ -56,6 +56,11 @@ collect_ignore = ["preloaded.py"]
 DATA_VARIABLE = "DTREES_DATA"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many test processes there are, for ``-n logical``: one more than processors, since tests of clusters mostly wait."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before tests are spread over processes, compile what all of them would wait for, each within the time that a test is given."""
     if not hasattr(session.config, "workerinput") and session.config.option.dist != "no":

@@ -67,7 +67,7 @@ def _following(faults: tuple[Fault, ...], original: Callable[..., Any], counts: 
     """Return a method with signals by a script."""
 
     def handle(self: Any, *call: Any) -> Any:
-        kind = min(_kinds(call[-1]))
+        kind = call[-1].name if isinstance(call[-1], Step) else type(call[-1]).__name__
         counts[kind] = counts.get(kind, 0) + 1
         for fault in faults:
             if fault.kind == kind and fault.at == counts[kind] and fault.own == _coordinates() and _take_place(fault):
