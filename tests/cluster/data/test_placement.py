@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import gc
 import logging
 import re
 from collections.abc import Iterator
@@ -403,10 +406,25 @@ def limited(client: Client) -> Iterator[Any]:
     """A function to have all workers left with so many bytes, beyond what they use now."""
 
     def limit(free: float) -> None:
+        client.run(_give_back)
+        told = client.run_on_scheduler(_last_told)
+        wait_until(lambda: all(when > told[worker] for worker, when in client.run_on_scheduler(_last_told).items()))
         client.run_on_scheduler(_limit, free)
 
     yield limit
     client.run_on_scheduler(_limit, None)
+
+
+def _give_back() -> None:
+    """Have a worker return what it does not use to the system, lest it does so when its limit is set already."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _last_told(dask_scheduler: Any) -> dict[str, float]:
+    """Return when each worker told its scheduler last what it uses."""
+    return {address: worker.metrics["time"] for address, worker in dask_scheduler.workers.items()}
 
 
 @pytest.mark.parametrize("name", ["boosting", "forest"])
