@@ -11,20 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.interop.description import PlainModel
+from dtrees.split.numbers.rounding import rounded_down
 from dtrees.tree.tree import Tree
-
-
-def rounded_down(threshold: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the largest float32 that are not above thresholds; +inf stays.
-
-    Examples
-    --------
-    >>> rounded_down(np.array([0.5, 0.1])).astype(float) <= np.array([0.5, 0.1])
-    array([ True,  True])
-    """
-    with np.errstate(over="ignore"):
-        rounded = threshold.astype(np.float32)
-    return np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
 
 
 def last_rounded_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dtrees.atomic_file import atomic_file
 from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SHARES, SOFTMAX, PlainModel, describe, needed, to_numbers
-from dtrees.interop.float32 import Float32Table, rounded_down
+from dtrees.interop.float32 import Float32Table
+from dtrees.split.numbers.rounding import rounded_down
 from dtrees.tree.tree import Tree
 
 _TARGET = "XGBoost"

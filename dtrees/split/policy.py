@@ -68,6 +68,19 @@ SPARSE_THREAD_CELLS, SPARSE_PIECES = 2**16, 4
 MAX_ZONES = 256
 #: A zone for so many rows of the table, and the fewest zones. More of them hardly rule out more in tables of few rows, and are all bounded.
 ROWS_PER_ZONE, FEWEST_ZONES = 320, 32
+
+
+def most_zones(n_rows: int) -> int:
+    """Return the most zones that a column of numbers is cut into, that of missing values not counted.
+
+    Examples
+    --------
+    >>> most_zones(1000), most_zones(16_000), most_zones(1_000_000)
+    (32, 50, 255)
+    """
+    return max(FEWEST_ZONES, min(MAX_ZONES - 1, n_rows // ROWS_PER_ZONE))
+
+
 #: Zones are cut into ``2**FOLD`` parts. Of a million rows of noise, as those of late boosting trees are, 255 zones rule out nothing, 2,040
 #: parts all but a twentieth, and 4,080 all but a hundredth.
 FOLD = 4

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.numbers.rounding import rounded_down
 from dtrees.tree.tree import Tree
 
 #: Numbers below this fit the small records.
@@ -110,7 +111,7 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
         leaves=leaves,
     )
     for t, tree in enumerate(trees):
-        threshold = _rounded_down(tree.threshold, record["threshold"])
+        threshold = rounded_down(tree.threshold, record["threshold"])
         packed.shallow[t] = _lay_out(
             tree.children_left, tree.children_right, tree.feature, threshold, tree.missing_go_to_left, tree.n_node_samples,
             slot_of, packed.bits, packed.nodes[roots[t] : roots[t + 1]], packed.top_slot[t], packed.top_threshold[t], packed.top_end[t],
@@ -144,15 +145,6 @@ def pack_nodes(trees: Sequence[Tree], record: np.dtype[Any]) -> tuple[NDArray[np
         mine["n_words"][sets.node] = np.diff(sets.offset)
         n_words += sets.words.shape[0]
     return roots, nodes, np.concatenate([tree.categories.words for tree in trees])
-
-
-def _rounded_down(threshold: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the largest numbers of a dtype that are not above thresholds: numbers of that dtype compare with both alike."""
-    if dtype == np.float64:
-        return threshold
-    with np.errstate(over="ignore"):
-        rounded = threshold.astype(dtype)
-    return np.where(rounded > threshold, np.nextafter(rounded, -np.inf, dtype=dtype), rounded)
 
 
 @kernel

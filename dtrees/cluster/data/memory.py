@@ -30,7 +30,7 @@ from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.reliability.liveness import WorkerMonitor
 from dtrees.cluster.transport.scheduler_rpc import ask
 from dtrees.ensemble.input.schema import CATEGORICAL, NUMERIC, Column, Schema
-from dtrees.split.policy import FEWEST_ZONES, MAX_ZONES, ROWS_PER_ZONE, SHARED_CELLS
+from dtrees.split.policy import SHARED_CELLS, most_zones
 
 #: What a worker's process takes that has imported all that a fit needs, without any data: measured, 298 MB.
 _CODE_BYTES = 300_000_000
@@ -170,8 +170,7 @@ class Sizes:
             cells, state = math.ceil(share * self.table), max(STATE_BYTES, SORTING_BYTES * threads)
         state += PICKING_BYTES * threads
         looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
-        zones = max(FEWEST_ZONES, min(MAX_ZONES - 1, self.n_rows // ROWS_PER_ZONE))
-        sums = _ZONE_SUMS_BYTES * zones * len(self.columns)
+        sums = _ZONE_SUMS_BYTES * most_zones(self.n_rows) * len(self.columns)
         return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + self.partition
 
     @property

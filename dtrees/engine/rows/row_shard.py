@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import Parts
-from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
@@ -69,11 +68,6 @@ class RowShard:
         self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that work within a message is spread over."""
-        return self._threads.n_threads
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -219,11 +213,6 @@ class RowShard:
             self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,
             self._threads,
         )  # fmt: skip
-
-    @property
-    def plan(self) -> BoostingPlan:
-        """What is being grown."""
-        return self._plan
 
 
 def _rows_of(stretches: list[NDArray[np.int64]]) -> NDArray[np.int64]:

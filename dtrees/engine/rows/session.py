@@ -76,7 +76,7 @@ class RowsSession:
     stretches: list[NDArray[np.int64]] = field(default_factory=list)
     serial: int = 0
     derived: tuple[tuple[int, int], list[m.Derived]] | None = None
-    grain: Grain = field(default_factory=lambda: Grain())
+    grain: Grain = field(default_factory=Grain)
 
     def renewed(self) -> RowsSession:
         """Return the session of the next epoch."""

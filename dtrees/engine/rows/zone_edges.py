@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.policy import FEWEST_ZONES, FOLD, MAX_ZONES, ROWS_PER_ZONE
+from dtrees.split.policy import FOLD, MAX_ZONES, most_zones
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.keyed_columns import write_parts
 from dtrees.split.table.zone_map import ZoneMap
@@ -148,7 +148,6 @@ def _count(codes: NDArray[np.uint32], missing: int) -> tuple[NDArray[np.uint32],
 def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
     """Return edges for the columns that several shards have sketched."""
     n_columns, n_rows = sketches[0].offsets.shape[0] - 1, sum(sketch.n_rows for sketch in sketches)
-    most_zones = max(FEWEST_ZONES, min(MAX_ZONES - 1, n_rows // ROWS_PER_ZONE))
     cut, ends = [], np.zeros((2, n_columns))
     for j in range(n_columns):
         some = [slice(sketch.offsets[j], sketch.offsets[j + 1]) for sketch in sketches]
@@ -156,7 +155,7 @@ def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
             np.concatenate([getattr(sketch, name)[part] for sketch, part in zip(sketches, some, strict=True)])
             for name in ("values", "weights", "alone")
         )
-        cut.append(_cut(values, weights, alone, most_zones))
+        cut.append(_cut(values, weights, alone, most_zones(n_rows)))
         finite = values[np.isfinite(values)]
         if finite.shape[0]:
             ends[:, j] = finite.min(), finite.max()

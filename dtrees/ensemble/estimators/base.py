@@ -297,9 +297,8 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
         check_is_fitted(self)
         kept = self.__dict__.get("_members")
         if kept is None or kept[0] != scale:
-            shared = _parameter_names(kind) - {"random_state"}
             grown_by = self.__dict__.get("_grown_by") or ((self._trees.n_rounds, resolved(self)),)
-            by_round = [self._of_member(given, shared) for n_rounds, given in grown_by for _ in range(n_rounds)]
+            by_round = [self._of_member(kind, given) for n_rounds, given in grown_by for _ in range(n_rounds)]
             scaled = (lambda tree: tree) if scale == 1.0 else (lambda tree: replace(tree, value=tree.value / scale))
             kept = (
                 scale,
@@ -312,8 +311,9 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
         members: list[list[Any]] = kept[1]
         return members
 
-    def _of_member(self, given: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-        """Return those of an ensemble's parameters that each of its trees has."""
+    def _of_member(self, kind: type[TreeEstimator], given: dict[str, Any]) -> dict[str, Any]:
+        """Return those of an ensemble's parameters that each of its trees, of some kind, has."""
+        names = _parameter_names(kind) - {"random_state"}
         own = {name: value for name, value in given.items() if name in names}
         if own.get("class_weight") == "balanced_subsample":
             own["class_weight"] = "balanced"

@@ -293,7 +293,7 @@ class Forest(Members, TreeEstimator):
     def estimator_(self) -> Any:
         """What each tree is before it is fitted: a single tree with those parameters of the forest that it has."""
         check_is_fitted(self)
-        return self._TREE(**self._of_member(self.get_params(deep=False), frozenset(self._TREE._get_param_names()) - {"random_state"}))
+        return self._TREE(**self._of_member(self._TREE, self.get_params(deep=False)))
 
     @property
     def estimators_samples_(self) -> list[NDArray[np.integer]]:

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.words import bits_of_float32, float32_of_bits, read_float64
+from dtrees.split.numbers.rounding import rounded_down
 from dtrees.split.table.mmap_arrays import Reused, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 
@@ -106,8 +107,7 @@ class Columns(NamedTuple):
         present = codes < self.offsets[np.add(column, 1)] - self.offsets[column]
         if self.is_keyed:
             keys = (np.broadcast_to(self._lowest_keys()[column], codes.shape)[present] + codes[present]).astype(np.uint32)
-            sign = np.uint32(0x80000000)
-            values[present] = np.where(keys & sign, keys ^ sign, ~keys).view(np.float32)
+            values[present] = float32_of_key(keys)
         else:
             values[present] = self.values[np.broadcast_to(self.offsets[column], codes.shape)[present] + codes[present]]
         return values
@@ -121,8 +121,9 @@ class Columns(NamedTuple):
         array([-1,  0,  1,  1])
         """
         if not self.is_keyed:
-            return _count_up_to(self.distinct(column), values) - 1
-        return np.clip(key_of_float32(_float32_up_to(values)) - self._lowest_keys()[column], -1, self.missing(column) - 1)
+            distinct = self.distinct(column)
+            return np.searchsorted(distinct, rounded_down(values, distinct.dtype), side="right") - 1
+        return np.clip(key_of_float32(rounded_down(values)) - self._lowest_keys()[column], -1, self.missing(column) - 1)
 
     def _lowest_keys(self) -> NDArray[np.int64]:
         return key_of_float32(self.words[: self.n_columns, 0])
@@ -140,16 +141,10 @@ def key_of_float32(values: NDArray[np.float32]) -> NDArray[np.int64]:
     return (bits ^ ((bits.view(np.int32) >> 31).view(np.uint32) | np.uint32(0x80000000))).astype(np.int64)
 
 
-def _count_up_to(distinct: NDArray[Any], values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return how many of some ascending numbers are at most each value, comparing as float64 does."""
-    return np.searchsorted(distinct, _float32_up_to(values) if distinct.dtype == np.float32 else values, side="right")
-
-
-def _float32_up_to(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the highest float32 up to each value."""
-    with np.errstate(over="ignore"):
-        near = values.astype(np.float32)
-        return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)
+def float32_of_key(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Return the numbers that have these keys (:func:`key_of_float32`)."""
+    sign = np.uint32(0x80000000)
+    return np.where(keys & sign, keys ^ sign, ~keys).view(np.float32)
 
 
 class Bench(NamedTuple):

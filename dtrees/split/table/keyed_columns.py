@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
-from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns
+from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns, float32_of_key
 from dtrees.split.table.mmap_arrays import mapped
 
 #: Rows that are turned over at a time, from rows side by side to columns: what a processor's cache holds.
@@ -152,8 +152,7 @@ def _to_codes(values: NDArray[np.float32]) -> tuple[np.float32, int]:
         some_codes = codes[begin : begin + _CELLS]
         some_codes -= lowest
         np.minimum(some_codes, np.uint32(n_codes), out=some_codes)
-    low = np.array([lowest ^ _SIGN if lowest & _SIGN else ~lowest], np.uint32).view(np.float32)[0]
-    return low, n_codes
+    return float32_of_key(np.array([lowest], np.uint32))[0], n_codes
 
 
 def write_parts(

@@ -32,15 +32,14 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.policy import (
     ALL_SUMMED_CATEGORIES,
-    FEWEST_ZONES,
     FOLD,
     LIST_ROWS,
     LISTED_AT_ENDS,
     MAX_CELLS,
     MAX_SINGLE_CELLS,
     MAX_ZONES,
-    ROWS_PER_ZONE,
     SUMMED_CATEGORIES,
+    most_zones,
 )
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.mmap_arrays import Reused, mapped
@@ -110,7 +109,7 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
     """
     n_rows, n_columns = columns.n_rows, columns.n_columns
     n_distinct = np.diff(columns.offsets)
-    n_parts = max(FEWEST_ZONES, min(MAX_ZONES - 1, n_rows // ROWS_PER_ZONE)) << fold
+    n_parts = most_zones(n_rows) << fold
     quantiles = _quantiles(n_rows, n_parts)
     shifts = np.zeros(n_columns, np.int64)
     most_cells = min(int(n_distinct.max(initial=0)), MAX_SINGLE_CELLS) + 1
