@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtrees.ensemble.estimators.base import TreeClassifier
+from dtrees.ensemble.estimators.base_kinds import TreeClassifier
 from dtrees.export.branches import Branches, check_integer, class_names_for, single_tree
 
 LABELS = ("all", "root", "none")

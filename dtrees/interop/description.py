@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dtrees.ensemble.bag.bagging import Bagging
-from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator
+from dtrees.ensemble.bag.base_bag import Bagging
+from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.estimators.base_kinds import TreeClassifier
 from dtrees.ensemble.estimators.starting import BY_ESTIMATOR, BY_MARGIN
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.objective.losses.by_order import ByOrder

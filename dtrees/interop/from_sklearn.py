@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import dtrees
 from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.input.column import NUMERIC, Column
 from dtrees.ensemble.input.plain_data import plain
-from dtrees.ensemble.input.schema import NUMERIC, Column, Schema
+from dtrees.ensemble.input.schema import Schema
 from dtrees.interop.float32 import last_rounded_below
 from dtrees.interop.sklearn_compat import nodes_of, take_parameters
 from dtrees.tree.stacking import stacked

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.input.schema import CATEGORICAL
+from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.interop.description import EXPONENTIAL, LOGISTIC, SOFTMAX, PlainModel, describe, needed, to_numbers
 from dtrees.interop.float32 import Float32Table
 from dtrees.split.numbers.rounding import rounded_down

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.ensemble.input.schema import CATEGORICAL, Schema
+from dtrees.ensemble.input.column import CATEGORICAL
+from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.export.node_text import short_text
 

@@ -17,7 +17,8 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.split.criteria import parts
-from dtrees.split.criteria.constraints import Clipped, InOrder, begin_column, make_constraints, root_words
+from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, make_constraints
+from dtrees.split.criteria.constraints.words import begin_column, root_words
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.statistics import Moments
 from dtrees.tree.tree import Tree
@@ -303,7 +304,7 @@ def test_every_split_of_large_forest_trees(number: int) -> None:
 
 
 def test_kernel_values_of_threads_are_their_own() -> None:
-    from dtrees.split.criteria.constraints import criterion_for_thread
+    from dtrees.split.criteria.constraints.kinds import criterion_for_thread
 
     inner = criterion_named("squared_error").for_kernels(0, 0.0)
     assert criterion_for_thread(inner) is inner

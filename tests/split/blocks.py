@@ -15,7 +15,7 @@ from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers import hashing
 from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.scratch import make_scratch
-from dtrees.split.search.tiny_node import search_tiny_node
+from dtrees.split.search.tiny.tiny_node import search_tiny_node
 from dtrees.split.table.columns import presort
 from tests import naive
 from tests.split.nodes import KEY, Answer, candidate, comparable, draws, package_limits, slope_of, sums_of

@@ -34,7 +34,8 @@ from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
-from dtrees.ensemble.input.schema import CATEGORICAL, Schema
+from dtrees.ensemble.input.column import CATEGORICAL
+from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
 from dtrees.split.table.columns import Columns
 

@@ -29,7 +29,8 @@ from distributed import Client
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.reliability.liveness import WorkerMonitor
 from dtrees.cluster.transport.scheduler_rpc import ask
-from dtrees.ensemble.input.schema import CATEGORICAL, NUMERIC, Column, Schema
+from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
+from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import SHARED_CELLS, most_zones
 
 #: What a worker's process takes that has imported all that a fit needs, without any data: measured, 298 MB.

@@ -18,7 +18,7 @@ from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.protocol.messages import Divided, Root, Splits, Subtrees
 from dtrees.split.compile.kernels import kernel
-from dtrees.split.criteria.constraints import divide_sums
+from dtrees.split.criteria.constraints.words import divide_sums
 from dtrees.split.grow.best_first import in_preorder
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import may_be_split, node_weight

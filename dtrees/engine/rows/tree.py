@@ -27,7 +27,7 @@ from dtrees.engine.protocol.messages import Root, Scores, Splits
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.whole_sums import exponents_of, scores_of_all
-from dtrees.split.criteria.constraints import root_words
+from dtrees.split.criteria.constraints.words import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
 from dtrees.split.node.status import CONSTANT

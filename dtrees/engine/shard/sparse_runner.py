@@ -19,7 +19,7 @@ from dtrees.engine.shard.runner import Runner, TreeContext, is_interruptible
 from dtrees.engine.shard.subtree_runner import SubtreeRunner
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
-from dtrees.split.criteria.constraints import divide_sums
+from dtrees.split.criteria.constraints.words import divide_sums
 from dtrees.split.grow.best_first import LeafBudget, in_preorder
 from dtrees.split.grow.sparse_sharing import divide_shared, search_some
 from dtrees.split.grow.sparse_subtree import SparseTask, grow_sparse

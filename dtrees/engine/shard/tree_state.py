@@ -39,7 +39,7 @@ from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
-from dtrees.split.criteria.constraints import divide_sums, root_words
+from dtrees.split.criteria.constraints.words import divide_sums, root_words
 from dtrees.split.criteria.several import add_up_amounts, add_up_classes
 from dtrees.split.grow.best_first import make_budget, merge_rows
 from dtrees.split.grow.block import block_rows

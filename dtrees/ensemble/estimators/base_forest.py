@@ -24,7 +24,8 @@ from sklearn.utils.validation import check_is_fitted
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.ensemble.backend import Backend, Table
 from dtrees.ensemble.compat import StrOptions, fit_context
-from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
+from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.inspection import (
     Members,
     decision_path_matrix,

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.backend import Output, Table
 from dtrees.ensemble.compat import Hidden, Interval, StrOptions
-from dtrees.ensemble.estimators.base import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.base_boosting import Boosting
+from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.starting import BY_LOSS
 from dtrees.ensemble.input import parameters

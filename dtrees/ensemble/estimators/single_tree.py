@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan
 from dtrees.ensemble.compat import fit_context
-from dtrees.ensemble.estimators.base import TreeClassifier, TreeEstimator, TreeRegressor, all_or_nothing
+from dtrees.ensemble.estimators.base import TreeEstimator, all_or_nothing
+from dtrees.ensemble.estimators.base_kinds import TreeClassifier, TreeRegressor
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.inspection import FittedTree, decision_path_matrix, importance_by_column, mean_predictions, normalised
 from dtrees.ensemble.evaluation.progress import called_together

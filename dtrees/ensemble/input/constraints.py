@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from dtrees.ensemble.compat import StrOptions
-from dtrees.ensemble.input.schema import CATEGORICAL
+from dtrees.ensemble.input.column import CATEGORICAL
 
 #: What the parameters may be; their contents are checked when the columns are known.
 CONSTRAINTS: dict[str, list[Any]] = {

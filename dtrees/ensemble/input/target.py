@@ -28,7 +28,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from dtrees.ensemble.input.schema import is_missing
+from dtrees.ensemble.input.column import is_missing
 from dtrees.ensemble.input.sparse import is_sparse
 from dtrees.ensemble.input.warning import warn
 from dtrees.ensemble.objective.losses.several_targets import naming_target

@@ -7,7 +7,8 @@ every division.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -82,6 +83,7 @@ def _compile_in_turn(dispatcher, compile_now, signature):
             held.enter_context(_lock(name))
             fetch_kernel(name)
             held.enter_context(_quickly())
+            held.enter_context(_without_collections())
         entry = compile_now(signature)
         _note_separate(dispatcher, arguments)
         return entry
@@ -107,6 +109,18 @@ def _quickly():
     from dtrees.split.compile.numba_pipeline import quickly
 
     return quickly()
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Put off collections of garbage: what Numba makes of a kernel, they would look through again and again, and find nothing to free."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextmanager

@@ -10,12 +10,12 @@
     the formula that squared error, Newton's gain and Gini impurity share.
 ``several``
     the sum of a criterion over several targets.
-``constraints``, ``constrained``
+``constraints``
     constraints on columns: what is known of nodes, and criteria that respect them.
 """
 
-from dtrees.split.criteria import constrained as constrained  # its versions of parts
 from dtrees.split.criteria.absolute_error import AbsoluteError
+from dtrees.split.criteria.constraints import constrained as constrained  # its versions of parts
 from dtrees.split.criteria.criterion import register
 from dtrees.split.criteria.entropy import Entropy
 from dtrees.split.criteria.gini import Gini

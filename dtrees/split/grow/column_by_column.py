@@ -9,7 +9,8 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints import InOrder, begin_column
+from dtrees.split.criteria.constraints.kinds import InOrder
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.limits import Categories, NoCategories, is_categorical
@@ -95,8 +96,9 @@ def _(categories, column, values, task, first, last, sums, limits, bar):
 
 @lean_kernel
 def search_node(source, columns, task, first, last, sums, path):
-    """Find the best split of one node over the columns drawn for it; return as :func:`~dtrees.split.search.tiny_node.search_tiny_node`.
+    """Find the best split of one node over the columns drawn for it.
 
+    The result is as of :func:`~dtrees.split.search.tiny.tiny_node.search_tiny_node`.
     As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
     in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
     """

@@ -22,7 +22,7 @@ from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, se
 from dtrees.split.compile.prefetch import prefetch_to_write
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import acquire, release
-from dtrees.split.criteria.constraints import hand_down
+from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.grow.best_first import is_hopeless, may_be_chosen
 from dtrees.split.grow.parallel_sums import (

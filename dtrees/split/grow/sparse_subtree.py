@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel
-from dtrees.split.criteria.constraints import begin_column, hand_down
+from dtrees.split.criteria.constraints.words import begin_column, hand_down
 from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.column_by_column import conclude
 from dtrees.split.grow.stack import Stack, put, put_children

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, inlined_kernel
+from dtrees.split.node.records import link, make_leaf
 from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.table.mmap_arrays import mapped
 
@@ -56,3 +57,13 @@ def put_children(stack, n, node, start, in_stop, stop, depth, path, right_side, 
     for k in range(sums.shape[0]):
         stack.sums[n, k] = sums[k] - left_sums[k]
         stack.sums[n + 1, k] = left_sums[k]
+
+
+@inlined_kernel
+def open_node(stack, n, nodes, node):
+    """Make node number ``node``, a leaf so far, of the n-th entry of the stack."""
+    start, in_stop, stop, _, parent, side, _ = stack.todo[n]
+    for k in range(nodes.sums.shape[1]):
+        nodes.sums[node, k] = stack.sums[n, k]
+    make_leaf(nodes.records[node], start, in_stop, stop)
+    link(nodes.records, parent, side, node)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inlined_kernel, kernel
-from dtrees.split.criteria.constraints import note_words
+from dtrees.split.criteria.constraints.words import note_words
 from dtrees.split.criteria.parts import gain, is_worthwhile, node_statistic
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
 from dtrees.split.node.status import NO_SPLIT, SPLIT

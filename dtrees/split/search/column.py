@@ -13,7 +13,8 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints import Clipped, InOrder, begin_column
+from dtrees.split.criteria.constraints.kinds import Clipped, InOrder
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments

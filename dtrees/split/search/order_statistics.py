@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inlined_kernel, inner_kernel, kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import allows_quantiles, compares_sides, note_quantiles
+from dtrees.split.criteria.constraints.order import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import NONE_HIGHER, note_found
 from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold

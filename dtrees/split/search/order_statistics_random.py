@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
-from dtrees.split.criteria.constraints import allows_quantiles, compares_sides, note_quantiles
+from dtrees.split.criteria.constraints.order import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
 from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER, note_found
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT

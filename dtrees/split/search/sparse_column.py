@@ -12,7 +12,7 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, lean_kernel, separate_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
-from dtrees.split.criteria.constraints import Clipped, InOrder
+from dtrees.split.criteria.constraints.kinds import Clipped, InOrder
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.criteria.statistics import minus, plus_row, weight_at

@@ -11,7 +11,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import unconstrained
+from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, score, score_of_terms
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, no_moments, plus, plus_row, weight_at
 from dtrees.split.node.found import NONE_HIGHER, note_found

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import Clipped, InOrder, forbid_in_column
+from dtrees.split.criteria.constraints.kinds import Clipped, InOrder
+from dtrees.split.criteria.constraints.order import forbid_in_column
 from dtrees.split.criteria.gini import GiniOfClasses
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, score, score_of_terms, upper_bound
 from dtrees.split.criteria.several import SeveralClasses

@@ -12,7 +12,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.constraints import begin_column
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.policy import AHEAD
 from dtrees.split.table.columns import value_of_code

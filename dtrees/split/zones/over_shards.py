@@ -14,7 +14,7 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.criteria.constraints import begin_column
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN

@@ -13,7 +13,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.specialised import specialised
-from dtrees.split.criteria.constraints import begin_column
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found

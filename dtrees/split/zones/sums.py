@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import increase
-from dtrees.split.criteria.constraints import begin_column
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import is_centred
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.limits import is_categorical

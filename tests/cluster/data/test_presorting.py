@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from dtrees.cluster.data.presorting import _cells, _presort_cells
-from dtrees.ensemble.input.schema import Column, Schema
+from dtrees.ensemble.input.column import Column
+from dtrees.ensemble.input.schema import Schema
 from dtrees.split.table.sparse_columns import presort_sparse
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import dtrees
-from dtrees.ensemble.input.schema import CATEGORICAL, NUMERIC, UNKNOWN, Schema
+from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, UNKNOWN
+from dtrees.ensemble.input.schema import Schema
 from tests.examples import examples
 
 

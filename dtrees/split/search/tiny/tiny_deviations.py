@@ -1,9 +1,9 @@
 """The best split of a node of few rows by absolute error or a quantile, all columns side by side.
 
-As in :mod:`dtrees.split.search.tiny_node`, each row is compared with every other instead of sorting. The sum of deviations of some rows
-from their quantile is a sum over the *gaps* between neighbouring targets of the node, too: where rows of weight L are below a gap and rows
-of weight H above it, it costs ``min(below * L, above * H)`` times its width, as the quantile is on the cheaper side. So the targets of the
-node are gone through in order, with running weights of what goes left in each column, and no quantile has to be followed.
+As in :mod:`dtrees.split.search.tiny.tiny_node`, each row is compared with every other instead of sorting. The sum of deviations of some
+rows from their quantile is a sum over the *gaps* between neighbouring targets of the node, too: where rows of weight L are below a gap and
+rows of weight H above it, it costs ``min(below * L, above * H)`` times its width, as the quantile is on the cheaper side. So the targets of
+the node are gone through in order, with running weights of what goes left in each column, and no quantile has to be followed.
 
 Sums must fit 64 bits, which the targets of so few rows nearly always do; otherwise columns are searched one by one, as are those with
 missing values and all under constraints.
@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
-from dtrees.split.criteria.constraints import begin_column, is_constrained
+from dtrees.split.criteria.constraints.kinds import is_constrained
+from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
@@ -22,7 +23,7 @@ from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_
 from dtrees.split.policy import VECTOR
 from dtrees.split.search.columnwise import add_left
 from dtrees.split.search.order_statistics import line_up_block, search_all_thresholds
-from dtrees.split.search.tiny_node import (
+from dtrees.split.search.tiny.cuts import (
     BEST,
     BOUND,
     COUNT_LEFT,
@@ -32,12 +33,12 @@ from dtrees.split.search.tiny_node import (
     MISSED,
     SUM_LEFT,
     WEIGHT_LEFT,
-    column_of_pair,
     describe,
     fill_tile,
     forbid,
     keep_best,
 )
+from dtrees.split.search.tiny.tiny_node import column_of_pair
 from dtrees.split.table.keys import place_in
 
 #: Rows of the scratch space of integers: what is below a gap on the left side, and above it, times their factors, and what gaps cost.

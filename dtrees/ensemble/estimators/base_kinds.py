@@ -1,0 +1,175 @@
+"""What regressors have in common, and classifiers: predictions from the steps that an estimator takes from raw ones, and scores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+
+from dtrees.ensemble.backend import Backend, Output, Table
+from dtrees.ensemble.estimators.base import TreeEstimator
+from dtrees.ensemble.input.target import common_dtype
+from dtrees.ensemble.persistence.state import take_classes
+from dtrees.ensemble.prediction import (
+    Step,
+    columns_of_targets,
+    logarithm,
+    split_targets,
+    subset_accuracy,
+)
+
+
+class TreeRegressor(RegressorMixin, TreeEstimator):
+    """Base of the regressors: :meth:`predict` and :meth:`score`, given the steps from raw predictions to values."""
+
+    @abstractmethod
+    def _value_steps(self) -> tuple[Step, ...]:
+        """Return the steps from raw predictions to values."""
+
+    def _value_output(self) -> Output:
+        return Output(np.dtype(np.float64), self._n_targets if self._n_targets > 1 else None)
+
+    def predict(self, X: Any) -> Any:
+        """Predict the target, or targets.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n,), or (n, n_outputs_) where y had several columns
+            A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a DataFrame with the columns
+            0, 1 and so on.
+        """
+        self._check_fitted()
+        return self._map(X, self._predictor(*self._value_steps()), self._value_output())
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination (R2) of the predictions, of several targets the mean over these.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,) or (n, n_outputs_)
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            1 at best, 0 for predicting the mean.
+        """
+        return self._score(r2_score, X, y, sample_weight)
+
+
+class TreeClassifier(ClassifierMixin, TreeEstimator):
+    """Base of the classifiers: predictions from class probabilities, given the steps from raw predictions to them."""
+
+    class_weight: Any
+    classes_: Any
+    n_classes_: Any
+
+    @abstractmethod
+    def _probability_steps(self) -> tuple[Step, ...]:
+        """Return the steps from raw predictions to class probabilities."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self._SEVERAL_TARGETS
+        return tags
+
+    def _label_steps(self) -> tuple[Step, ...]:
+        from dtrees.ensemble.prediction import Labels, LabelsOfTargets
+
+        if self._n_targets == 1:
+            return (*self._probability_steps(), Labels(self.classes_))
+        return (*self._probability_steps(), LabelsOfTargets(tuple(self.classes_), common_dtype(self.classes_)))
+
+    def _label_output(self) -> Output:
+        if self._n_targets == 1:
+            return Output(self.classes_.dtype)
+        return Output(common_dtype(self.classes_), self._n_targets)
+
+    def _probability_output(self, name: str) -> Output:
+        if self._n_targets > 1:
+            return Output(np.dtype(np.float64), sum(self.n_classes_), name)
+        return Output(np.dtype(np.float64), len(self.classes_), name, tuple(self.classes_.tolist()))
+
+    def _load(self, X: Any, y: Any, sample_weight: Any, *, keep: bool, **purpose: Any) -> tuple[Backend, Table]:
+        backend, table = super()._load(X, y, sample_weight, keep=keep, **purpose)
+        assert table.classes is not None
+        take_classes(self, table.classes)
+        return backend, table
+
+    def predict(self, X: Any) -> Any:
+        """Predict the class: the one of the highest probability, the first one of equals.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_outputs_) where y had several columns
+            Labels as in ``classes_``. A Dask collection, not computed yet, if X is one: of several targets, an Array of that shape, or a
+            DataFrame with the columns 0, 1 and so on.
+        """
+        self._check_fitted()
+        return self._map(X, self._predictor(*self._label_steps()), self._label_output())
+
+    def predict_proba(self, X: Any) -> Any:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
+            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
+        """
+        return self._predict_shares(X, "predict_proba")
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Predict the logarithm of the probability of each class, -inf for 0.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_classes_), or list of n_outputs_ such arrays where y had several columns
+            Columns in the order of ``classes_``. Dask collections, not computed yet, if X is one.
+        """
+        return self._predict_shares(X, "predict_log_proba", logarithm)
+
+    def _predict_shares(self, X: Any, name: str, *last: Step) -> Any:
+        """Return what classes have, of several targets in a list."""
+        self._check_fitted()
+        shares = self._map(X, self._predictor(*self._probability_steps(), *last), self._probability_output(name))
+        if self._n_targets == 1:
+            return shares
+        if isinstance(shares, np.ndarray):
+            return [np.ascontiguousarray(mine) for mine in split_targets(shares, self.classes_)]
+        return columns_of_targets(shares, self.classes_)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions; of several targets, all of a row must be right.
+
+        Parameters
+        ----------
+        X : array-like, sparse table, frame or Dask collection of shape (n, n_features_in_)
+        y : array-like of shape (n,) or (n, n_outputs_)
+        sample_weight : array-like of shape (n,) or None, default=None
+
+        Returns
+        -------
+        float
+            Share of the weight that is predicted correctly.
+        """
+        return self._score(accuracy_score if self._n_targets == 1 else subset_accuracy, X, y, sample_weight)

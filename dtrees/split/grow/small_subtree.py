@@ -1,0 +1,306 @@
+"""A small node grown to its end in a block, which stays in the cache (:mod:`dtrees.split.grow.block`)."""
+
+from __future__ import annotations
+
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.prefetch import prefetch_row
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.constraints.kinds import InOrder
+from dtrees.split.criteria.constraints.words import hand_down
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.several import SeveralDeviations
+from dtrees.split.grow.best_first import bring_up_best, is_to_be_split, put_in_order, waits_in_vain
+from dtrees.split.grow.block import divide_block, divide_block_by_side, fill_block, is_pure_block, write_back
+from dtrees.split.grow.column_by_column import InBlock, search_node
+from dtrees.split.grow.stack import open_node, put_children
+from dtrees.split.node.candidate import complete_but_threshold, threshold_between
+from dtrees.split.node.limits import (
+    BestThreshold,
+    Categories,
+    NoCategories,
+    RandomThreshold,
+    is_categorical,
+    is_random,
+    may_be_split,
+    node_weight,
+)
+from dtrees.split.node.partition import is_pure
+from dtrees.split.node.records import note_split
+from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
+from dtrees.split.search.categories import choose_sides, group_keys
+from dtrees.split.search.random_threshold import search_random_block
+from dtrees.split.search.tiny.tiny_deviations import search_tiny_deviations
+from dtrees.split.search.tiny.tiny_node import search_tiny_node
+
+
+@inlined_kernel
+def _threshold_in(columns, column, code, next_code):
+    """Return the threshold between two codes of a column."""
+    return threshold_between(columns.words[columns.offsets[column] : columns.offsets[column + 1]], code, next_code)
+
+
+@inlined_kernel
+def _read_threshold(columns, nodes, unread, code, next_code):
+    """Read the threshold of node number ``unread``, if there is one (-1: none)."""
+    if unread >= 0:
+        record = nodes.records[unread]
+        record.threshold = _threshold_in(columns, record.column, code, next_code)
+
+
+@inlined_kernel
+def _conclude_small(columns, task, n, sums, status, score, has_missing, column):
+    """Write what the search of a node of a block found to ``task.best``, but for thresholds that are to be read from the table."""
+    task.best.records[0].status = status
+    if status == SPLIT:
+        n_distinct, found = columns.offsets[column + 1] - columns.offsets[column], task.scratch.found
+        complete_but_threshold(n_distinct, column, n, sums, task.limits, score, has_missing, found, task.best, ZERO())
+
+
+@specialised
+def _search_small(thresholds, columns, task, first, last, sums, path):
+    """Find the best split of a node of a block; result as of :func:`search_node`."""
+
+
+@_search_small.of(RandomThreshold)
+def _(thresholds, columns, task, first, last, sums, path):
+    limits, max_features = task.limits, task.stops.max_features
+    return search_random_block(limits, max_features, task.keys, task.pool, task.block, first, last, sums, path, task.scratch)
+
+
+@_search_small.of(BestThreshold)
+def _(thresholds, columns, task, first, last, sums, path):
+    return _search_listed(task.limits.categories, columns, task, first, last, sums, path)
+
+
+@specialised
+def _search_listed(categories, columns, task, first, last, sums, path):
+    """Find the best split of a node of a block whose lists are sorted; result as of :func:`search_node`."""
+
+
+@_search_listed.of(Categories)
+def _(categories, columns, task, first, last, sums, path):
+    return search_node(InBlock(), columns, task, first, last, sums, path)
+
+
+@_search_listed.of(NoCategories)
+def _(categories, columns, task, first, last, sums, path):
+    if last - first > _most_unsorted(task.limits.criterion):
+        return search_node(InBlock(), columns, task, first, last, sums, path)
+    return _search_unsorted(task.limits.criterion, columns, task, first, last, sums, path)
+
+
+@specialised
+def _most_unsorted(criterion):
+    """Return up to how many rows a node of a block is searched all columns side by side, without sorted lists."""
+
+
+@_most_unsorted.otherwise
+def _(criterion):
+    return TINY_ROWS
+
+
+@_most_unsorted.of(InOrder)
+def _(criterion):
+    return _most_unsorted(criterion.criterion)
+
+
+@_most_unsorted.of(Deviations)
+def _(criterion):
+    return TINY_RANKED_ROWS
+
+
+@specialised
+def _search_unsorted(criterion, columns, task, first, last, sums, path):
+    """Find the best split of a node of few rows of a block; result as of :func:`search_node`."""
+
+
+@_search_unsorted.otherwise
+def _(criterion, columns, task, first, last, sums, path):
+    limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
+    return search_tiny_node(columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch)
+
+
+@_search_unsorted.of(InOrder)
+def _(criterion, columns, task, first, last, sums, path):
+    return _search_unsorted(criterion.criterion, columns, task, first, last, sums, path)
+
+
+@_search_unsorted.of(Deviations)
+def _(criterion, columns, task, first, last, sums, path):
+    limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
+    return search_tiny_deviations(
+        criterion, columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch
+    )
+
+
+@specialised
+def grow_small(criterion, columns, task, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node; see :func:`grow_block`."""
+
+
+@grow_small.otherwise
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return grow_block(columns, task, bottom, nodes, n_nodes)
+
+
+@grow_small.of(InOrder)
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return grow_small(criterion.criterion, columns, task, bottom, nodes, n_nodes)
+
+
+@grow_small.of(Deviations)
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return _grow_ranked(task.limits.thresholds, columns, task, bottom, nodes, n_nodes)
+
+
+@grow_small.of(SeveralDeviations)
+def _(criterion, columns, task, bottom, nodes, n_nodes):
+    return n_nodes  # several targets are not grown in blocks
+
+
+@specialised
+def _grow_ranked(thresholds, columns, task, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node whose rows carry the numbers of their targets; see :func:`grow_block`."""
+
+
+@_grow_ranked.of(BestThreshold)
+def _(thresholds, columns, task, bottom, nodes, n_nodes):
+    task.scratch.line_up.node[0] = -1  # another block's nodes had the same places
+    return grow_block(columns, task, bottom, nodes, n_nodes)
+
+
+@_grow_ranked.of(RandomThreshold)
+def _(thresholds, columns, task, bottom, nodes, n_nodes):
+    return n_nodes  # thresholds drawn at random are searched in blocks by sums only
+
+
+@specialised
+def _write_ranks(criterion, partition, block, start, first, last):
+    """Write the numbers of targets of the rows of a leaf back to the partition: values are measured by them."""
+
+
+@_write_ranks.otherwise
+def _(criterion, partition, block, start, first, last):
+    pass
+
+
+@_write_ranks.of(InOrder)
+def _(criterion, partition, block, start, first, last):
+    _write_ranks(criterion.criterion, partition, block, start, first, last)
+
+
+@_write_ranks.of(Deviations)
+def _(criterion, partition, block, start, first, last):
+    for k in range(last - first):
+        partition.g[start + k] = block.g[block.places[first + k]]
+
+
+@specialised
+def _fewest_sorted(categories, criterion):
+    """Return from how many rows on the lists of a node of a block must be sorted for it to be searched."""
+
+
+@_fewest_sorted.of(NoCategories)
+def _(categories, criterion):
+    return _most_unsorted(criterion) + 1
+
+
+@_fewest_sorted.of(Categories)
+def _(categories, criterion):
+    return 2
+
+
+@specialised
+def _divide_block(categories, columns, task, split, places, sums, keep_sorted):
+    """Apply a split to a node of the block; see :func:`~dtrees.split.grow.block.divide_block`."""
+
+
+@_divide_block.of(NoCategories)
+def _(categories, columns, task, split, places, sums, keep_sorted):
+    return divide_block(columns, task.block, task.limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
+
+
+@_divide_block.of(Categories)
+def _(categories, columns, task, split, places, sums, keep_sorted):
+    limits, block, groups, column = task.limits, task.block, task.scratch.groups, split.column
+    if is_categorical(categories, column):
+        first, last, _, _ = places
+        values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], block.keys[block.place_of[column]]
+        node = node_statistic(limits.criterion, sums, last - first)
+        m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
+        choose_sides(node, column, values, m, limits, ZERO(), split.threshold, groups, groups.side)
+        return divide_block_by_side(columns, block, groups.side, task.scratch.spare, task.pool, split, places, keep_sorted)
+    return divide_block(columns, block, limits.thresholds, task.scratch.spare, task.pool, split, places, keep_sorted)
+
+
+@lean_kernel
+def grow_block(columns, task, bottom, nodes, n_nodes):
+    """Grow the subtree of a small node, number ``bottom`` on the stack, in a block; its nodes are numbered from ``n_nodes``.
+
+    Here a node's in-sample rows are ``first:last`` of the block's lists and its rows out of sample ``out_first:out_last``; places in
+    the partition follow from both. Returns the number of nodes then.
+    """
+    limits, stops, best, block, stack = task.limits, task.stops, task.best, task.block, task.stack
+    base, in_stop, stop, depth, _, _, _ = stack.todo[bottom]
+    weight = node_weight(limits, stack.sums[bottom])
+    may_not = waits_in_vain(task.budget, bottom) or not may_be_split(stops, in_stop - base, depth, weight)
+    if may_not or is_pure(task.target, task.partition.rows, base, in_stop):
+        open_node(stack, bottom, nodes, n_nodes)
+        return n_nodes + 1
+    fill_block(columns, task.pool, task.partition, task.target, base, in_stop, stop, block, limits.thresholds, task.scratch)
+    stack.todo[bottom, 6] = 0
+    n_todo = bottom + 1
+    unread, code, next_code = NONE(), ZERO(), ZERO()
+    while n_todo > bottom:
+        bring_up_best(task.sum_slots, task.budget, stack, bottom, n_todo)
+        n_todo -= 1
+        start, in_stop, stop, depth, _, _, out_first = stack.todo[n_todo]
+        path = stack.path[n_todo]
+        node = n_nodes
+        n_nodes += 1
+        open_node(stack, n_todo, nodes, node)
+        node_sums = stack.sums[n_todo]
+        n_rows = in_stop - start
+        out_last = out_first + stop - in_stop
+        first = start - base - out_first
+        last = first + n_rows
+        best.records[0].status = CONSTANT
+        may_be = may_be_split(stops, n_rows, depth, node_weight(limits, node_sums)) and not waits_in_vain(task.budget, n_todo)
+        if may_be and not is_pure_block(task.target, block, first, last):
+            status, score, has_missing, column = _search_small(limits.thresholds, columns, task, first, last, node_sums, path)
+            _conclude_small(columns, task, n_rows, node_sums, status, score, has_missing, column)
+        split = best.records[0]
+        if split.status != SPLIT or not is_to_be_split(task.budget, n_todo, split.gain):
+            write_back(task.partition, block, start, first, last, out_first, out_last)
+            _write_ranks(limits.criterion, task.partition, block, start, first, last)
+            continue
+        if not is_random(limits.thresholds):
+            # The two values that a threshold lies between are asked for now and read when the next node is split.
+            _read_threshold(columns, nodes, unread, code, next_code)
+            unread, code, next_code = node, task.scratch.found.record[0].code, task.scratch.found.record[0].next_code
+            if is_categorical(limits.categories, split.column):
+                unread = NONE()
+            else:
+                if out_last > out_first:
+                    split.threshold = _threshold_in(columns, split.column, code, next_code)
+                prefetch_row(columns.words, columns.offsets[split.column] + code)
+                prefetch_row(columns.words, columns.offsets[split.column] + next_code)
+        note_split(nodes.records[node], split)
+        larger = max(split.n_left, n_rows - split.n_left)
+        least = max(stops.min_samples, _fewest_sorted(limits.categories, limits.criterion))
+        keep_sorted = not is_random(limits.thresholds) and larger >= least and depth + 1 < stops.max_depth
+        places = (first, last, out_first, out_last)
+        middle, out_middle = _divide_block(limits.categories, columns, task, split, places, node_sums, keep_sorted)
+        left_in_stop = start + middle - first
+        left_stop = left_in_stop + out_middle - out_first
+        side = stops.right_side
+        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, side, left_stop, left_in_stop, node_sums, best.left[0])
+        hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
+        stack.todo[n_todo, 6] = out_middle
+        stack.todo[n_todo + 1, 6] = out_first
+        n_todo += 2
+        put_in_order(task.sum_slots, task.budget, stack, bottom, n_todo)
+    _read_threshold(columns, nodes, unread, code, next_code)
+    return n_nodes
