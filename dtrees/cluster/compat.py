@@ -129,12 +129,18 @@ class TakenConnection:
         stream = comm.stream
         self._loop = stream.io_loop
         self.socket: socket.socket = stream.socket.dup()
+        self._when_closed: Callable[[], None] = _do_nothing
         stream.set_close_callback(self._shut_down)
         stream.io_loop.remove_handler(stream.fileno())
+
+    def when_closed(self, act: Callable[[], None]) -> None:
+        """Have something done when Dask closes it, or who has it; it may be done twice."""
+        self._when_closed = act
 
     def _shut_down(self) -> None:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
+        self._when_closed()
 
     def close(self) -> None:
         """Close it, from any thread."""
@@ -142,6 +148,10 @@ class TakenConnection:
         self.socket.close()
         with contextlib.suppress(RuntimeError):  # the loop may have ended
             self._loop.add_callback(self._comm.abort)
+
+
+def _do_nothing() -> None:
+    pass
 
 
 async def connect_to_worker(

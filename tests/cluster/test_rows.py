@@ -160,7 +160,7 @@ KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__m
 #: What only shard 0 is sent, or seldom anybody.
 RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
 #: What shards send one another: a worker may be lost before it does, and after.
-STEPS = ["targets", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "apart"]
+STEPS = ["targets", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "apart", "losses"]
 
 
 @pytest.mark.slow

@@ -68,10 +68,10 @@ class _Exchange:
     """Calls that were made together, for each actor, and the replies so far, as they came and what they say."""
 
     calls: dict[int, bytes]
-    replies: dict[int, bytes | bytearray] = field(default_factory=dict)
+    replies: dict[int, bytes | memoryview] = field(default_factory=dict)
     values: dict[int, Any] = field(default_factory=dict)
 
-    def take(self, i: int, reply: bytes | bytearray) -> Any:
+    def take(self, i: int, reply: bytes | memoryview) -> Any:
         """Take the reply of an actor; return what it says."""
         self.replies[i] = reply
         self.values[i] = value = loads(reply)
@@ -281,7 +281,7 @@ class Actors:
         with contextlib.suppress(SchedulerLost):
             give_up(self._client, futures)
 
-    def _count(self, by_worker: dict[str, int], sent: Mapping[int, bytes | bytearray]) -> int:
+    def _count(self, by_worker: dict[str, int], sent: Mapping[int, bytes | memoryview]) -> int:
         """Add the bytes of calls or replies to those of each worker; return their sum."""
         total = 0
         for i, content in sent.items():
@@ -363,7 +363,7 @@ class Actors:
                 next_look = time.monotonic() + between_looks
                 self._raise_if_lost(exchange.calls.keys() - exchange.replies.keys())
 
-    def _take(self, exchange: _Exchange, i: int, reply: bytes | bytearray) -> None:
+    def _take(self, exchange: _Exchange, i: int, reply: bytes | memoryview) -> None:
         """Take a reply; raise the error that is in it if nobody is to wait for the others then."""
         value = exchange.take(i, reply)
         if self._ends_at_failure and isinstance(value, Failed):

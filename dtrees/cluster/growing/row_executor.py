@@ -28,7 +28,7 @@ from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.packing import pack
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.messages import Message, Reply
-from dtrees.engine.rows.exchange import Arrays, Parcel, RowsExecutor, Step
+from dtrees.engine.rows.exchange import Arrays, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 
 logger = logging.getLogger("dtrees.cluster")
@@ -49,7 +49,7 @@ class Account(NamedTuple):
 class RowShardActor(ActorBase):
     """A :class:`~dtrees.engine.rows.row_shard.RowShard` on a worker, using as many threads as the worker has."""
 
-    AT_ONCE = frozenset({"keep", "interrupt"})
+    AT_ONCE = frozenset({"interrupt"})
 
     def __init__(self, block: RowBlock, n_rows: int, number: int) -> None:
         super().__init__()
@@ -57,24 +57,23 @@ class RowShardActor(ActorBase):
         worker = get_worker()
         self._shard = RowShard(block.columns, block.stretches, n_rows, block.target, block.weight, threads_of(worker))
         self._number = number
-        self._peers = Peers(worker, number)
+        self.peers = Peers(worker, number, self._shard.mailbox.put)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
         """Take in where all shards are, this one among them."""
-        self._peers.meet(where)
+        self.peers.meet(where)
 
     def interrupt(self) -> None:
         """Have it wait for other shards no longer, until it is told where they are."""
-        self._peers.interrupt()
-        self._shard.mailbox.wake()
+        self.peers.interrupt()
 
-    def keep(self, parcel: Parcel) -> None:
+    async def take_aside(self, packed: Any) -> None:
         """Take what another shard sends, while it does something else."""
-        self._shard.mailbox.put(parcel)
+        self.peers.take_aside(packed)
 
     def handle(self, message: Message) -> tuple[Reply, Account] | Failed:
         """Carry out a message; with the reply comes an account of it."""
-        began, before = time.perf_counter(), self._peers.sent
+        began, before = time.perf_counter(), self.peers.sent
         sending = waiting = 0.0
         try:
             program, sent = self._shard.program(message), None
@@ -83,7 +82,7 @@ class RowShardActor(ActorBase):
                     step = program.send(sent)
                 except StopIteration as end:
                     worked = time.perf_counter() - began - sending - waiting
-                    return end.value, Account(worked, waiting, self._peers.sent - before)
+                    return end.value, Account(worked, waiting, self.peers.sent - before)
                 stepped = time.perf_counter()
                 self.hand_over(step)
                 handed_over = time.perf_counter()
@@ -96,30 +95,23 @@ class RowShardActor(ActorBase):
     def hand_over(self, step: Step) -> None:
         """Send other shards the parcels that a step has for them."""
         once: dict[int, list[Any]] = {}
-        calls = {}
+        things = {}
         for shard, parcel in step.parcels.items():
             if shard == self._number:
-                self.keep(parcel)
+                self._shard.mailbox.put(parcel)
             else:
-                calls[shard] = once.setdefault(id(parcel), pack(("keep", (parcel,))))
-        self._peers.send(calls)
+                things[shard] = once.setdefault(id(parcel), pack(parcel))
+        self.peers.send(things)
 
     def wait_for(self, step: Step) -> list[Arrays]:
         """Wait for what other shards are to send."""
-        deadline = time.monotonic() + _SECONDS_TO_WAIT
-
-        def check() -> None:
-            self._peers.check()
-            if time.monotonic() > deadline:
-                raise PeerLost(f"other workers have not sent their {step.name} for {_SECONDS_TO_WAIT:.0f} s")
-
-        return self._shard.mailbox.wait(step, check)
+        return self.peers.wait(lambda: self._shard.mailbox.take(step), _SECONDS_TO_WAIT, step.name)
 
     def close(self) -> None:
         """End the shard's threads and connections, when it is done with what it does."""
         self.interrupt()
         with self.turn:
-            self._peers.close()
+            self.peers.close()
             self._shard.close()
 
 

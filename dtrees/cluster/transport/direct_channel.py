@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import itertools
 import socket
 import struct
 import threading
@@ -35,6 +36,8 @@ T = TypeVar("T")
 
 _LENGTH = struct.Struct("Q")
 _OPERATION = "dtrees_channel"
+#: Pieces that the system takes at once; not on Windows.
+_AT_ONCE, _SENDS_MANY = 64, hasattr(socket.socket, "sendmsg")
 #: A worker that shows signs of life answers within this time.
 _SECONDS_TO_OPEN = 30.0
 
@@ -52,7 +55,7 @@ class DirectChannel:
         self.socket.setblocking(False)
         self._to_send: deque[memoryview] = deque()
         self._head = b""
-        self._reply: bytearray | None = None
+        self._reply: memoryview | None = None
         self._n_read = 0
 
     def call(self, *call: Any) -> None:
@@ -73,23 +76,26 @@ class DirectChannel:
         OSError
             If the channel is broken.
         """
+        to_send = self._to_send
         with contextlib.suppress(BlockingIOError):
-            while self._to_send:
-                rest = self._to_send[0][self.socket.send(self._to_send[0]) :]
-                if rest:
-                    self._to_send[0] = rest
-                else:
-                    self._to_send.popleft()
+            while to_send:
+                # At once: each call of the system may wake the other end.
+                n = self.socket.sendmsg(itertools.islice(to_send, _AT_ONCE)) if _SENDS_MANY else self.socket.send(to_send[0])
+                while to_send and n >= to_send[0].nbytes:
+                    n -= to_send.popleft().nbytes
+                if n:
+                    to_send[0] = to_send[0][n:]
 
-    def receive(self) -> bytearray | None:
+    def receive(self) -> memoryview | None:
         """Take what has come of a reply; return the reply when it is complete, else None; raises as :meth:`send` does."""
         with contextlib.suppress(BlockingIOError):
             while self._reply is None:
                 self._head += self._some(self.socket.recv(_LENGTH.size - len(self._head)))
                 if len(self._head) == _LENGTH.size:
-                    self._reply, self._n_read, self._head = bytearray(*_LENGTH.unpack(self._head)), 0, b""
+                    (size,) = _LENGTH.unpack(self._head)
+                    self._reply, self._n_read, self._head = mapped(size, np.uint8).data, 0, b""
             while self._n_read < len(self._reply):
-                self._n_read += self._some(self.socket.recv_into(memoryview(self._reply)[self._n_read :]))
+                self._n_read += self._some(self.socket.recv_into(self._reply[self._n_read :]))
             reply, self._reply = self._reply, None
             return reply
         return None
@@ -115,15 +121,15 @@ def framed_pieces(pieces: Sequence[Any]) -> list[Any]:
     return [_LENGTH.pack(sum(memoryview(piece).nbytes for piece in pieces)), *pieces]
 
 
-async def open_channel(address: str, key: str, connection_args: Mapping[str, Any]) -> DirectChannel | None:
-    """Open a channel to an actor of a worker; return None if connections to there are not plain TCP.
+async def open_channel(address: str, key: str, connection_args: Mapping[str, Any], operation: str = _OPERATION) -> DirectChannel | None:
+    """Open a channel to an actor of a worker; return None if connections to there are not plain TCP. ``operation`` is what is offered.
 
     Raises
     ------
     OSError
         If the worker cannot be reached, has no such actor, or does not answer in time.
     """
-    opened = await answer(connect_to_worker(address, connection_args, _OPERATION, actor=key), _SECONDS_TO_OPEN)
+    opened = await answer(connect_to_worker(address, connection_args, operation, actor=key), _SECONDS_TO_OPEN)
     if isinstance(opened, str):
         raise ChannelBroken(f"no actor {key} at {address}")
     return None if opened is None else DirectChannel(opened)

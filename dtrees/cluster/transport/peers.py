@@ -1,9 +1,11 @@
-"""Calls from an actor to others, on other workers: what is of any size goes this way, and not by the coordinator or the scheduler.
+"""What actors send one another, from worker to worker: what is of any size goes this way, and not by the coordinator or the scheduler.
 
-Calls go by channels (:mod:`dtrees.cluster.transport.direct_channel`) where connections are plain TCP, else by Dask's own way, which passes
-the event loops at both ends. They are made all at once, and nobody waits for what they return. Whoever waits for a connection that holds
-no more is not to wait for ever: one that breaks, an interruption by the coordinator, which knows who is lost, and two minutes without a
-sign of life end it.
+It goes by *links* where connections are plain TCP: channels (:mod:`dtrees.cluster.transport.direct_channel`) one way. Nobody answers, and
+no thread waits at the other end: an actor that sends, or waits, takes in what others send it meanwhile. So two that send each other more
+than connections hold are not in each other's way. Elsewhere it goes Dask's own way, which passes the event loops at both ends.
+
+Whoever waits is not to wait for ever: a connection that breaks, an interruption by the coordinator, which knows who is lost, and two
+minutes in which others take nothing end it.
 """
 
 from __future__ import annotations
@@ -11,27 +13,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import selectors
+import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from distributed import Worker
 from distributed.utils import sync
 
-from dtrees.cluster.compat import actor_on, call_actor
+from dtrees.cluster.compat import TakenConnection, actor_on, call_actor, offer_connections
 from dtrees.cluster.transport.direct_channel import DirectChannel, framed_pieces, open_channel
+from dtrees.cluster.transport.packing import unpack
 
-#: The method of an actor that takes a call Dask's way.
-ASIDE = "answer_aside"
+T = TypeVar("T")
+
+_OPERATION = "dtrees_link"
+#: The method of an actor that takes what comes Dask's way.
+_ASIDE = "take_aside"
 _SLICE = 0.1
-#: One that lives takes a call at once, whatever else it does.
+#: One that lives comes to take what it is sent, whatever it does before.
 _SECONDS_WITHOUT_PROGRESS = 120.0
-_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
 
 class PeerLost(RuntimeError):
-    """Another actor cannot be reached, or does not answer, or the wait for it was given up."""
+    """Another actor cannot be reached, or does not take what it is sent, or the wait for it was given up."""
+
+
+class Met(Protocol):
+    """An actor that others send something."""
+
+    peers: Peers
+
+    async def take_aside(self, packed: Any) -> None:
+        """Hand over to :meth:`Peers.take_aside`."""
 
 
 class Peers:
@@ -43,104 +61,188 @@ class Peers:
         That this one is on.
     number : int
         Of this one in the group.
+    take : callable
+        Given what others have sent, one thing after the other: while this one sends or waits, or by another thread.
 
     Attributes
     ----------
     sent : int
-        Bytes of all calls so far.
+        Bytes of all that was sent so far.
     """
 
-    def __init__(self, worker: Worker, number: int) -> None:
-        self._worker, self._number = worker, number
+    def __init__(self, worker: Worker, number: int, take: Callable[[Any], None]) -> None:
+        self._worker, self._number, self._take = worker, number, take
         self._where: Sequence[tuple[str, str]] = ()
-        self._channels: dict[int, DirectChannel] = {}
-        self._uses_channels = True
-        self._interrupted = threading.Event()
+        self._links: dict[int, DirectChannel] = {}
+        self._uses_links = True
+        self._came: deque[DirectChannel] = deque()
+        self._incoming: set[DirectChannel] = set()
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._to_ring = socket.socketpair()
+        for end in (self._bell, self._to_ring):
+            end.setblocking(False)
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._interrupted, self._ended = threading.Event(), False
         self.sent = 0
+        offer_connections(worker, _OPERATION, partial(_serve_links, worker))
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
-        """Take in the address and the key of each actor of the group, and end what was left of calls to those before."""
-        self.close()
+        """Take in the address and the key of each actor of the group, and end what was left of what was sent to those before."""
+        self._hang_up()
         self._where = where
         self._interrupted.clear()
 
     def interrupt(self) -> None:
-        """Have a call under way raise :class:`PeerLost` soon, and those that follow, until :meth:`meet`; called by another thread."""
+        """Have :meth:`send` and :meth:`wait` raise :class:`PeerLost` soon, until :meth:`meet`; called by another thread."""
         self._interrupted.set()
+        self._ring()
 
-    def send(self, calls: Mapping[int, Sequence[Any]]) -> None:
-        """Call actors by their numbers, with a method and its arguments packed, and go on when all is on its way.
+    def send(self, things: Mapping[int, Sequence[Any]]) -> None:
+        """Send something, packed, to actors by their numbers, and go on when all is on its way.
 
         Raises
         ------
         PeerLost
-            If one cannot be reached any more. Those reached take their calls.
+            If one cannot be reached any more. Those reached take what they are sent.
         """
-        if not calls:
+        if not things:
             return
-        if self._uses_channels:
-            lacking = [i for i in calls if i not in self._channels]
+        if self._uses_links:
+            lacking = [i for i in things if i not in self._links]
             if lacking:
                 self._run(self._open(lacking))
         try:
-            if self._uses_channels:
-                self._by_channels(calls)
+            if self._uses_links:
+                self._by_links(things)
             else:
-                self._run(self._by_dask(calls))
+                self._run(self._by_dask(things))
         except BaseException:
-            self.close()
+            self._hang_up()
             raise
-        self.sent += sum(memoryview(piece).nbytes for pieces in calls.values() for piece in pieces)
+        self.sent += sum(memoryview(piece).nbytes for pieces in things.values() for piece in pieces)
 
-    def check(self) -> None:
-        """Raise :class:`PeerLost` if nobody is to wait for others any more."""
-        if self._interrupted.is_set():
-            raise PeerLost("the wait for other workers was given up")
-        if self._where and actor_on(self._worker, self._where[self._number][1]) is None:
-            raise PeerLost("nobody wants what is waited for any more")
+    def wait(self, look: Callable[[], T | None], seconds: float, name: str) -> T:
+        """Take in what others send until ``look`` returns something, and return that; ``name`` says what is waited for.
+
+        Raises
+        ------
+        PeerLost
+            If that is so for long, or there is no point in it any longer.
+        """
+        deadline = time.monotonic() + seconds
+        while (found := look()) is None:
+            self._turn()
+            self._check()
+            if time.monotonic() > deadline:
+                raise PeerLost(f"other workers have not sent their {name} for {seconds:.0f} s")
+        return found
+
+    def take_aside(self, packed: Any) -> None:
+        """Take what comes Dask's way, in any thread."""
+        self._take(unpack(packed))
+        self._ring()
+
+    def take_link(self, link: DirectChannel) -> bool:
+        """Take in a link from another actor, in any thread; return False if this one has ended."""
+        if self._ended:
+            return False
+        self._came.append(link)
+        self._ring()
+        return True
 
     def close(self) -> None:
-        """Close all connections of its own."""
-        while self._channels:
-            self._channels.popitem()[1].close()
+        """Close all connections."""
+        self._ended = True
+        self._hang_up()
+        for link in (*self._incoming, *self._came):
+            link.close()
+        self._incoming.clear()
+        self._selector.close()
+        self._bell.close()
+        self._to_ring.close()
 
-    def _by_channels(self, calls: Mapping[int, Sequence[Any]]) -> None:
-        for i, call in calls.items():
+    def __del__(self) -> None:
+        if not self._ended:
+            self.close()
+
+    def _hang_up(self) -> None:
+        while self._links:
+            link = self._links.popitem()[1]
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(link.socket)
+            link.close()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended, or rings already
+            self._to_ring.send(b"\0")
+
+    def _by_links(self, things: Mapping[int, Sequence[Any]]) -> None:
+        unsent = set[int]()
+        for i, thing in things.items():
             with self._named(i):
-                while self._channels[i].receive() is not None:  # what earlier calls have returned
-                    pass
-                self._channels[i].call(*framed_pieces(call))
+                self._links[i].call(*framed_pieces(thing))
+            if self._links[i].has_to_send:
+                self._selector.register(self._links[i].socket, selectors.EVENT_WRITE, i)
+                unsent.add(i)
         heard = time.monotonic()
-        while unsent := [i for i in calls if self._channels[i].has_to_send]:
-            with _Selector() as selector:
-                for i in unsent:
-                    selector.register(self._channels[i].socket, selectors.EVENT_WRITE, i)
-                ready = selector.select(_SLICE)
-            for key, _ in ready:
-                with self._named(key.data):
-                    self._channels[key.data].send()
-            heard = time.monotonic() if ready else heard
+        while unsent:
+            sent = self._turn()
+            heard = time.monotonic() if sent else heard
+            for i in sent:
+                if not self._links[i].has_to_send:
+                    self._selector.unregister(self._links[i].socket)
+                    unsent.remove(i)
             self._check(heard, unsent)
 
-    async def _by_dask(self, calls: Mapping[int, Sequence[Any]]) -> None:
-        async def one(i: int, call: Sequence[Any]) -> None:
-            with self._named(i):
-                await call_actor(self._worker, *self._where[i], ASIDE, b"".join(call))
+    def _turn(self) -> list[int]:
+        """Take in what has come, or wait a little for it; send what can be sent, and return to whom."""
+        sent = []
+        for key, _ in self._selector.select(_SLICE):
+            if key.fileobj is self._bell:
+                with contextlib.suppress(BlockingIOError):
+                    self._bell.recv(4096)
+                while self._came:
+                    link = self._came.popleft()
+                    self._incoming.add(link)
+                    self._selector.register(link.socket, selectors.EVENT_READ, link)
+            elif isinstance(key.data, DirectChannel):
+                self._receive(key.data)
+            else:
+                with self._named(key.data):
+                    self._links[key.data].send()
+                sent.append(key.data)
+        return sent
 
-        await asyncio.gather(*(one(i, call) for i, call in calls.items()))
+    def _receive(self, link: DirectChannel) -> None:
+        try:
+            packed = link.receive()
+        except OSError:  # whoever needs more of what would have come that way finds out from the coordinator
+            self._selector.unregister(link.socket)
+            self._incoming.discard(link)
+            link.close()
+            return
+        if packed is not None:
+            self._take(unpack(packed))
+
+    async def _by_dask(self, things: Mapping[int, Sequence[Any]]) -> None:
+        async def one(i: int, thing: Sequence[Any]) -> None:
+            with self._named(i):
+                await call_actor(self._worker, *self._where[i], _ASIDE, b"".join(thing))
+
+        await asyncio.gather(*(one(i, thing) for i, thing in things.items()))
 
     async def _open(self, peers: Sequence[int]) -> None:
         async def one(i: int) -> None:
             with self._named(i):
-                opened = await open_channel(*self._where[i], self._worker.connection_args)
+                opened = await open_channel(*self._where[i], self._worker.connection_args, _OPERATION)
             if opened is None:
-                self._uses_channels = False
+                self._uses_links = False
             else:
-                self._channels[i] = opened
+                self._links[i] = opened
 
         await asyncio.gather(*(one(i) for i in peers))
-        if not self._uses_channels:
-            self.close()
+        if not self._uses_links:
+            self._hang_up()
 
     def _run(self, coroutine: Any) -> None:
         """Run a coroutine in the worker's event loop, and wait for it."""
@@ -156,8 +258,12 @@ class Peers:
 
         sync(self._worker.loop, within_time)
 
-    def _check(self, heard: float, awaited: Any) -> None:
-        self.check()
+    def _check(self, heard: float = 0.0, awaited: Any = ()) -> None:
+        """Raise :class:`PeerLost` if nobody is to wait for others any more."""
+        if self._interrupted.is_set():
+            raise PeerLost("the wait for other workers was given up")
+        if self._where and actor_on(self._worker, self._where[self._number][1]) is None:
+            raise PeerLost("nobody wants what is waited for any more")
         if awaited and time.monotonic() - heard > _SECONDS_WITHOUT_PROGRESS:
             raise PeerLost(f"other workers have taken nothing for {_SECONDS_WITHOUT_PROGRESS:.0f} s")
 
@@ -168,3 +274,26 @@ class Peers:
             yield
         except OSError as error:
             raise PeerLost(f"{self._where[i][0]} cannot be reached: {error}") from error
+
+
+def _serve_links(worker: Worker, actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:
+    called: Met | None = actor_on(worker, actor)
+    return None if called is None else partial(_carry_link, weakref.ref(called))
+
+
+async def _carry_link(called: weakref.ref[Met], connection: TakenConnection) -> None:
+    """Give an actor a link, until either end or Dask closes it, or the actor is gone."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def end(*_: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop may have ended
+            loop.call_soon_threadsafe(ended.set)
+
+    connection.when_closed(end)
+    actor = called()
+    gone = None if actor is None else weakref.ref(actor, end)
+    if actor is not None and actor.peers.take_link(DirectChannel(connection)):
+        del actor
+        await ended.wait()
+    del gone
+    connection.close()

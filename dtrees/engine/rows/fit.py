@@ -19,6 +19,7 @@ from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.between.torn_blocks import meetings
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.tree import grow_rows_tree
@@ -72,27 +73,29 @@ class RowsFit(TreeByTree[RowsExecutor]):
     def _open(self) -> None:
         """Open the fit on all shards, which know nothing of it yet, or are to forget it."""
         session, executor, plan = self._session, self._executor, self._plan
-        sketches, one = self._edges is None, session.next_serial()
+        sketches = self._edges is None
         introduced = session.tell(
-            {
-                shard: m.Introduce(session.fit, session.epoch, one, shard, executor.n_shards, plan, True, sketches)
-                for shard in range(executor.n_shards)
-            }
+            {shard: m.Introduce(session.fit, session.epoch, shard, executor.n_shards, plan, sketches) for shard in range(executor.n_shards)}
         )
         replies = [cast(m.Introduced, introduced[shard]) for shard in range(executor.n_shards)]
         session.stretches = [reply.stretches for reply in replies]
         if sketches:
             self._edges = merge_sketches([reply.sketches for reply in replies if reply.sketches is not None])
-        other = session.next_serial()
-        prepared = cast(m.Prepared, session.tell({0: m.Prepare(session.fit, session.epoch, one, other, self._given)})[0])
+        serial = session.next_serial()
+        given = [self._given, *[None] * (executor.n_shards - 1)]  # which may be as many as there are rows
+        messages = {shard: m.Prepare(session.fit, session.epoch, serial, one) for shard, one in enumerate(given)}
+        prepared = cast(m.Prepared, session.tell(messages)[0])
         initial = self._given = prepared.initial
         assert self._edges is not None
+        meets = meetings(session.stretches)
         session.tell(
             {
-                shard: m.Open(session.fit, session.epoch, other, _share(initial, session.stretches[shard]), self._edges, prepared.weights)
+                shard: m.Open(
+                    session.fit, session.epoch, _share(initial, session.stretches[shard]), self._edges, prepared.weights, *meets[shard]
+                )
                 for shard in range(executor.n_shards)
             }
-        )
+        )  # fmt: skip
 
     def _replay(self, tree: Tree, output: int) -> None:
         self._session.derived = None

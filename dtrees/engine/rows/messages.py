@@ -1,8 +1,8 @@
 """What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
 
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
-of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "sums", "bars", "flags", "finer sums", "finer flags", "picked"
-and "apart".
+of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "sums", "bars", "flags", "finer sums", "finer flags", "picked",
+"apart" and "losses".
 """
 
 from __future__ import annotations
@@ -23,37 +23,39 @@ from dtrees.tree.tree import Tree
 
 @dataclass(frozen=True)
 class Introduce(Message):
-    """Ask for what a shard has. Reply: :class:`Introduced`. Parcels: its targets and weights, to shard 0, if ``prepares``."""
+    """Ask for what a shard has. Reply: :class:`Introduced`."""
 
-    serial: int
     shard: int
     n_shards: int
     plan: BoostingPlan
-    prepares: bool
     sketches: bool
 
 
 @dataclass(frozen=True)
 class Prepare(Message):
-    """Ask shard 0 for what follows from all targets. Reply: :class:`Prepared`.
+    """Have shard 0 find out what follows from all targets. Reply: :class:`Prepared`, from shard 0, else None.
 
-    Parcels: which rows are held out, to each shard, and which rows of all may be drawn for a round, if not all may.
-    ``initial`` are as of :class:`~dtrees.engine.protocol.messages.Begin`.
+    Parcels: targets and weights, to shard 0; which rows are held out, to each shard, and which rows of all may be drawn for a round, if not
+    all may. ``initial``, which only shard 0 needs, are as of :class:`~dtrees.engine.protocol.messages.Begin`.
     """
 
-    of: int
     serial: int
     initial: NDArray[np.float64] | None
 
 
 @dataclass(frozen=True)
 class Open(Message):
-    """Open the fit. Reply: None. ``initial`` is of all rows, shape (K,), or of the shard's, shape (K, n)."""
+    """Open the fit. Reply: None.
 
-    of: int
+    ``initial`` is of all rows, shape (K,), or of the shard's, shape (K, n); ``elsewhere`` and ``helpers`` are as
+    :func:`~dtrees.engine.rows.between.torn_blocks.meetings` says.
+    """
+
     initial: NDArray[np.float64]
     edges: Edges
     weights: NDArray[np.float64]
+    elsewhere: dict[int, int]
+    helpers: list[int]
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,10 @@ class Levelled(NamedTuple):
 
 @dataclass(frozen=True)
 class Fix(Message):
-    """Put gradients in fixed point, and sum the root. Reply: :class:`Totals`. Parcels: sums, to searchers, who look at them later."""
+    """Put gradients in fixed point, and sum the root. Reply: :class:`Totals`.
+
+    Parcels: sums, to searchers, who keep them for :class:`Level`.
+    """
 
     serial: int
     exponents: tuple[int, int]
@@ -185,15 +190,12 @@ class Level(Message):
     serial : int
     divide : Divide or None
         None where the root is searched, whose sums shards have sent when told to :class:`Fix`.
-    of : int
-        The number of the exchange in which shards have sent sums.
     search : FindBars or None
         None if no node is to be searched.
     """
 
     serial: int
     divide: Divide | None
-    of: int
     search: FindBars | None
 
 
@@ -245,12 +247,13 @@ class Subtrees(NamedTuple):
 
 @dataclass(frozen=True)
 class FinishTree(Message):
-    """Add a tree to the predictions. Reply: :class:`Finished`.
+    """Add a tree to the predictions. Reply: :class:`Finished`. Parcels: losses of rows in blocks that begin on other shards, to these.
 
     Rows of node ``node[i]`` are in leaf ``leaf[i]`` of the tree; others are looked up. ``score`` asks for losses, and ``then`` for the
     gradients of the next tree (``tree`` and ``output`` of :class:`Derive`).
     """
 
+    serial: int
     tree: Tree
     output: int
     node: NDArray[np.int64]
@@ -260,15 +263,13 @@ class FinishTree(Message):
 
 
 class BlockLosses(NamedTuple):
-    """Losses of a shard's rows.
+    """Losses of rows by the blocks that begin with a shard's.
 
     Attributes
     ----------
     block : ndarray of int64, shape (n,)
-        Numbers of blocks of which the shard has all rows.
+        Their numbers.
     sums : ndarray of float64, shape (n, n_parts)
-    torn : list of (int, ndarray of float64, shape (n_parts, m))
-        First row of a stretch within a block of which other shards have rows, and its losses.
     weights : ndarray of float64, shape (2,)
         What the rows trained on and held out weigh, of all shards.
     n_undrawn : ndarray of int64, shape (n_stretches,) or (0,)
@@ -279,7 +280,6 @@ class BlockLosses(NamedTuple):
 
     block: NDArray[np.int64]
     sums: NDArray[np.float64]
-    torn: list[tuple[int, NDArray[np.float64]]]
     weights: NDArray[np.float64]
     n_undrawn: NDArray[np.int64]
     is_weighted: bool

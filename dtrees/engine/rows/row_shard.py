@@ -17,6 +17,7 @@ from dtrees.engine.outcome.scoring import Parts
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.torn_blocks import mended
 from dtrees.engine.rows.exchange import Arrays, Mailbox, Parcel, Program, Step
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
@@ -68,6 +69,8 @@ class RowShard:
         self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
+        self._held_out: Arrays = ()
+        self._summed: list[Arrays] = []  # of the root, by all shards
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -82,14 +85,14 @@ class RowShard:
             If it is of another fit or epoch than the last ``Introduce``.
         """
         if isinstance(message, m.Introduce):
-            return (yield from self._introduce(message))
+            return self._introduce(message)
         if self._fit != (message.fit, message.epoch):
             raise StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
         match message:
             case m.Prepare():
                 return (yield from self._prepare(message))
             case m.Open():
-                return (yield from self._open(message))
+                return self._open(message)
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.Derive():
@@ -98,7 +101,7 @@ class RowShard:
                 return self._tree.add_in_order(message)
             case m.Fix():
                 totals, sums = self._tree.fix(message)
-                yield self._step("sums", message.serial, sums, ())
+                self._summed = yield self._step("sums", message.serial, sums, self._everyone if sums else ())
                 return totals
             case m.Level():
                 return (yield from self._level(message))
@@ -111,17 +114,29 @@ class RowShard:
                 sent = yield self._step("apart", message.serial, self._tree.send_rows(message.nodes), senders)
                 return None if message.grow is None else self._tree.grow_sent(message.grow, sent)
             case m.FinishTree():
-                losses = self._tree.finish(message)
-                return m.Finished(losses, None if message.then is None else self._tree.derive(*message.then))
+                return (yield from self._finish(message))
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
+
+    def _finish(self, message: m.FinishTree) -> Program:
+        """Add a tree to the predictions, and begin the next one."""
+        scored = self._tree.finish(message)
+        sent = {} if scored is None else scored[1].sent(self._elsewhere)
+        yield self._step("losses", message.serial, sent, ())
+        derived = None if message.then is None else self._tree.derive(*message.then)
+        if scored is None:
+            return m.Finished(None, derived)
+        pieces = yield self._step("losses", message.serial, {}, self._helpers)
+        return m.Finished(mended(*scored, pieces), derived)
 
     def _level(self, message: m.Level) -> Program:
         """Divide nodes, and find the best splits of some of their children, together with the other shards."""
-        cut, sums = (None, {}) if message.divide is None else self._tree.divide(message.divide)
-        search = message.search
+        cut, search = None, message.search
+        sent, self._summed = self._summed, []
+        if message.divide is not None:
+            cut, sums = self._tree.divide(message.divide)
+            sent = yield self._step("sums", message.serial, sums, self._everyone if sums else ())
         if search is None:
             return m.Levelling(cut, None, 0)
-        sent = yield self._step("sums", message.of, sums, self._everyone)
         bars = self._tree.find_bars(search, [one[0] for one in sent])
         sent = yield self._to_all("bars", message.serial, (bars,))
         scanned, flagged = yield from self._scan(message.serial, np.max([one[0] for one in sent], axis=0), search.drawn)
@@ -151,22 +166,27 @@ class RowShard:
         parcels = {shard: once.setdefault(id(some), Parcel(fit, epoch, serial, name, self._shard, some)) for shard, some in arrays.items()}
         return Step(fit, epoch, serial, name, parcels, senders)
 
-    def _introduce(self, message: m.Introduce) -> Program:
+    def _introduce(self, message: m.Introduce) -> m.Introduced:
         fit, epoch = message.fit, message.epoch
         if self._fit is not None and self._fit[0] == fit and self._fit[1] > epoch:
             raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
         self._fit, self._shard, self._n_shards, self._plan = (fit, epoch), message.shard, message.n_shards, message.plan
         self._everyone = range(self._n_shards)
         self.mailbox.open(fit, epoch)
-        if message.prepares:
-            target, weight = self._table
-            yield self._step("targets", message.serial, {0: (self._stretches, target, *(() if weight is None else (weight,)))}, ())
         return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map) if message.sketches else None)
 
     def _prepare(self, message: m.Prepare) -> Program:
-        """Find out what follows from the targets and weights of all rows."""
+        """Have one shard find out what follows from the targets and weights of all rows, and be told what is of the rows here."""
+        target, weight = self._table
+        mine = self._stretches, target, *(() if weight is None else (weight,))
+        sent = yield self._step("targets", message.serial, {0: mine}, () if self._shard else self._everyone)
+        prepared, told = (None, {}) if self._shard else self._prepare_all(message, sent)
+        del sent, mine
+        (self._held_out,) = yield self._step("held out", message.serial, told, (0,))
+        return prepared
+
+    def _prepare_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared, dict[int, Arrays]]:
         plan = self._plan
-        sent = yield self._step("targets", message.of, {}, self._everyone)
         target = self._put_together(sent, 1)
         weight = self._put_together(sent, 2) if len(sent[0]) > 2 else None
         weight = combine_weights(weight, plan.class_weight, target)
@@ -186,8 +206,7 @@ class RowShard:
         for shard, one in enumerate(sent):
             mine = np.empty(0, np.bool_) if held_out is None else held_out[_rows_of([one[0]])]
             bits[shard] = np.packbits(mine), eligible
-        yield self._step("held out", message.serial, bits, ())
-        return m.Prepared(np.array(initial, np.float64), weights)
+        return m.Prepared(np.array(initial, np.float64), weights), bits
 
     def _put_together(self, sent: Sequence[Arrays], which: int) -> NDArray[Any]:
         """Return what all shards have sent of all rows, in their order; each piece is put in its place at once."""
@@ -200,9 +219,10 @@ class RowShard:
                 begin += stop - start
         return whole
 
-    def _open(self, message: m.Open) -> Program:
+    def _open(self, message: m.Open) -> None:
         target, weight = self._table
-        ((bits, eligible),) = yield self._step("held out", message.of, {}, (0,))
+        bits, eligible = self._held_out
+        self._elsewhere, self._helpers = message.elsewhere, message.helpers
         held_out = None
         if self._plan.n_iter_no_change is not None:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, Parts, sums_by_block
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
+from dtrees.engine.rows.between.torn_blocks import Torn
 from dtrees.engine.rows.messages import BlockLosses, Derived
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import add_by_leaf
@@ -160,8 +161,8 @@ class RowTarget:
         n_tasks = 2 * n_pieces if leaf_of.shape[0] else n_pieces
         self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
 
-    def losses(self, stretches: NDArray[np.int64], n_rows: int) -> BlockLosses:
-        """Return the losses of the shard's rows, which are some stretches of a table of ``n_rows`` rows."""
+    def losses(self, stretches: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, Torn]:
+        """Return the losses of the shard's rows, which are some stretches of a table of ``n_rows`` rows, in whole blocks and others."""
         losses = self.g
         self._threads.over_rows(self._loss.pointwise, (self._target, self.raw, losses), self._loss_rows)
         train, held_out = self._parts.train, self._parts.held_out
@@ -186,9 +187,11 @@ class RowTarget:
 
     def _by_block(
         self, by_part: list[NDArray[np.float64] | None], stretches: NDArray[np.int64], n_rows: int, n_undrawn: NDArray[np.int64]
-    ) -> BlockLosses:
+    ) -> tuple[BlockLosses, Torn]:
         """Add up losses by part (None: all 0) in whole blocks."""
-        blocks, sums, torn, at = [], [], [], 0
+        blocks, sums, at = [], [], 0
+        there = {number: part for number, part in enumerate(by_part) if part is not None}
+        torn = Torn(list(there), [])
         for first, last in stretches.tolist():
             begin = min(-(-first // BLOCK_ROWS) * BLOCK_ROWS, last)
             end = last if last == n_rows else max(begin, last // BLOCK_ROWS * BLOCK_ROWS)
@@ -197,7 +200,7 @@ class RowTarget:
             for one, other in ((first, begin), (end, last)):
                 if one < other:
                     rows = slice(at + one - first, at + other - first)
-                    torn.append((one, np.stack([np.zeros(other - one) if part is None else part[rows] for part in by_part])))
+                    torn.pieces.append((one, np.stack([part[rows] for part in there.values()])))
             if begin < end:
                 rows = slice(at + begin - first, at + end - first)
                 block = np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS))
@@ -207,4 +210,4 @@ class RowTarget:
                 blocks.append(block)
             at += last - first
         block, by_block = np.concatenate([_NONE, *blocks]), np.concatenate([np.empty((0, len(by_part))), *sums])
-        return BlockLosses(block, by_block, torn, self._parts.weights, n_undrawn, self._weight is not None)
+        return BlockLosses(block, by_block, self._parts.weights, n_undrawn, self._weight is not None), torn

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.torn_blocks import Torn
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
@@ -343,8 +344,8 @@ class RowsInTree:
         grown = grow_sent(message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent)
         return m.Subtrees([PackedNodes.of(nodes) for nodes in grown])
 
-    def finish(self, message: m.FinishTree) -> m.BlockLosses | None:
-        """Add a tree to the predictions."""
+    def finish(self, message: m.FinishTree) -> tuple[m.BlockLosses, Torn] | None:
+        """Add a tree to the predictions; return losses, if they are asked for."""
         order = np.argsort(self._start[message.node], kind="stable")
         node, leaf = message.node[order], message.leaf[order]
         some = self._stop[node] > self._start[node]

@@ -93,10 +93,9 @@ class RowsSession:
         replies = self.executor.send(dict.fromkeys(range(self.executor.n_shards), message))
         return [replies[shard] for shard in range(self.executor.n_shards)]
 
-    def level(self, divide: m.Divide | None, of: int | None, search: m.FindBars | None) -> list[m.Levelling]:
-        """Have shards divide nodes, and search some; ``of`` is the number of the exchange with the sums, by default of this one."""
-        serial = self.next_serial()
-        return cast(list[m.Levelling], self.say(m.Level, serial, divide, serial if of is None else of, search))
+    def level(self, divide: m.Divide | None, search: m.FindBars | None) -> list[m.Levelling]:
+        """Have shards divide nodes, and search some."""
+        return cast(list[m.Levelling], self.say(m.Level, self.next_serial(), divide, search))
 
     def tell(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Send messages to some shards; return their replies."""

@@ -86,7 +86,9 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     numbers = np.array([known.get(place, -1) for place in places], np.int64)
     mine = numbers >= 0
     then = _next_derived(session.plan, tree, output)
-    finished = cast(list[m.Finished], session.say(m.FinishTree, grown, output, numbers[mine], leaf[mine], score, then))
+    finished = cast(
+        list[m.Finished], session.say(m.FinishTree, session.next_serial(), grown, output, numbers[mine], leaf[mine], score, then)
+    )
     session.derived = None if then is None else (then, [one.derived for one in finished if one.derived is not None])
     losses = [one.losses for one in finished if one.losses is not None]
     return grown, scores_of_all(session, losses) if losses else Scores(math.nan, math.nan)
@@ -103,8 +105,7 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
     planner = _Levels(session)
     whole = n_in <= session.sent_rows
     summed = m.Levelled(_NOTHING, _NOTHING) if whole else planner.root(n_in)
-    serial = session.next_serial()
-    totals = cast(list[m.Totals], session.say(m.Fix, serial, exponents, summed, shift))
+    totals = cast(list[m.Totals], session.say(m.Fix, session.next_serial(), exponents, summed, shift))
     sums = np.array([sum(one.g for one in totals), sum(one.h for one in totals)], np.int64)
     constraints = constraints_of(plan.rules)
     if constraints is not None:
@@ -115,7 +116,7 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
     columns, search, levelled = _Columns(session, tree, [path[0]], grower.n_drawn), None, []
     if grower.to_search.shape[0]:
         search = planner.search(grower, root, columns)
-        levelled = session.level(None, serial, search)
+        levelled = session.level(None, search)
     while True:
         if search is not None:
             found, above = planner.found(search, levelled)
@@ -142,7 +143,6 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
             m.Divide(
                 splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift
             ),
-            None,
             search,
         )  # fmt: skip
         cuts = [one.cut for one in levelled if one.cut is not None]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of, sums_by_block
+from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.session import RowsSession
@@ -64,15 +64,8 @@ def scores_of_all(session: RowsSession, losses: list[m.BlockLosses]) -> Scores:
     """Return the mean losses by those of all shards' rows."""
     n_blocks = -(-session.executor.n_rows // BLOCK_ROWS)
     sums = np.zeros((n_blocks, losses[0].sums.shape[1]))
-    torn: dict[int, list[tuple[int, NDArray[np.float64]]]] = {}
     for one in losses:
         sums[one.block] = one.sums
-        for first, piece in one.torn:
-            torn.setdefault(first // BLOCK_ROWS, []).append((first, piece))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for block, pieces in torn.items():
-            whole = np.concatenate([piece for _, piece in sorted(pieces, key=lambda one: one[0])], axis=1)
-            sums[block] = [sums_by_block(np.ascontiguousarray(part), None)[0] for part in whole]
     weights = losses[0].weights
     if sums.shape[1] > weights.shape[0]:
         n_undrawn = [one.n_undrawn for one in losses]

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, get_worker
+from distributed import Client, Worker, get_worker
 
+from dtrees.cluster.compat import actor_on
 from dtrees.cluster.growing.actors import ActorBase, Actors, Failed
 from dtrees.cluster.transport.packing import pack
 from dtrees.cluster.transport.peers import PeerLost, Peers
 
 
 class Sender(ActorBase):
-    """Sends arrays to others like it, whatever it is doing itself."""
+    """Sends arrays to others like it, and takes theirs while it sends or waits."""
 
-    AT_ONCE = frozenset({"keep", "interrupt"})
+    AT_ONCE = frozenset({"interrupt"})
 
-    def __init__(self, channels: bool, number: int) -> None:
+    def __init__(self, links: bool, number: int) -> None:
         super().__init__()
         self.kept: list[Any] = []
-        self.peers = Peers(get_worker(), number)
-        self.peers._uses_channels = channels
+        self.peers = Peers(get_worker(), number, self.kept.append)
+        self.peers._uses_links = links
 
     def meet(self, where: list[tuple[str, str]]) -> None:
         self.peers.meet(where)
@@ -32,28 +32,27 @@ class Sender(ActorBase):
     def interrupt(self) -> None:
         self.peers.interrupt()
 
-    def keep(self, array: Any) -> None:
-        self.kept.append(array)
+    async def take_aside(self, packed: Any) -> None:
+        self.peers.take_aside(packed)
 
-    def send(self, to: list[int], array: Any) -> int | Failed:
+    def swap(self, to: list[int], array: Any, n: int, seconds: float = 60.0) -> tuple[int, list[Any]] | Failed:
+        """Send an array to some; return how many bytes that were, and what has come, when so many have."""
         try:
-            self.peers.send({i: pack(("keep", (array,))) for i in to})
-            return self.peers.sent
+            self.peers.send({i: pack(array) for i in to})
+            return self.peers.sent, self.peers.wait(lambda: self.kept if len(self.kept) >= n else None, seconds, "arrays")
         except PeerLost as error:
             return Failed(error)
 
-    def held(self, n: int) -> list[Any]:
-        """Return what has come, when so many have."""
-        while len(self.kept) < n:
-            self.peers.check()
-            time.sleep(0.01)
-        return self.kept
+    def close(self) -> None:
+        self.interrupt()
+        with self.turn:
+            self.peers.close()
 
 
-def senders_on(client: Client, channels: bool) -> Actors:
+def senders_on(client: Client, links: bool) -> Actors:
     actors = Actors(client, "sender", Sender)
     for number, worker in enumerate([*client.nthreads(), next(iter(client.nthreads()))]):  # two of them share a worker
-        actors.add(worker, (channels, number))
+        actors.add(worker, (links, number))
     actors.wait_until_made()
     actors.call("meet", dict.fromkeys(range(4), (actors.where,)))
     return actors
@@ -75,9 +74,9 @@ def senders(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.
 @pytest.mark.parametrize("n_bytes", [8, 16_000_000])  # the larger ones do not fit into what a connection holds
 def test_all_send_to_all_at_once(senders: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
-    sent = senders.call("send", {i: ([j for j in range(4) if j != i], array + i) for i in range(4)})
-    assert all(3 * n_bytes < n < 3 * n_bytes + 3000 for n in sent.values())
-    for i, held in senders.call("held", dict.fromkeys(range(4), (3,))).items():
+    swapped = senders.call("swap", {i: ([j for j in range(4) if j != i], array + i, 3) for i in range(4)})
+    for i, (sent, held) in swapped.items():
+        assert 3 * n_bytes < sent < 3 * n_bytes + 3000
         assert sorted(int(one[0]) for one in held) == [j for j in range(4) if j != i]
 
 
@@ -85,7 +84,26 @@ def test_one_that_is_not_there(senders: Actors) -> None:
     where = senders.where
     senders.call("meet", {0: ([*where[:3], (where[3][0], "nobody")],)})
     with pytest.raises(PeerLost, match="cannot be reached: no actor nobody"):
-        senders.call("send", {0: ([1, 3], np.zeros(1))})
+        senders.call("swap", {0: ([1, 3], np.zeros(1), 0)})
     senders.call("meet", {0: (where,)})
-    senders.call("send", {0: ([1, 3], np.ones(1))})
-    assert [float(one[0]) for one in senders.call("held", {3: (1,)})[3]] == [1.0]
+    senders.call("swap", {0: ([1, 3], np.ones(1), 0)})
+    assert [float(one[0]) for one in senders.call("swap", {3: ([], None, 1)})[3][1]] == [1.0]
+
+
+def test_who_waits_in_vain_is_told(client: Client, senders: Actors) -> None:
+    with pytest.raises(PeerLost, match="other workers have not sent their arrays for 0 s"):
+        senders.call("swap", {0: ([], None, 1, 0.2)})
+    senders.post("swap", {0: ([], None, 1)})
+    client.run(_interrupt, senders.key(0))  # as somebody else than who waits for it
+    with pytest.raises(PeerLost, match="the wait for other workers was given up"):
+        senders.collect()
+    with pytest.raises(PeerLost, match="given up"):  # until they meet again
+        senders.call("swap", {0: ([], None, 1)})
+    senders.call("meet", {0: (senders.where,)})
+    assert senders.call("swap", {0: ([], None, 0)})[0] == (0, [])
+
+
+def _interrupt(key: str, dask_worker: Worker) -> None:
+    actor = actor_on(dask_worker, key)
+    if actor is not None:
+        actor.interrupt()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -39,35 +37,3 @@ def test_an_epoch_may_begin_elsewhere_before_it_does_here() -> None:
     mailbox.put(parcel(1, epoch=1))
     assert mailbox.missing(SUMS) == [1]
     assert mailbox.missing(SUMS._replace(epoch=1)) == [0, 1]
-
-
-def test_who_waits_is_woken_by_what_comes() -> None:
-    mailbox, checks = Mailbox(), []
-
-    def check() -> None:
-        checks.append(1)
-        mailbox_is_free.set()
-
-    mailbox_is_free = threading.Event()
-    sender = threading.Thread(target=lambda: (mailbox_is_free.wait(30), mailbox.put(parcel(1))))
-    mailbox.put(parcel(0))
-    sender.start()
-    assert len(mailbox.wait(SUMS, check)) == 2
-    sender.join()
-    assert checks
-
-
-def test_who_waits_in_vain_is_told() -> None:
-    mailbox, interrupted = Mailbox(), threading.Event()
-
-    def check() -> None:
-        if interrupted.is_set():
-            raise TimeoutError("nobody sends any more")
-
-    def interrupt() -> None:
-        interrupted.set()
-        mailbox.wake()
-
-    threading.Timer(0.05, interrupt).start()
-    with pytest.raises(TimeoutError, match="nobody sends"):
-        mailbox.wait(SUMS, check)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.scoring import BLOCK_ROWS
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
@@ -40,10 +41,18 @@ class Pickling(LocalRowsExecutor):
     n_lost = 0
     make: Callable[[], LocalRowsExecutor]
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.largest = {}
+
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         if type(next(iter(messages.values()))).__name__ == self.lose:
             self._count(max(messages))
-        return super().send({shard: pickle.loads(pickle.dumps(one)) for shard, one in messages.items()})
+        replies = super().send({shard: pickle.loads(pickle.dumps(one)) for shard, one in messages.items()})
+        for shard, one in messages.items():
+            kind, size = type(one).__name__, len(pickle.dumps(replies[shard]))
+            self.largest[kind] = max(self.largest.get(kind, 0), size)
+        return replies
 
     def hand_over(self, shard: int, step: Step) -> None:
         if self.lose == f"before {step.name}":
@@ -214,7 +223,7 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 @pytest.mark.parametrize(
     "place", ["Introduce", "Prepare", "Open", "Replay", "Derive", "Fix", "Level", "GrowApart", "FinishTree", "targets", "before targets",
               "held out", "sums", "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart",
-              "before apart", "finer sums", "before finer sums", "finer flags", "before finer flags"]
+              "before apart", "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags"]
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
@@ -244,21 +253,38 @@ def test_goes_on_from_predictions_of_each_row() -> None:
     assert_same(one, fit_spread(table, plan, y, None, spread(n, 2, [77], range(2)), initial=initial))
 
 
+def test_losses_of_torn_blocks_are_put_together_where_they_begin() -> None:
+    """Pieces of a block on its own shard, on others, on several in turns; and what goes by the coordinator is a few sums."""
+    n = 40_000
+    table = [np.arange(n) % 97 * 1.0]
+    y, weight = np.sin(np.arange(n) * 0.1), wild_weight(n, 4)
+    plan = make_plan("squared", 1, n_rounds=2, n_iter_no_change=50, rule_changes={"max_depth": 2})
+    ends = [0, 5, 8191, 8192, 8200, 9000, 16_384, 20_000, 20_001, 31_000, n]
+    stretches = list(pairwise(ends))
+    cuts = [stretches[:1] + stretches[3:7:3], stretches[1:3] + stretches[7:9], [], stretches[4:6] + stretches[9:]]
+    assert sorted(one for some in cuts for one in some) == stretches
+    executor = Pickling.of(table, y, weight, cuts)
+    assert_same(fit_here(table, plan, y, weight), boost(executor, plan))
+    executor.close()
+    assert executor.largest["FinishTree"] < BLOCK_ROWS
+
+
 def test_parcels_that_nobody_sends_are_named() -> None:
     table = wild_table(50, 4)
-    executor = LocalRowsExecutor.of(table, wild_target(table, 0, 4), None, [[(0, 50)]])
+    executor = LocalRowsExecutor.of(table, wild_target(table, 0, 4), None, [[(0, 30)], [(30, 50)]])
     shard, plan = executor.shards[0], make_plan("squared", len(table))
-    (step,) = shard.program(m.Introduce("fit", 0, 1, 0, 1, plan, True, False))
+    executor.send({i: m.Introduce("fit", 0, i, 2, plan, False) for i in range(2)})
+    step = next(executor.shards[1].program(m.Prepare("fit", 0, 1, None)))
     assert list(step.parcels) == [0]
-    with pytest.raises(ParcelsMissing, match="shard 0 awaits targets of the shards \\[0\\]"):
-        executor.send({0: m.Prepare("fit", 0, 1, 2, None)})
+    with pytest.raises(ParcelsMissing, match="shard 0 awaits targets of the shards \\[1\\]"):
+        executor.send({0: m.Prepare("fit", 0, 1, None)})
     with pytest.raises(StaleMessage):
         executor.send({0: m.Derive("fit", 1, 0, 0)})
     shard.mailbox.put(step.parcels[0]._replace(epoch=-1))  # of an earlier epoch: dropped
     with pytest.raises(ParcelsMissing):
-        executor.send({0: m.Prepare("fit", 0, 1, 2, None)})
+        executor.send({0: m.Prepare("fit", 0, 1, None)})
     shard.mailbox.put(step.parcels[0])
-    assert executor.send({0: m.Prepare("fit", 0, 1, 2, None)})[0].initial.shape == (1,)
+    assert executor.send({0: m.Prepare("fit", 0, 1, None)})[0].initial.shape == (1,)
     executor.close()
 
 
