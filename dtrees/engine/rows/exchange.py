@@ -9,7 +9,7 @@ come is known from the steps of their receivers, so nobody acknowledges them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dtrees.engine.protocol.messages import Message
 
 Arrays = tuple[NDArray[Any], ...]
+#: Makes one parcel of what several shards have sent to the same one, if it can.
+Join = Callable[[Sequence[Arrays]], Arrays | None]
 
 
 class Parcel(NamedTuple):
@@ -38,7 +40,9 @@ class Parcel(NamedTuple):
 class Step(NamedTuple):
     """A step of a program: ``parcels`` to shards by their numbers, and the ``senders`` of whom others are awaited.
 
-    What comes of it is the arrays of each sender. There may be none to wait for: a later step may ask for what has come by then.
+    What comes of it is the arrays of each sender; or fewer, where ``join`` may have made one of several on their way. There may be none to
+    wait for. But what a shard is sent in an exchange it awaits in that exchange, as nobody takes it in for a shard that has replied. All
+    shards that take part in an exchange take the same steps.
     """
 
     fit: str
@@ -47,6 +51,7 @@ class Step(NamedTuple):
     name: str
     parcels: Mapping[int, Parcel]
     senders: Sequence[int]
+    join: Join | None = None
 
     @property
     def keys(self) -> list[tuple[str, int, int, str, int]]:

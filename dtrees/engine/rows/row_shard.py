@@ -17,8 +17,9 @@ from dtrees.engine.outcome.scoring import Parts
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.torn_blocks import mended
-from dtrees.engine.rows.exchange import Arrays, Mailbox, Parcel, Program, Step
+from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, Step
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
@@ -69,6 +70,7 @@ class RowShard:
         self.mailbox = Mailbox()
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
+        self._grid: Grid | None = None
         self._held_out: Arrays = ()
         self._summed: list[Arrays] = []  # of the root, by all shards
 
@@ -84,6 +86,10 @@ class RowShard:
         StaleMessage
             If it is of another fit or epoch than the last ``Introduce``.
         """
+        program = self._program(message)
+        return program if self._grid is None else relayed(program, self._grid)
+
+    def _program(self, message: Message) -> Program:
         if isinstance(message, m.Introduce):
             return self._introduce(message)
         if self._fit != (message.fit, message.epoch):
@@ -101,7 +107,7 @@ class RowShard:
                 return self._tree.add_in_order(message)
             case m.Fix():
                 totals, sums = self._tree.fix(message)
-                self._summed = yield self._step("sums", message.serial, sums, self._everyone if sums else ())
+                self._summed = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
                 return totals
             case m.Level():
                 return (yield from self._level(message))
@@ -120,13 +126,11 @@ class RowShard:
     def _finish(self, message: m.FinishTree) -> Program:
         """Add a tree to the predictions, and begin the next one."""
         scored = self._tree.finish(message)
-        sent = {} if scored is None else scored[1].sent(self._elsewhere)
-        yield self._step("losses", message.serial, sent, ())
         derived = None if message.then is None else self._tree.derive(*message.then)
         if scored is None:
             return m.Finished(None, derived)
-        pieces = yield self._step("losses", message.serial, {}, self._helpers)
-        return m.Finished(mended(*scored, pieces), derived)
+        sent = yield self._step("losses", message.serial, scored[1].sent(self._elsewhere), self._helpers)
+        return m.Finished(mended(*scored, sent), derived)
 
     def _level(self, message: m.Level) -> Program:
         """Divide nodes, and find the best splits of some of their children, together with the other shards."""
@@ -134,7 +138,7 @@ class RowShard:
         sent, self._summed = self._summed, []
         if message.divide is not None:
             cut, sums = self._tree.divide(message.divide)
-            sent = yield self._step("sums", message.serial, sums, self._everyone if sums else ())
+            sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
         if search is None:
             return m.Levelling(cut, None, 0)
         bars = self._tree.find_bars(search, [one[0] for one in sent])
@@ -150,7 +154,7 @@ class RowShard:
         sent = yield self._to_all("flags", serial, (wanted.tasks, wanted.begins, wanted.parts))
         flagged = int(wanted.tasks[:, 3].sum())
         if any(Wanted(*one).is_cut for one in sent):
-            sent = yield self._step("finer sums", serial, self._tree.sum_finer(sent), self._everyone)
+            sent = yield self._step("finer sums", serial, self._tree.sum_finer(sent), self._everyone, added)
             finer = self._tree.refine([one[0] for one in sent])
             sent = yield self._to_all("finer flags", serial, (finer.tasks, finer.begins, finer.parts))
         sent = yield self._step("picked", serial, self._tree.pick(sent), self._everyone)
@@ -159,12 +163,12 @@ class RowShard:
     def _to_all(self, name: str, serial: int, arrays: Arrays) -> Step:
         return self._step(name, serial, dict.fromkeys(self._everyone, arrays), self._everyone)
 
-    def _step(self, name: str, serial: int, arrays: Mapping[int, Arrays], senders: Sequence[int]) -> Step:
+    def _step(self, name: str, serial: int, arrays: Mapping[int, Arrays], senders: Sequence[int], join: Join | None = None) -> Step:
         assert self._fit is not None
         fit, epoch = self._fit
         once: dict[int, Parcel] = {}
         parcels = {shard: once.setdefault(id(some), Parcel(fit, epoch, serial, name, self._shard, some)) for shard, some in arrays.items()}
-        return Step(fit, epoch, serial, name, parcels, senders)
+        return Step(fit, epoch, serial, name, parcels, senders, join)
 
     def _introduce(self, message: m.Introduce) -> m.Introduced:
         fit, epoch = message.fit, message.epoch
@@ -172,6 +176,7 @@ class RowShard:
             raise StaleMessage(f"epoch {epoch} of fit {fit} is before epoch {self._fit[1]}")
         self._fit, self._shard, self._n_shards, self._plan = (fit, epoch), message.shard, message.n_shards, message.plan
         self._everyone = range(self._n_shards)
+        self._grid = grid_of(self._n_shards, self._shard)
         self.mailbox.open(fit, epoch)
         return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map) if message.sketches else None)
 

@@ -211,6 +211,8 @@ class RowsInTree:
 
     def _sum_finer(self, shard: int, wanted: Wanted) -> NDArray[np.int64]:
         node, place, shift, n_rows, cut = wanted.tasks.T
+        if not cut.any():
+            return np.empty(0, np.int64)
         start, stop, n_parts = self._start[node], self._stop[node], np.diff(wanted.begins)
         room, size = np.where(cut > 0, np.minimum(n_rows, stop - start), 0), n_parts * cut
         rooms, firsts = np.cumsum(room) - room, np.cumsum(size) - size
@@ -245,6 +247,8 @@ class RowsInTree:
 
     def _pick(self, wanted: Wanted, kept: _Kept | None) -> tuple[NDArray[Any], ...]:
         node, column, shift, n_rows, cut = wanted.tasks.T
+        if not node.shape[0]:
+            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint32)
         keys, finer, kept_rooms, kept_counts = kept or (_NO_KEYS, _NO_PARTS, _NO_COUNTS, _NO_COUNTS)
         start, stop = self._start[node], self._stop[node]
         room = np.minimum(n_rows, stop - start)

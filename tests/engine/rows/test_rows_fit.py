@@ -20,6 +20,7 @@ from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import searcher
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
@@ -142,11 +143,25 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
     y, weight = wild_target(table, plan.n_classes, 4), wild_weight(n, 4) if weighted else None
     one = fit_here(table, plan, y, weight)
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
+        monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
         assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads))
 
 
 #: What comes less than five times.
-RARE = {"Introduce", "Prepare", "Open", "Replay", "Derive", "Fix", "FinishTree", "GrowApart", "targets", "before targets", "held out"}
+RARE = {
+    "Introduce",
+    "Prepare",
+    "Open",
+    "Replay",
+    "Derive",
+    "Fix",
+    "FinishTree",
+    "GrowApart",
+    "targets",
+    "before targets",
+    "held out",
+    "targets on",
+}
 KINDS = ("continuous", "ties", "one value", "sorted", "neighbours", "heavy", "missing", "missing first", "float32", "integers")
 
 
@@ -202,6 +217,7 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_tree, "SENT_ROWS", data.draw(st.sampled_from([0, 8, 100])))
+        patch.setattr(relay, "MOST_DIRECT", data.draw(st.sampled_from([2, 16])))
         cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])))
         assert_same(fit_here(table, plan, y, weight), fit_spread(table, plan, y, weight, cuts))
 
@@ -223,10 +239,13 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 @pytest.mark.parametrize(
     "place", ["Introduce", "Prepare", "Open", "Replay", "Derive", "Fix", "Level", "GrowApart", "FinishTree", "targets", "before targets",
               "held out", "sums", "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart",
-              "before apart", "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags"]
+              "before apart", "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags",
+              "targets on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on", "losses on"]
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    if place.endswith(" on"):  # what a relay sends
+        monkeypatch.setattr(relay, "MOST_DIRECT", 2)
     cut_finely(monkeypatch)
     n = 400
     table = wild_table(n, 4)
