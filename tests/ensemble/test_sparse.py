@@ -88,16 +88,19 @@ MORE = {
 }
 
 
+REGRESSION = ("squared_error", "absolute_error", "quantile")
+
+
 @st.composite
 def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, Any]:
     known = kind().get_params()
     given = {name: draw(values) for name, values in (ANY | MORE).items() if name in known}
     given.pop("criterion", None)
     if "criterion" in known:
-        names = ("gini",) if is_classifier(kind) else ("squared_error", "absolute_error", "quantile")
+        names = ("gini",) if is_classifier(kind) else ("squared_error",) if "Extra" in kind.__name__ else REGRESSION
         given["criterion"] = criterion or draw(st.sampled_from(names))
-    if criterion:
-        given.pop("splitter", None)  # few kernels
+    if given.get("criterion") not in ("squared_error", "gini"):
+        given.pop("splitter", None)  # few kernels: other criteria find thresholds of one kind only
     if "max_samples" in given and not given["bootstrap"]:
         given["max_samples"] = None
     if "loss" in known and not is_classifier(kind):
@@ -112,6 +115,7 @@ def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, 
         *((kind, None) for kind in KINDS),
         pytest.param(dtrees.DecisionTreeClassifier, "entropy", marks=pytest.mark.slow),  # kernels of their own
         pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.slow),
+        pytest.param(dtrees.ExtraTreeRegressor, "quantile", marks=pytest.mark.slow),
     ],
 )
 @given(data=st.data())
@@ -170,7 +174,7 @@ def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, de
         regressor(n_estimators=4, subsample=0.7, colsample_bytree=0.8, random_state=0),
         classifier(n_estimators=2, max_depth=12, random_state=0),
         dtrees.DecisionTreeClassifier(random_state=0),
-        dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=6, random_state=0),
+        pytest.param(dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=6, random_state=0), marks=pytest.mark.slow),
         dtrees.ExtraTreeRegressor(max_features=None, min_samples_leaf=5, random_state=0),
         dtrees.RandomForestRegressor(2, max_features=None, oob_score=True, random_state=0),
     ],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.grow.block import fill_block, make_block
 from dtrees.split.node.candidate import complete, empty_candidates
@@ -39,7 +39,7 @@ def _(thresholds, columns, limits, max_features, pool, block, first, last, sums,
     return search_tiny_node(columns, limits, max_features, NODE_KEY, pool, block, first, last, sums, hashing.ROOT, scratch)
 
 
-@numba.njit
+@kernel
 def _search(columns, partition, places, first, last, limits, max_features, pool, block, sums, scratch, out):  # type: ignore[no-untyped-def]
     n = partition.rows.shape[0]
     fill_block(columns, pool, partition, np.empty(0), 0, n, n, block, limits.thresholds, scratch)

@@ -14,10 +14,14 @@ from sklearn.base import clone
 from sklearn.metrics import mean_squared_error
 
 import dtrees
-from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, N, X, every_kind, is_classifier, make, sklearns, target, trees
+from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, N, X, is_classifier, make, sklearns, target, trees
+from tests.slow import slow_for
 
 BINARY = np.array(["no", "yes"])
 SINGLE = KINDS[:4]
+#: Random thresholds of classes under constraints have kernels of their own, for slow tests.
+QUICK = [kind for kind in KINDS if not ("Extra" in kind.__name__ and is_classifier(kind))]
+most_kinds = pytest.mark.parametrize("kind", slow_for(set(KINDS) - set(QUICK), KINDS), ids=lambda kind: kind.__name__)
 
 
 def data(seed, n=400, n_columns=4, missing=0.0, digits=1):
@@ -48,10 +52,10 @@ def lowest_steps(model, column, n_columns, seed, missing):
     return steps.min(), steps.max()
 
 
-def settings(seed):
+def settings(seed, kinds):
     """An estimator with constraints, one of many."""
     rng = np.random.default_rng(seed)
-    kind = KINDS[seed % 10]
+    kind = kinds[seed % len(kinds)]
     n_columns = int(rng.integers(2, 6))
     signs = rng.choice([-1, 0, 1], n_columns)
     signs[rng.integers(n_columns)] = rng.choice([-1, 1])
@@ -78,7 +82,7 @@ def settings(seed):
 @pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(20, 200, 20))])
 def test_predictions_are_in_order(first):
     for seed in range(first, first + 20):
-        model, n_columns, missing, weighted = settings(seed)
+        model, n_columns, missing, weighted = settings(seed, KINDS if first else QUICK)
         table, y = data(seed, n_columns=n_columns, missing=missing, digits=int(seed % 3) + 1)
         y = BINARY[(y > 0).astype(int)] if is_classifier(type(model)) else np.abs(y) if getattr(model, "loss", "") == "poisson" else y
         weight = np.random.default_rng(seed).integers(0, 4, len(y)) / 2 if weighted else None
@@ -146,7 +150,7 @@ def paths(tree):
     return found
 
 
-@every_kind
+@most_kinds
 @pytest.mark.parametrize(
     ("given", "fits"),
     [
@@ -163,7 +167,7 @@ def test_paths_are_of_columns_that_may_meet(kind, given, fits):
     assert max(len(path) for tree in trees(model) for path in paths(tree)) >= (2 if given == "pairwise" else 1)
 
 
-@every_kind
+@most_kinds
 def test_constraints_that_allow_everything_change_nothing(kind):
     plain = make(kind).fit(X, target(kind))
     signs = None if is_classifier(kind) else [0] * 5
@@ -222,7 +226,7 @@ def test_errors_of_frames_and_classes():
             make(kind, monotonic_cst=[1, 0, 0, 0, 0]).fit(X, target(kind))
 
 
-@every_kind
+@most_kinds
 def test_saved_models_keep_constraints(kind, tmp_path):
     signs = None if is_classifier(kind) else np.array([1, 0, 0, -1, 0])
     model = make(kind, monotonic_cst=signs, interaction_cst=[{0, 1}, (2, 3)]).fit(X, target(kind))

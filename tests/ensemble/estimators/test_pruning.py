@@ -27,6 +27,7 @@ from tests.ensemble.samples import (
     trees,
 )
 from tests.plain import regressor
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 FILLED = np.nan_to_num(X).astype(np.float32)
 ALPHAS = {"squared_error": 0.02, "absolute_error": 0.01, "poisson": 0.02, "gini": 0.004, "entropy": 0.01}
@@ -40,7 +41,7 @@ def of_both(criterion, **parameters):
     return ours, getattr(sklearn.tree, kind)(criterion=criterion, min_samples_leaf=6, random_state=0, **parameters), y
 
 
-@pytest.mark.parametrize("criterion", ALPHAS)
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ALPHAS))
 def test_the_path_of_a_tree_is_scikit_learns(criterion):
     ours, theirs, y = of_both(criterion)
     path, wanted = (tree.cost_complexity_pruning_path(FILLED, y, WEIGHT) for tree in (ours, theirs))
@@ -50,7 +51,7 @@ def test_the_path_of_a_tree_is_scikit_learns(criterion):
     assert not hasattr(ours, "tree_")
 
 
-@pytest.mark.parametrize("criterion", ALPHAS)
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ALPHAS))
 def test_a_pruned_tree_is_scikit_learns(criterion):
     ours, theirs, y = of_both(criterion, ccp_alpha=ALPHAS[criterion])
     found, wanted = (tree.fit(FILLED, y, WEIGHT).tree_ for tree in (ours, theirs))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.grow.block import Block, fill_block, make_block
 from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.partition import RowPartition
@@ -16,7 +16,7 @@ from dtrees.split.table.columns import Columns, presort
 TABLE = [np.array([3.0, 1.0, np.nan, 1.0, 2.0, 0.5] * 4), np.array([0.0, 1.0, 0.0, 2.0, 5.0, 4.0] * 4)]
 
 
-@numba.njit
+@kernel
 def _fill(columns, pool, partition, first, last, block, thresholds, scratch):  # type: ignore[no-untyped-def]
     fill_block(columns, pool, partition, np.empty(0), first, last, last, block, thresholds, scratch)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.node.partition import mark_many
 from dtrees.split.node.sparse_division import mark_left_sparse, mark_many_sparse
@@ -14,7 +14,7 @@ from dtrees.split.table.columns import presort
 from tests.split.tables import random_table, sparse_of
 
 
-@numba.njit
+@kernel
 def mark(columns, column, cut, missing_left, rows, place_of, start, stop, bits):  # type: ignore[no-untyped-def]
     mark_left_sparse(columns, column, cut, missing_left, rows, place_of, start, stop, bits)
 
@@ -46,10 +46,10 @@ def test_marks_of_many_splits() -> None:
     offsets = np.array([0, 26, 64])
     pieces = np.array([[0, 0, 13], [0, 13, 26], [1, 0, 38]])
     found = []
-    for kernel, table in ((mark_many, dense), (mark_many_sparse, columns)):
+    for mark_them, table in ((mark_many, dense), (mark_many_sparse, columns)):
         bits = np.zeros(64, np.uint8)
         split = np.array([2, 0]), np.array([0.5, -1.0]), np.array([True, False])
-        kernel(make_queue(), pieces, table, *split, rows, starts, stops, bits, offsets)
+        mark_them(make_queue(), pieces, table, *split, rows, starts, stops, bits, offsets)
         found.append(bits.tolist())
     assert found[0] == found[1]
     assert any(found[0])

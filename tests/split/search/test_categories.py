@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.node.limits import BestThreshold, Categories, SplitLimits
 from dtrees.split.node.partition import RowPartition
@@ -20,18 +20,18 @@ from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
 
 
-@numba.njit
+@kernel
 def _order_ends(groups: Any, m: Any, most: Any) -> None:
     order_ends(groups, m, most)
 
 
-@numba.njit(error_model="numpy")
+@kernel
 def _search(codes: Any, values: Any, partition: Any, n: Any, sums: Any, limits: Any, scratch: Any) -> Any:
     zero = np.int64(0)
     return search_categories(zero, codes, values, partition, zero, n, sums, limits, np.uint64(0), -1.0, scratch)
 
 
-@numba.njit(error_model="numpy")
+@kernel
 def _choose_sides(codes: Any, values: Any, partition: Any, n: Any, sums: Any, limits: Any, number: Any, scratch: Any, side: Any) -> None:
     zero = np.int64(0)
     choose_sides_of_node(zero, codes, values, partition, zero, n, sums, limits, np.uint64(0), number, scratch, side)

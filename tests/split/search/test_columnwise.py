@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.search import columnwise as lanes
 
 
-@numba.njit
+@kernel
 def _all(x, y, cut, low, high, missing, sums):  # type: ignore[no-untyped-def]
     lanes.widen(x, low[0], high[0])
     lanes.add_missing(x, 3, missing)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.policy import PROBED_ROWS
 from dtrees.split.search.dominant_value import find_dominant, list_others
@@ -26,7 +26,7 @@ from tests.split.strategies import Task
 COMMON = {"lowest": -9.0, "middle": 0.0, "highest": 9.0, "missing": math.nan}
 
 
-@numba.njit
+@kernel
 def others_of(codes, rows, scratch):  # type: ignore[no-untyped-def]
     common = find_dominant(codes, rows, scratch)
     return common, list_others(codes, rows, common, scratch.keys) if common >= 0 else -1

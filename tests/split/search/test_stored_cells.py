@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.node.partition import NOWHERE
 from dtrees.split.search.stored_cells import (
     any_varies,
@@ -20,23 +20,23 @@ from dtrees.split.search.stored_cells import (
 from tests.split.tables import random_table, sparse_of
 
 
-@numba.njit
+@kernel
 def listed(columns, rows, room):  # type: ignore[no-untyped-def]
     n_present = list_cells(columns, rows, room)
     return n_present, any_varies(room, n_present, rows.shape[0])
 
 
-@numba.njit
+@kernel
 def found(columns, column, rows, first, room):  # type: ignore[no-untyped-def]
     return find_cells(columns, column, rows, first, room)
 
 
-@numba.njit
+@kernel
 def forget(room, n_present):  # type: ignore[no-untyped-def]
     forget_cells(room, n_present)
 
 
-@numba.njit
+@kernel
 def choices(columns, rows, n_drawn, room):  # type: ignore[no-untyped-def]
     return lists_all(columns, rows, n_drawn, room), may_list_all(columns, rows, room)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.zones.accumulate import add_rows
 from dtrees.split.zones.sums import SCALE
 
 
-@numba.njit
+@kernel
 def _add(parts, partition, start, in_stop, first, last, starts, shifts, scales, sign, sums, width):  # type: ignore[no-untyped-def]
     add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scales[0], sign, sums, width)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -16,7 +16,9 @@ from dtrees.split.criteria import parts
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive
+from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, NEWTON_L1, POISSON, SQUARED_ERROR
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.nodes import package_limits
 
 Row = tuple[int, int]
@@ -73,24 +75,24 @@ def flagged(
 ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_size=5)
 
 
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON, NEWTON_L1]))
 @given(
-    st.lists(ROWS, max_size=20),
-    ROWS,
-    st.sampled_from([SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON, NEWTON_L1]),
-    st.sampled_from([0.0, 3.0]),
-    st.sampled_from([0.0, 1.0, 500.0]),
-    st.sampled_from([1, 2]),
-    st.sampled_from([0, 40]),
-    st.sampled_from([0, 10, 40]),
-    st.booleans(),
-    st.one_of(st.just(0), st.integers(-1000, 1000)),
-    st.one_of(st.none(), st.tuples(st.integers(-1000, 1000), st.sampled_from([2**30, 2**50]), st.booleans())),
+    zones=st.lists(ROWS, max_size=20),
+    missing=ROWS,
+    penalty=st.sampled_from([0.0, 3.0]),
+    l1=st.sampled_from([0.0, 1.0, 500.0]),
+    min_samples=st.sampled_from([1, 2]),
+    min_weight=st.sampled_from([0, 40]),
+    shift=st.sampled_from([0, 10, 40]),
+    slope=st.booleans(),
+    centre=st.one_of(st.just(0), st.integers(-1000, 1000)),
+    ballast=st.one_of(st.none(), st.tuples(st.integers(-1000, 1000), st.sampled_from([2**30, 2**50]), st.booleans())),
 )
-@settings(deadline=None)
+@examples(100)
 def test_edges_and_flags(
+    criterion: str,
     zones: list[list[Row]],
     missing: list[Row],
-    criterion: str,
     penalty: float,
     l1: float,
     min_samples: int,
@@ -148,7 +150,7 @@ def totals(rows: list[Row]) -> Any:
     return Moments(np.int64(sum(g for g, _ in rows)), np.int64(sum(h for _, h in rows)), np.int64(len(rows)))
 
 
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON, NEWTON_L1])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, NEWTON, NEWTON_L1]))
 def test_most_zones_are_left_out(criterion: str) -> None:
     """A bound that always passes would be safe, and of no use."""
     rng = np.random.default_rng(0)
@@ -167,7 +169,7 @@ def test_most_zones_are_left_out(criterion: str) -> None:
 
 @pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("weight", [1, 2**10, 2**30])
-@pytest.mark.parametrize("criterion", [NEWTON, NEWTON_L1])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [NEWTON, NEWTON_L1]))
 def test_few_rows_beside_very_many(criterion: str, weight: int, mirrored: bool) -> None:
     """The sums beyond the best cut vanish beside those of the node, which floats round to more than they are."""
     rng = np.random.default_rng(0)

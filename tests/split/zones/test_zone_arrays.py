@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import njit
 
+from dtrees.split.compile.kernels import kernel
 from dtrees.split.policy import FOLD
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import map_zones
@@ -14,12 +14,12 @@ from dtrees.split.zones.sums import SCALE, Sums, _room, element_of, fold, lay_ou
 from dtrees.split.zones.zone_arrays import zone_arrays
 
 
-@njit
+@kernel
 def write_outline(element, n_zones, grain, size_shift, sums):
     return zone_arrays(element, n_zones, grain, size_shift, sums)
 
 
-@njit
+@kernel
 def elements_of(sums, slot, j):
     return element_of(sums, slot, j)
 
