@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.examples import THOROUGH
+
 
 def one_quick(values: Iterable[Any]) -> list[Any]:
     """Return values of one parameter, all but the first marked as slow.
@@ -32,3 +34,12 @@ def slow_for(slow: Container[Any], values: Iterable[Any]) -> list[Any]:
 
 #: Criteria with kernels that grow trees of their own, which take long to compile. Quick tests have them search single nodes.
 KERNELS_OF_THEIR_OWN = frozenset({"entropy", "poisson", "newton_l1"})
+
+
+def quick_criteria(criteria: Iterable[str]) -> list[str]:
+    """Return those criteria that made-up examples of quick tests are drawn from; all in a thorough run.
+
+    >>> quick_criteria(["gini", "entropy"]) == ["gini", "entropy"][: 1 + THOROUGH]
+    True
+    """
+    return [criterion for criterion in criteria if THOROUGH or criterion not in KERNELS_OF_THEIR_OWN]

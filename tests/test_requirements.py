@@ -8,7 +8,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jinja2
 import pytest
+import yaml
+
+import dtrees
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / ".ci" / "requirements.py"
@@ -25,8 +29,26 @@ def test_versions(which: str, relation: str) -> None:
 
 
 @pytest.mark.skipif(not RECIPE.exists(), reason="only in a checkout")
-def test_the_conda_recipe_wants_the_same_versions() -> None:
-    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    run = RECIPE.read_text(encoding="utf-8").partition("  run:\n")[2].partition("\n\n")[0]
-    wanted = re.findall(r"^    - (\S+) (\S+)$", run, re.MULTILINE)
-    assert wanted == [("python", ">=3.11"), *(re.fullmatch(r"([\w-]+)(?:\[\w+\])?(.+)", one).groups() for one in dependencies)]
+def test_the_conda_recipe_is_that_of_the_project() -> None:
+    """As conda-build reads it: a template, then YAML. Versions, requirements, commands and files are those of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+    def load_file_regex(load_file: str, regex_pattern: str, from_recipe_dir: bool) -> re.Match[str] | None:
+        assert from_recipe_dir
+        return re.search(regex_pattern, (RECIPE.parent / load_file).read_text(encoding="utf-8"))
+
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(RECIPE.read_text(encoding="utf-8"))
+    recipe = yaml.safe_load(template.render(load_file_regex=load_file_regex, PYTHON="python"))
+    assert list(recipe) == ["package", "source", "build", "requirements", "test", "about"]  # in the order that conda-forge asks for
+    assert recipe["package"] == {"name": project["project"]["name"], "version": dtrees.__version__}
+    assert (RECIPE.parent / recipe["source"]["path"]).resolve() == ROOT
+    assert recipe["build"]["entry_points"] == [f"{name} = {target}" for name, target in project["project"]["scripts"].items()]
+    python = project["project"]["requires-python"]
+    run = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?(.+)", one).groups() for one in project["project"]["dependencies"]]
+    assert recipe["requirements"]["run"] == [f"python {python}", *(f"{name} {bounds}" for name, bounds in run)]
+    build = [re.sub("(>=.*)", r" \1", one) for one in project["build-system"]["requires"]]
+    assert recipe["requirements"]["host"] == [f"python {python.removeprefix('>=')}", "pip", *build]
+    assert recipe["test"]["requires"] == recipe["requirements"]["host"][:2]
+    about = {"summary": project["project"]["description"], "license": project["project"]["license"]}
+    assert about.items() <= recipe["about"].items()
+    assert (ROOT / recipe["about"]["license_file"]).is_file()
