@@ -36,18 +36,18 @@ def boosting() -> None:
     regressor(n_estimators=2, n_jobs=2).fit(csr_array(X), Y)
 
 
-def grow(criterion: str) -> None:
+def grow(criterion: str, *more: dict[str, Any]) -> None:
     dtrees.RandomForestRegressor(2, criterion=criterion, max_features=2, max_depth=4).fit(X, Y)
-    dtrees.ExtraTreesRegressor(2, criterion=criterion, max_depth=4).fit(X, Y)
     table = [*X[:, :3].T, np.zeros(len(X))]
-    for changes in ({}, {"max_features": 1}, {"random_splits": True}):
+    for changes in ({}, {"max_features": 1}, *more):
         plan = ForestPlan(rules(criterion, 4, max_depth=3, **changes), 0)
         grow_sharded(table, Y, None, plan, 1, SPREAD)
 
 
 def squared_error() -> None:
-    dtrees.ExtraTreesRegressor(2, max_depth=4).fit(csr_array(X), Y)
-    grow("squared_error")
+    for table in (X, csr_array(X)):
+        dtrees.ExtraTreesRegressor(2, max_depth=4).fit(table, Y)
+    grow("squared_error", {"random_splits": True})
 
 
 def absolute_error() -> None:
