@@ -191,7 +191,7 @@ def _canvas(
         ax = axes_for(ax, figsize)
         ax.clear()
     ax.set_axis_off()
-    inches = ax.get_window_extent().transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())
+    inches = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
     # Points of the page for one of the layout, so that all of it fits.
     scale = min(72 * inches.width / width, 72 * inches.height / height, _LARGEST_FONT / _FONT_SIZE if fontsize is None else np.inf)
     spare_x, spare_y = 72 * inches.width / scale - width, 72 * inches.height / scale - height

@@ -373,7 +373,7 @@ def test_one_hot() -> None:
 def test_memory_is_in_proportion_to_what_is_stored() -> None:
     rng = np.random.default_rng(0)
     n_rows, n_columns = 20_000, 50_000  # dense, codes alone would take 4 GB
-    S = sparse.random_array((n_rows, n_columns), density=2e-4, rng=rng, format="csr")
+    S = sparse.random_array((n_rows, n_columns), density=2e-4, random_state=rng, format="csr")
     y = S @ rng.normal(size=n_columns)
     model = dtrees.RandomForestRegressor(2, max_depth=6, random_state=0).fit(S[:500], y[:500])
     tracemalloc.start()
