@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,15 +127,8 @@ def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str
 
 #: What cases have that cannot be grown where rows stay where they are.
 NOT_BY_ROWS = {
-    "boosting with categories": "columns of categories",
-    "boosting of quantiles, best first": "loss='quantile'",
-    "boosting of quantiles, pruned": "loss='quantile'",
-    "boosting of medians in order": "loss='absolute_error'",
-    "boosting by Huber's loss": "loss='huber'",
-    "boosting by gradients alone": "splits of the first order",
     "boosting by an objective": "loss='custom'",
     "boosting of classes by an objective": "loss='custom'",
-    "boosting of several targets": "loss='huber'",
     "boosting of several targets by an objective": "loss='custom'",
 }
 
@@ -143,11 +136,8 @@ NOT_BY_ROWS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.boosts])
 def test_where_rows_stay(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Categories are taken for numbers, but in the case that is of them."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
     case = CASES[name]
-    if name != "boosting with categories":
-        case = replace(case, make=lambda: CASES[name].make().set_params(categorical_features=None))
     with dask.config.set({"dtrees.placement": "rows"}):
         if name not in NOT_BY_ROWS:
             ours, theirs = found(fit(case, 7)), found(fit(case, n_jobs=1))

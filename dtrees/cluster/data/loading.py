@@ -34,7 +34,6 @@ from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
-from dtrees.ensemble.input.column import CATEGORICAL
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
 from dtrees.split.table.columns import Columns
@@ -147,7 +146,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         schema, summary = _summarise(tasks, parts, options)
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
-        plan, shares = _plan(tasks, parts, sizes, capacities, _rows_refusal(schema, parts, options), options)
+        plan, shares = _plan(tasks, parts, sizes, capacities, _rows_refusal(parts, options), options)
         _tell(plan, capacities)
         columns: ClusterColumns | ClusterRows
         if plan.placement.kind == "rows":
@@ -157,7 +156,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement)
 
 
-def _rows_refusal(schema: Schema, parts: Partitions, options: LoadOptions) -> str | None:
+def _rows_refusal(parts: Partitions, options: LoadOptions) -> str | None:
     """Return why trees cannot grow where rows stay; None if they can.
 
     Raises
@@ -168,15 +167,6 @@ def _rows_refusal(schema: Schema, parts: Partitions, options: LoadOptions) -> st
     refusal = options.rows_refusal
     if options.n_trees is not None or options.bag or parts.cells is not None:
         return "it is for boosting on dense tables"  # check_placement says more
-    categories = [
-        j for j, column in enumerate(schema.columns) if column.kind == CATEGORICAL and (options.by_dtype or j in options.categories)
-    ]
-    if refusal is None and categories:
-        name = schema.columns[categories[0]].name
-        refusal = (
-            f'placement="rows" does not take columns of categories, such as {categories[0] if name is None else repr(name)}: nodes are not '
-            "summed by category; wants categorical_features=None, which takes them as numbers in their order, or another placement"
-        )
     if refusal is not None and current_fit().settings.placement == "rows":
         raise ValueError(refusal)
     return refusal

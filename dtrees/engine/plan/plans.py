@@ -198,6 +198,20 @@ class Loss(Protocol):
     def takes_all_rows(self) -> bool:
         """Whether derivatives are made of all rows at once, by :meth:`for_round`, and have the weights in them."""
 
+    @property
+    def residual_quantile(self) -> float | None:
+        """Which quantile of its rows' residuals each leaf holds, where leaves are measured; None if it is something else."""
+
+    @property
+    def cut_quantile(self) -> float | None:
+        """Which quantile of the sizes of all rows' residuals a round's loss cuts residuals off at (:meth:`cut_at`); None if it does not.
+
+        What leaves hold are quantiles then plus the mean deviations from them, cut off, too.
+        """
+
+    def cut_at(self, sizes: tuple[float, ...]) -> Loss:
+        """Return the loss of a round that cuts off residuals at these sizes, one for each output."""
+
     def check(self, target: NDArray) -> None:
         """Raise a ValueError if the loss is not defined for these targets."""
 

@@ -80,7 +80,9 @@ class RowsFit(TreeByTree[RowsExecutor]):
         replies = [cast(m.Introduced, introduced[shard]) for shard in range(executor.n_shards)]
         session.stretches = [reply.stretches for reply in replies]
         if sketches:
-            self._edges = merge_sketches([reply.sketches for reply in replies if reply.sketches is not None])
+            edges = merge_sketches([reply.sketches for reply in replies if reply.sketches is not None])
+            counts = [reply.n_categories for reply in replies if reply.n_categories is not None]
+            self._edges = edges.of_categories(np.max(counts, axis=0))
         serial = session.next_serial()
         given = [self._given, *[None] * (executor.n_shards - 1)]  # which may be as many as there are rows
         messages = {shard: m.Prepare(session.fit, session.epoch, serial, one) for shard, one in enumerate(given)}
@@ -91,7 +93,8 @@ class RowsFit(TreeByTree[RowsExecutor]):
         session.tell(
             {
                 shard: m.Open(
-                    session.fit, session.epoch, _share(initial, session.stretches[shard]), self._edges, prepared.weights, *meets[shard]
+                    session.fit, session.epoch, _share(initial, session.stretches[shard]), self._edges, prepared.weights,
+                    prepared.weight_exponent, *meets[shard],
                 )
                 for shard in range(executor.n_shards)
             }

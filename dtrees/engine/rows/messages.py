@@ -18,6 +18,7 @@ from dtrees.engine.protocol.messages import Message
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows.zone_edges import Edges, Sketches
 from dtrees.split.node.candidate import Candidates
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
 
 
@@ -54,6 +55,7 @@ class Open(Message):
     initial: NDArray[np.float64]
     edges: Edges
     weights: NDArray[np.float64]
+    weight_exponent: int
     elsewhere: dict[int, int]
     helpers: list[int]
 
@@ -68,17 +70,22 @@ class Replay(Message):
 
 @dataclass(frozen=True)
 class Derive(Message):
-    """Compute the gradients of a tree. Reply: :class:`Derived`. ``tree`` and ``output`` are as of ``Start``."""
+    """Compute the gradients of a tree. Reply: :class:`Derived`. ``tree`` and ``output`` are as of ``Start``.
+
+    ``cuts`` are where the loss of the round cuts off residuals, of each output, if it does.
+    """
 
     tree: int
     output: int
+    cuts: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
 class AddInOrder(Message):
     """Go on with a sum in the order of rows, of one of the shard's stretches. Reply: the sums of its lanes, shape (4,).
 
-    ``what`` is g, h, or "weight": that of the rows that are not drawn. The first of the stretch's is number ``first`` of ``total``.
+    ``what`` is g, h, "step" (the hessian of Newton steps, where that is another one), or "weight": that of the rows that are not drawn. The
+    first of the stretch's is number ``first`` of ``total``.
     """
 
     what: str
@@ -149,17 +156,21 @@ class FindBars(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """The best splits of nodes in a shard's columns, and for each the next value above its cut (NaN: not known)."""
+    """The best splits of nodes in a shard's columns, for each the next value above its cut (NaN: not known), and sets of categories.
+
+    Nodes of ``sets`` are places among these.
+    """
 
     candidates: Candidates
     above: NDArray[np.float64]
+    sets: CategorySets = NO_SETS
 
 
 class Divide(NamedTuple):
     """Nodes to be divided, and children of them to be summed.
 
     Rows whose value in ``column[i]`` is up to ``cut[i]`` go to ``left[i]``, others of node ``node[i]`` to the next. ``ask`` tells where the
-    next value above the cut is wanted.
+    next value above the cut is wanted. Splits that have one of the ``sets``, by their places, go by that.
     """
 
     node: NDArray[np.int64]
@@ -170,6 +181,7 @@ class Divide(NamedTuple):
     ask: NDArray[np.bool_]
     summed: Levelled
     shift: int
+    sets: CategorySets = NO_SETS
 
 
 class Cut(NamedTuple):
@@ -240,9 +252,10 @@ class GrowApart(Message):
 
 
 class Subtrees(NamedTuple):
-    """Nodes grown to their ends."""
+    """Nodes grown to their ends, and the sets of categories of each."""
 
     nodes: list[PackedNodes]
+    sets: list[CategorySets]
 
 
 @dataclass(frozen=True)
@@ -260,6 +273,71 @@ class FinishTree(Message):
     leaf: NDArray[np.int64]
     score: bool
     then: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class MeasureSizes(Message):
+    """Find a quantile of the sizes of residuals of each output, over all rows trained on. Reply: those of the outputs that the shard owns.
+
+    ``output`` is that of the tree that is next. ``n_values`` are at least as many as all shards have of all outputs. Parcels are as of
+    :func:`~dtrees.engine.rows.by_order.quantiles.quantiles`.
+    """
+
+    serial: int
+    output: int
+    quantile: float
+    n_values: int
+
+
+@dataclass(frozen=True)
+class MeasureLeaves(Message):
+    """Find a quantile of the residuals of each leaf of a tree. Reply: :class:`Measured`. Parcels are as of :class:`MeasureSizes`.
+
+    ``node`` and ``leaf`` are as of :class:`FinishTree`; the tree has ``n_rows`` rows in sample.
+    """
+
+    serial: int
+    tree: Tree
+    output: int
+    node: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    quantile: float
+    n_rows: int
+
+
+class Measured(NamedTuple):
+    """The quantiles of leaves that the shard owns, and what the shard's rows of each leaf weigh, in fixed point."""
+
+    quantiles: NDArray[np.float64]
+    weights: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AddDeviations(Message):
+    """Go on with sums, in the order of rows, of how far residuals are from their leaf's center, cut off. Reply: the sums.
+
+    It is of one of the shard's stretches, and of the leaves measured last.
+    """
+
+    output: int
+    stretch: int
+    center: NDArray[np.float64]
+    cut: float
+    totals: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SumLeaves(Message):
+    """Ask for the sums of gradients and hessians of the leaves of a tree. Reply: these, shape (n_leaves, 2), of the shard's rows.
+
+    ``node`` and ``leaf`` are as of :class:`FinishTree`, ``exponent`` is of the power of two that hessians are multiplied by.
+    """
+
+    tree: Tree
+    output: int
+    node: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    exponent: int
 
 
 class BlockLosses(NamedTuple):
@@ -286,24 +364,32 @@ class BlockLosses(NamedTuple):
 
 
 class Introduced(NamedTuple):
-    """A shard's stretches of rows, shape (n, 2), and sketches of its columns (None where they are not asked for)."""
+    """A shard's stretches of rows, shape (n, 2), sketches of its columns, and how many categories they have (None: not asked for)."""
 
     stretches: NDArray[np.int64]
     sketches: Sketches | None
+    n_categories: NDArray[np.int64] | None
 
 
 class Prepared(NamedTuple):
-    """The raw prediction to start from, shape (K,) or (K, n_rows), and what the rows trained on and held out weigh, shape (2,)."""
+    """The raw prediction to start from, shape (K,) or (K, n_rows), and what the rows trained on and held out weigh, shape (2,).
+
+    ``weight_exponent`` is of the power of two that weights are multiplied by where they decide about quantiles.
+    """
 
     initial: NDArray[np.float64]
     weights: NDArray[np.float64]
+    weight_exponent: int
 
 
 class Derived(NamedTuple):
-    """Absolute sums of g and of h (NaN where every h is 1), the largest of each, and how many rows are in sample."""
+    """Absolute sums of g and of h (NaN where every h is 1), the largest of each, and how many rows are in sample.
 
-    sums: tuple[float, float]
-    largest: tuple[float, float]
+    Where Newton steps have hessians of their own, these are third.
+    """
+
+    sums: tuple[float, ...]
+    largest: tuple[float, ...]
     n_in: int
 
 

@@ -19,16 +19,14 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = N
     if not isinstance(plan, BoostingPlan):
         return 'placement="rows" is for gradient boosting: the trees of a forest each draw rows of the whole table'
     rules, given = plan.rules, repr(plan.loss) if loss is None else repr(loss)
-    if plan.measures_leaves:
-        if not plan.loss.measures_leaves:
-            return 'placement="rows" does not take splits of the first order with Newton steps: leaves are measured on rows in one place'
-        return f'placement="rows" does not take loss={given}: the values of its leaves follow from the order of all their rows'
+    if plan.loss.measures_leaves and plan.loss.residual_quantile is None:
+        return (
+            f'placement="rows" does not take loss={given}: its leaves are measured on rows in one place, and are no quantiles of residuals'
+        )
     if plan.loss.takes_all_rows:
         return f'placement="rows" does not take loss={given}: its gradients are computed from all rows at once'
     if plan.scoring is not None:
         return 'placement="rows" does not take a scoring other than "loss": a scorer looks at all rows held out at once'
     if rules.random_splits:
         return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
-    if rules.categorical:
-        return 'placement="rows" does not take categorical_features: nodes are not summed by category'
     return None

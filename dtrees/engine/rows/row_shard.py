@@ -19,6 +19,8 @@ from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.torn_blocks import mended
+from dtrees.engine.rows.by_order.quantiles import quantiles
+from dtrees.engine.rows.categories.own_rows import count_categories
 from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, Step
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
@@ -26,6 +28,7 @@ from dtrees.engine.rows.searcher import Wanted
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.shard.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
+from dtrees.split.search.deviations import weights_in_bits
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
 
@@ -102,7 +105,7 @@ class RowShard:
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.Derive():
-                return self._tree.derive(message.tree, message.output)
+                return self._tree.derive(message.tree, message.output, message.cuts)
             case m.AddInOrder():
                 return self._tree.add_in_order(message)
             case m.Fix():
@@ -119,6 +122,12 @@ class RowShard:
                 senders = () if message.grow is None else self._everyone
                 sent = yield self._step("apart", message.serial, self._tree.send_rows(message.nodes), senders)
                 return None if message.grow is None else self._tree.grow_sent(message.grow, sent)
+            case m.MeasureSizes() | m.MeasureLeaves():
+                return (yield from self._measure(message))
+            case m.AddDeviations():
+                return self._tree.add_deviations(message)
+            case m.SumLeaves():
+                return self._tree.sum_leaves(message)
             case m.FinishTree():
                 return (yield from self._finish(message))
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
@@ -141,7 +150,7 @@ class RowShard:
             sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
         if search is None:
             return m.Levelling(cut, None, 0)
-        bars = self._tree.find_bars(search, [one[0] for one in sent])
+        bars = self._tree.find_bars(search, sent)
         sent = yield self._to_all("bars", message.serial, (bars,))
         scanned, flagged = yield from self._scan(message.serial, np.max([one[0] for one in sent], axis=0), search.drawn)
         return m.Levelling(cut, scanned, flagged)
@@ -159,6 +168,17 @@ class RowShard:
             sent = yield self._to_all("finer flags", serial, (finer.tasks, finer.begins, finer.parts))
         sent = yield self._step("picked", serial, self._tree.pick(sent), self._everyone)
         return self._tree.scan(sent), flagged
+
+    def _measure(self, message: m.MeasureSizes | m.MeasureLeaves) -> Program:
+        """Find quantiles of residuals together with the other shards."""
+        leaves, own = isinstance(message, m.MeasureLeaves), self._tree
+        grouped = own.residuals(message) if isinstance(message, m.MeasureLeaves) else own.sizes(message.output)
+        n_values = message.n_rows if isinstance(message, m.MeasureLeaves) else message.n_values
+        found = yield from quantiles(
+            grouped, message.quantile, n_values, self._shard, self._n_shards, self._threads,
+            lambda name, arrays, senders: self._step(name, message.serial, arrays, senders),
+        )  # fmt: skip
+        return m.Measured(found, own.weights_of_leaves()) if leaves else found
 
     def _to_all(self, name: str, serial: int, arrays: Arrays) -> Step:
         return self._step(name, serial, dict.fromkeys(self._everyone, arrays), self._everyone)
@@ -178,7 +198,10 @@ class RowShard:
         self._everyone = range(self._n_shards)
         self._grid = grid_of(self._n_shards, self._shard)
         self.mailbox.open(fit, epoch)
-        return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map) if message.sketches else None)
+        if not message.sketches:
+            return m.Introduced(self._stretches, None, None)
+        n_categories = count_categories(self._columns, message.plan.rules.categorical)
+        return m.Introduced(self._stretches, sketch_columns(self._columns, self._threads.map), n_categories)
 
     def _prepare(self, message: m.Prepare) -> Program:
         """Have one shard find out what follows from the targets and weights of all rows, and be told what is of the rows here."""
@@ -206,12 +229,15 @@ class RowShard:
         if initial is None:
             initial = plan.loss.initial(by_output[..., which], None if weight is None else weight[which])
         weights = Parts.of(target.shape[0], weight, train, held_out).weights
+        exponent = 0
+        if weight is not None and plan.loss.measures_leaves:
+            exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
         bits: dict[int, Arrays] = {}
         eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
         for shard, one in enumerate(sent):
             mine = np.empty(0, np.bool_) if held_out is None else held_out[_rows_of([one[0]])]
             bits[shard] = np.packbits(mine), eligible
-        return m.Prepared(np.array(initial, np.float64), weights), bits
+        return m.Prepared(np.array(initial, np.float64), weights, exponent), bits
 
     def _put_together(self, sent: Sequence[Arrays], which: int) -> NDArray[Any]:
         """Return what all shards have sent of all rows, in their order; each piece is put in its place at once."""
@@ -233,7 +259,10 @@ class RowShard:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
         if self._edges is None or self._zone_map is None or not _are_same(self._edges, message.edges):
             self._edges, self._zone_map = message.edges, own_zone_map(self._columns, message.edges, self._threads.map)
-        own = RowTarget(self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads)
+        own = RowTarget(
+            self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads,
+            message.weight_exponent,
+        )  # fmt: skip
         self._tree = RowsInTree(
             self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,
             self._threads,

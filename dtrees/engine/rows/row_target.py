@@ -42,12 +42,18 @@ class RowTarget:
         A bit for each row of the table, whether it may be drawn; empty if all may.
     n_rows_total : int
     threads : Threads
+    weight_exponent : int
+        See :class:`~dtrees.engine.rows.messages.Prepared`.
 
     Attributes
     ----------
     raw : ndarray of float64, shape (K, n)
     g, h : ndarray of float64, shape (n,)
         Gradients and hessians of the tree under way; ``h`` is empty where each is 1.
+    step_hessian : ndarray of float64, shape (n,) or (0,)
+        The hessians of Newton steps, where splits are found by gradients alone.
+    weights : ndarray of int64
+        Of rows, in fixed point, where these decide about quantiles; empty where all are 1.
     unit_hessian : bool
         Whether it is.
     """
@@ -63,6 +69,7 @@ class RowTarget:
         eligible: NDArray[np.uint8],
         n_rows_total: int,
         threads: Threads,
+        weight_exponent: int = 0,
     ) -> None:
         self.plan, self._threads = plan, threads
         self._target = target if target.ndim == 1 else np.ascontiguousarray(target.T)
@@ -80,7 +87,12 @@ class RowTarget:
         self._loss: Loss = plan.loss
         self.unit_hessian = unit_hessian = self._weight is None and (plan.loss.constant_hessian or plan.first_order)
         self._leaf_of = np.empty(0, np.uint8)
-        self.g, self.h = np.empty(n), np.empty(0 if unit_hessian else n)
+        self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if unit_hessian else n), np.empty(n if plan.steps_apart else 0)
+        self.weights = _NONE
+        if self._weight is not None and plan.loss.measures_leaves:
+            self.weights = np.empty(n, np.int64)
+            scale_into(self._weight, weight_exponent, self.weights)
+            np.maximum(self.weights, self._weight > 0, out=self.weights)
         self._loss_rows = ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
 
     def _starts(self, n: int) -> NDArray[np.float64]:
@@ -114,13 +126,32 @@ class RowTarget:
         if what == "weight":
             assert self._weight is not None
             return self._weight[rows][self._undrawn()[rows]]
-        return (self.g if what == "g" else self.h)[rows]
+        return {"g": self.g, "h": self.h, "step": self.step_hessian}[what][rows]
 
-    def derive(self, output: int) -> Derived:
-        """Compute the gradients of one output at the predictions so far."""
+    def residuals(self, output: int, opened: bool = False) -> NDArray[np.float64]:
+        """Return targets less predictions of an output, or less those at the beginning of the round."""
+        target = self._target if self._target.ndim == 1 else self._target[output]
+        found: NDArray[np.float64] = target - (self._opened if opened else self.raw)[output]
+        return found
+
+    def sizes(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sizes of residuals of rows trained on, at the beginning of the round, their weights, and where each output begins."""
+        some = slice(None) if self._parts.train is None else self._parts.train
+        sizes = [np.abs(self.residuals(k, opened=True)[some]) for k in range(self.raw.shape[0])]
+        weights = self.weights[some] if self.weights.shape[0] else self.weights
+        return np.concatenate(sizes), np.tile(weights, len(sizes)), sizes[0].shape[0] * np.arange(len(sizes) + 1)
+
+    def derive(self, output: int, cuts: tuple[float, ...] | None = None) -> Derived:
+        """Compute the gradients of one output at the predictions so far.
+
+        ``cuts`` are as of :class:`~dtrees.engine.rows.messages.Derive`.
+        """
         if output == 0:
             self.open_round()
-        g, h, loss = self.g, self.h, self._loss
+        if cuts is not None:
+            self._loss = self.plan.loss.cut_at(cuts)
+        apart, loss = self.plan.steps_apart, self._loss
+        g, h = self.g, self.step_hessian if apart else self.h
         self._threads.over_rows(
             lambda target, opened, g, h: loss.gradients(target, opened, output, g, h), (self._target, self._opened, g, h), self._loss_rows
         )
@@ -130,10 +161,14 @@ class RowTarget:
         if self.in_sample is not None:
             g[~self.in_sample] = 0.0
             h[~self.in_sample[: h.shape[0]]] = 0.0
+        if apart and self._weight is not None:
+            np.copyto(self.h, self._weight if self.in_sample is None else np.where(self.in_sample, self._weight, 0.0))
         n_in = g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = float(absolute_sum(g)), math.nan if self.unit_hessian else float(absolute_sum(h))
-        largest = max(float(g.max(initial=0.0)), -float(g.min(initial=0.0))), float(h.max(initial=0.0))
+            all_h = (self.h, self.step_hessian) if apart else (self.h,)
+            unit = (self.unit_hessian, False)
+            sums = float(absolute_sum(g)), *(math.nan if one else float(absolute_sum(h)) for h, one in zip(all_h, unit, strict=False))
+        largest = max(float(g.max(initial=0.0)), -float(g.min(initial=0.0))), *(float(h.max(initial=0.0)) for h in all_h)
         return Derived(sums, largest, n_in)
 
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -145,9 +180,9 @@ class RowTarget:
             fixed.append(out)
         return fixed[0], fixed[1]
 
-    def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+    def add(self, raw: NDArray[np.float64], rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
-        n, raw = rows.shape[0], self.raw[output]
+        n = rows.shape[0]
         if not n:
             return
         dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32

@@ -14,6 +14,10 @@ from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.torn_blocks import Torn
+from dtrees.engine.rows.by_order.leaves import LeafRows
+from dtrees.engine.rows.by_order.quantiles import Grouped
+from dtrees.engine.rows.categories.own_rows import CategoryRows
+from dtrees.engine.rows.categories.search import CategorySearch
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
@@ -23,7 +27,7 @@ from dtrees.engine.shard.row_division import divide_tasks
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import add_up
+from dtrees.split.numbers.fixed_point import add_up, scale_into
 from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
@@ -95,14 +99,16 @@ class RowsInTree:
         self._slots, self._to_send = NumbersKept(), [NumbersKept() for _ in range(n_shards)]
         self._shift = 0
         self._kept: dict[int, _Kept] = {}
+        self._categories = CategoryRows(columns, edges.n_categories, threads)
 
     def replay(self, tree: Tree, output: int) -> None:
         """Add a finished tree to the predictions."""
         if output == 0:
             self._target.open_round()
-        self._walk(tree, output, np.arange(self._columns.n_rows, dtype=np.uint32))
+        value = np.ascontiguousarray(tree.value[:, 0])
+        self._walk(tree, value, self._target.raw[output], np.arange(self._columns.n_rows, dtype=np.uint32))
 
-    def derive(self, tree: int, output: int) -> m.Derived:
+    def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> m.Derived:
         """Begin a tree: compute gradients."""
         rules, n_columns = self._plan.rules, self._columns.n_columns
         pool = self._everything
@@ -111,7 +117,7 @@ class RowsInTree:
         if not np.array_equal(pool, self._pool):
             self._use_columns(pool)
         self._target.draw(tree - output, self._stretches)
-        return self._target.derive(output)
+        return self._target.derive(output, cuts)
 
     def _use_columns(self, pool: NDArray[np.int32]) -> None:
         """Have trees of some columns."""
@@ -122,12 +128,15 @@ class RowsInTree:
         self._places = [np.arange(shard, pool.shape[0], self._n_shards) for shard in range(self._n_shards)]
         places = self._places[self._shard]
         own = pool[places]
-        edges = self._edges.take(own)
+        edges_of_all = self._edges
+        edges = edges_of_all.take(own)
         starts, shifts = self._layout
         own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
         self._searcher = Searcher(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads)
+        places = self._categories.deal(pool, self._n_shards)[self._shard]
+        self._category_search = CategorySearch(pool[places], places, edges_of_all.n_categories[pool[places]], self._threads)
 
     def add_in_order(self, message: m.AddInOrder) -> NDArray[np.float64]:
         """Add absolute values of a stretch to sums of lanes."""
@@ -186,19 +195,28 @@ class RowsInTree:
             own = [sums.slots[i, bounds[grain][j] : bounds[grain][j + 1]] for i, grain in enumerate(grains) for j in places.tolist()]
             out = self._to_send[shard].room(int(sizes[places].sum()))
             sent[shard] = (np.concatenate(own, out=out) if own else out,)
+        by_category = self._categories.sum(summed.node, self._start, self._stop, rows) if self._categories.ids.shape[0] else []
+        for shard, lists in enumerate(by_category):
+            sent[shard] += lists
         return sent
 
-    def find_bars(self, message: m.FindBars, sent: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+    def find_bars(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
-        return self._searcher.find_bars(message, self._plan.rules, sent)
+        bars = self._searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
+        if not self._categories.ids.shape[0]:
+            return bars
+        return np.maximum(bars, self._category_search.find_bars(message, self._plan.rules, [one[1:] for one in sent]))
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """See :meth:`Searcher.flag`."""
+        if self._categories.ids.shape[0]:
+            self._category_search.search_again(drawn)
         return self._searcher.flag(bars, drawn)
 
     def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> m.Scanned:
         """See :meth:`Searcher.scan`."""
-        return self._searcher.scan(sent)
+        scanned = self._searcher.scan(sent)
+        return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
 
     def sum_finer(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
         """Return the sums of finer parts that searchers want; :meth:`pick` will be asked for the rows in some of them."""
@@ -278,7 +296,8 @@ class RowsInTree:
         offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
         bits = np.empty(int(offsets[-1]), np.uint8)
         step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
-        pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) for k in range(0, m, step)]
+        by_set = set(message.sets.node.tolist())
+        pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
         of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
         cut = self._cut_codes(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
@@ -289,6 +308,8 @@ class RowsInTree:
             ),
             most=1 + int((stop - start).sum()) // THREAD_ROWS,
         )
+        if by_set:
+            self._categories.mark(message.sets, message.column, message.missing_left, rows.rows, (start, stop), bits, offsets)
         left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self._threads.n_threads)
         self._threads.share(
             tasks.shape[0],
@@ -345,40 +366,91 @@ class RowsInTree:
 
     def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
-        grown = grow_sent(message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent)
-        return m.Subtrees([PackedNodes.of(nodes) for nodes in grown])
+        grown, sets = grow_sent(message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent)
+        return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
     def finish(self, message: m.FinishTree) -> tuple[m.BlockLosses, Torn] | None:
         """Add a tree to the predictions; return losses, if they are asked for."""
-        order = np.argsort(self._start[message.node], kind="stable")
-        node, leaf = message.node[order], message.leaf[order]
+        value = np.ascontiguousarray(message.tree.value[:, 0])
+        self._add_values(message.tree, (message.node, message.leaf), value, self._target.raw[message.output], outside=True)
+        return self._target.losses(self._stretches, self._n_rows_total) if message.score else None
+
+    def residuals(self, message: m.MeasureLeaves) -> Grouped:
+        """Return the residuals of the leaves of a tree."""
+        self._find_leaves(message.tree, (message.node, message.leaf))
+        return self._leaves.grouped(self._target.residuals(message.output), self._target.weights)
+
+    def sizes(self, output: int) -> Grouped:
+        """Return the sizes of residuals of each output, of the rows trained on, before the tree of an output."""
+        if output == 0:
+            self._target.open_round()
+        return Grouped(*self._target.sizes())
+
+    def weights_of_leaves(self) -> NDArray[np.int64]:
+        """Return what the rows of each of the leaves measured last weigh."""
+        return self._leaves.weights(self._target.weights)
+
+    def add_deviations(self, message: m.AddDeviations) -> NDArray[np.float64]:
+        """Go on with the sums of a stretch; see :meth:`LeafRows.add_deviations`."""
+        sizes = self._stretches[:, 1] - self._stretches[:, 0]
+        at, target = int(sizes[: message.stretch].sum()), self._target
+        rows = slice(at, at + int(sizes[message.stretch]))
+        return self._leaves.add_deviations(
+            rows, target.in_sample, target.residuals(message.output), target.weights, message.center, message.cut, message.totals
+        )
+
+    def sum_leaves(self, message: m.SumLeaves) -> NDArray[np.int64]:
+        """Return the sums of gradients and of hessians of Newton steps of the leaves of a tree."""
+        self._find_leaves(message.tree, (message.node, message.leaf))
+        hessian = np.empty(self._columns.n_rows, np.int64)
+        scale_into(self._target.step_hessian, message.exponent, hessian)
+        return self._leaves.sums(hessian)
+
+    def _find_leaves(self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+        """Find the leaf of each row in sample of a tree."""
+        node_of = np.zeros(self._columns.n_rows)
+        self._add_values(tree, known, np.arange(tree.node_count, dtype=np.float64), node_of, outside=False)
+        self._leaves = LeafRows(node_of, np.flatnonzero(tree.children_left < 0), self._rows)
+
+    def _add_values(
+        self,
+        tree: Tree,
+        known: tuple[NDArray[np.int64], NDArray[np.int64]],
+        values: NDArray[np.float64],
+        total: NDArray[np.float64],
+        outside: bool,
+    ) -> None:
+        """Add values of the leaves of a tree to those of rows, also of rows out of sample if ``outside``.
+
+        ``known`` are nodes of this shard, and which of the tree's they are; rows elsewhere are looked up.
+        """
+        order = np.argsort(self._start[known[0]], kind="stable")
+        node, leaf = (some[order] for some in known)
         some = self._stop[node] > self._start[node]
-        start, stop, value = self._start[node][some], self._stop[node][some], message.tree.value[leaf[some], 0]
+        start, stop, value = self._start[node][some], self._stop[node][some], values[leaf[some]]
         rows = self._rows.rows
         before, after = np.append(0, stop), np.append(start, rows.shape[0])
         gaps = np.flatnonzero(after > before)  # nodes that another shard has grown: nothing is added there, not even to a negative zero
         others = rows[places_of(before[gaps], (after - before)[gaps])]
         at = np.searchsorted(start, before[gaps])
-        self._target.add(message.output, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
-        if self._target.in_sample is not None:
+        self._target.add(total, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
+        if outside and self._target.in_sample is not None:
             others = np.concatenate([others, np.flatnonzero(~self._target.in_sample).astype(np.uint32)])
         if others.shape[0]:
-            self._walk(message.tree, message.output, others)
-        return self._target.losses(self._stretches, self._n_rows_total) if message.score else None
+            self._walk(tree, values, total, others)
 
-    def _walk(self, tree: Tree, output: int, rows: NDArray[np.uint32]) -> None:
-        """Look rows up in a tree, and add its values to their predictions."""
+    def _walk(self, tree: Tree, value: NDArray[np.float64], total: NDArray[np.float64], rows: NDArray[np.uint32]) -> None:
+        """Look rows up in a tree, and add values of its leaves to a total of each."""
         inner = np.flatnonzero(tree.children_left >= 0)
         cuts = np.full(tree.node_count, -1, np.int64)
+        inner = np.setdiff1d(inner, tree.categories.node)
         cuts[inner] = self._cut_codes(tree.feature[inner].astype(np.int64), tree.threshold[inner])
         n, step = rows.shape[0], max(THREAD_ROWS, -(-rows.shape[0] // (4 * self._threads.n_threads)))
         pieces = np.array([(first, min(first + step, n)) for first in range(0, n, step)], np.int64).reshape(-1, 2)
-        value, codes, n_distinct, total = (
-            np.ascontiguousarray(tree.value[:, 0]),
-            self._columns.codes,
-            self._n_distinct,
-            self._target.raw[output],
-        )
+        codes, n_distinct = self._columns.codes, self._n_distinct
+        if tree.categories.node.shape[0]:
+            self._categories.walk(tree, cuts, value, pieces, rows, total)
+            return
         self._threads.share(
             pieces.shape[0],
             lambda queue, _: walk_rows(

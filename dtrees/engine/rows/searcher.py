@@ -144,7 +144,7 @@ class Searcher:
         self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
-        self._limits, _ = make_limits(rules, 0, root.sums, root.exponents, root.slope, ids=self._ids)
+        self._limits, _ = make_limits(rules, 0, root.sums, root.exponents, root.slope)
         self._message, self._bars = message, bars
         if not k:
             return bars

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.outcome.values import splits_of_categories
 from dtrees.engine.plan.node_limits import limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.messages import GrowSent
+from dtrees.engine.shard.category_splits import sets_of_rows
 from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.subtree_runner import SubtreeRunner
 from dtrees.engine.threads import Threads
@@ -21,6 +23,7 @@ from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS
 from dtrees.split.table.columns import Assembly
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NO_LEVELS, _NO_TARGET = np.empty(0, np.int64), np.empty(0)
 
@@ -33,8 +36,10 @@ def grow_sent(
     n_columns: int,
     threads: Threads,
     sent: list[tuple[NDArray[Any], ...]],
-) -> list[Nodes]:
+) -> tuple[list[Nodes], list[CategorySets]]:
     """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, and their g and h.
+
+    Return them, and the sets of categories of each.
 
     Parameters
     ----------
@@ -60,17 +65,26 @@ def grow_sent(
     stop = np.cumsum(np.sum([one[0] for one in sent], axis=0))
     start = np.concatenate([[0], stop[:-1]])
     root = message.root
-    limits, stops = make_limits(rules, 0, root.sums, root.exponents, root.slope)
+    limits, stops = make_limits(rules, 0, root.sums, root.exponents, root.slope, ids=np.arange(n_columns, dtype=np.int32))
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
     context = TreeContext(partition, partition.spare(n_rows), _NO_TARGET, limits, stops, (keys[0], keys[1]), budget, pool)
-    runner = SubtreeRunner(assembly.finished())
+    columns = assembly.finished()
+    runner = SubtreeRunner(columns)
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())
-    runner.scratch_for(n_threads - 1, most_rows, 0, _NO_LEVELS, False, 2)
+    runner.scratch_for(n_threads - 1, most_rows, 0, _NO_LEVELS, bool(rules.categorical), 2)
     in_block = block_rows(False, stops.max_features, pool.shape[0])
     roots = Roots(places, message.path, message.sums, message.priority)
     grown = runner.grow(threads, n_threads, context, roots, in_block, most_rows, None)
-    return [in_preorder(nodes) for nodes in grown] if most_splits else grown
+    if most_splits:
+        grown = [in_preorder(nodes) for nodes in grown]
+    if not rules.categorical:
+        return grown, [NO_SETS] * n_nodes
+    sets = []
+    for nodes in grown:
+        node, column, number, start, stop = splits_of_categories(nodes.records, rules)
+        sets.append(sets_of_rows(columns, column.astype(np.int64), partition.rows, node, number, start, stop))
+    return grown, sets

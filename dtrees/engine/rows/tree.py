@@ -25,8 +25,10 @@ from dtrees.engine.plan.node_limits import constraints_of
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.messages import Root, Scores, Splits
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.by_order.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
+from dtrees.engine.rows.categories.known_sets import KnownSets, sets_of, words_of
 from dtrees.engine.rows.session import RowsSession
-from dtrees.engine.rows.whole_sums import exponents_of, scores_of_all
+from dtrees.engine.rows.whole_sums import exponent_of, exponents_of, scores_of_all
 from dtrees.split.criteria.constraints.words import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
@@ -39,6 +41,8 @@ from dtrees.tree.tree import Tree
 #: Up to how many rows a node is grown to its end by one shard.
 SENT_ROWS = 1024
 _NOTHING = np.empty(0, np.int64)
+#: The best splits of nodes, the next value above each cut (NaN: not known), and the words of their sets of categories, by node.
+_Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
 
 
 class RowsDisagree(RuntimeError):
@@ -60,6 +64,10 @@ class _RowsGrower(Grower):
         for children, first, last in ((splits.left, start, middle), (splits.left + 1, middle, stop)):
             records["start"][children], records["in_stop"][children], records["stop"][children] = first, last, last
 
+    def records_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the records of nodes."""
+        return self._nodes.records[nodes]
+
     def about(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the numbers of rows, sums and depths of nodes."""
         records = self._nodes.records[nodes]
@@ -73,31 +81,43 @@ class _RowsGrower(Grower):
 
 def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
     """Grow one tree and add it to the predictions; parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`."""
-    nodes, exponents, known = _grow(session, tree, output)
+    cuts = find_cuts(session, output)
+    derived = _derived(session, tree, output, cuts)
+    nodes, exponents, known, sets = _grow(session, tree, derived)
     session.grain.adapt()
     rules = session.plan.rules
     nodes, _ = pruned(nodes, exponents, rules)
     grown = boosted_tree(nodes, exponents, penalties_of(rules), learning_rate)
-    if rules.monotonic:
-        put_in_order(grown, rules.monotonic, measured=False)
     records = nodes.records
+    if rules.categorical:
+        grown = grown.with_categories(sets.of_tree(records, rules))
     leaf = np.flatnonzero(records["column"] < 0)
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
     numbers = np.array([known.get(place, -1) for place in places], np.int64)
     mine = numbers >= 0
+    known_leaves = numbers[mine], leaf[mine]
+    if session.plan.loss.measures_leaves:
+        grown.value[leaf, 0] = learning_rate * leaf_quantiles(session, grown, output, known_leaves, cuts)
+    elif session.plan.steps_apart:
+        of_steps = exponents[0], exponent_of(session, derived, 2)
+        grown.value[leaf, 0] = learning_rate * leaf_steps(session, grown, output, known_leaves, of_steps, rules)
+    if rules.monotonic:
+        put_in_order(grown, rules.monotonic, measured=session.plan.measures_leaves)
     then = _next_derived(session.plan, tree, output)
-    finished = cast(
-        list[m.Finished], session.say(m.FinishTree, session.next_serial(), grown, output, numbers[mine], leaf[mine], score, then)
-    )
+    finished = cast(list[m.Finished], session.say(m.FinishTree, session.next_serial(), grown, output, *known_leaves, score, then))
     session.derived = None if then is None else (then, [one.derived for one in finished if one.derived is not None])
     losses = [one.losses for one in finished if one.losses is not None]
     return grown, scores_of_all(session, losses) if losses else Scores(math.nan, math.nan)
 
 
-def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[int, int], dict[tuple[int, int], int]]:
-    """Return the nodes of a tree, in preorder, the exponents of their sums, and the numbers by which shards know nodes, by their places."""
+def _grow(
+    session: RowsSession, tree: int, derived: list[m.Derived]
+) -> tuple[Nodes, tuple[int, int], dict[tuple[int, int], int], KnownSets]:
+    """Return the nodes of a tree, in preorder, the exponents of their sums, and the numbers by which shards know nodes, by their places.
+
+    The sets of categories of its splits come last.
+    """
     plan = session.plan
-    derived = _derived(session, tree, output)
     exponents = exponents_of(session, derived)
     n_in = sum(one.n_in for one in derived)
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in
@@ -113,18 +133,20 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
     root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
     grower = _RowsGrower(plan.rules, 0, plan.rules.columns_per_tree, Root(n_in, n_in, sums, exponents, 0, None), session.sent_rows)
     path = {0: hashing.ROOT}
-    columns, search, levelled = _Columns(session, tree, [path[0]], grower.n_drawn), None, []
+    columns, search, levelled, known_sets = _Columns(session, tree, [path[0]], grower.n_drawn), None, [], KnownSets()
     if grower.to_search.shape[0]:
         search = planner.search(grower, root, columns)
         levelled = session.level(None, search)
     while True:
         if search is not None:
-            found, above = planner.found(search, levelled)
+            found, above, words = planner.found(search, levelled)
             constant = grower.accept(search.node, found)
             if constant.shape[0]:
                 at = np.searchsorted(search.node, constant)
-                rest, above[at] = planner.search_rest(columns, at)
+                rest, above[at], more = planner.search_rest(columns, at)
                 grower.accept(constant, rest)
+                words |= more
+            words_by_node = {int(search.node[i]): some for i, some in words.items()}
             next_above = dict(zip(search.node.tolist(), above.tolist(), strict=True))
         splits = grower.choose()
         if splits is None:
@@ -139,9 +161,11 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
         if grower.to_search.shape[0]:
             columns = _Columns(session, tree, [path[node] for node in grower.to_search.tolist()], grower.n_drawn)
             search = planner.search(grower, root, columns)
+        sets = sets_of({i: words_by_node[node] for i, node in enumerate(splits.node.tolist()) if node in words_by_node})
+        known_sets.add(grower.records_of(splits.node), sets)
         levelled = session.level(
             m.Divide(
-                splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift
+                splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift, sets
             ),
             search,
         )  # fmt: skip
@@ -149,18 +173,22 @@ def _grow(session: RowsSession, tree: int, output: int) -> tuple[Nodes, tuple[in
         if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
             raise RowsDisagree(f"shards have divided nodes of tree {tree} otherwise than their splits say")
         above = np.where(np.isnan(above), np.min([cut.above for cut in cuts], axis=0), above)
-        grower.settle(splits.node, _thresholds(splits.threshold, above))
+        thresholds = _thresholds(splits.threshold, above)
+        thresholds[sets.node] = splits.threshold[sets.node]  # which are no thresholds, but numbers of splits
+        grower.settle(splits.node, thresholds)
     known = {place: node for node, place in enumerate(zip(*(ends.tolist() for ends in grower.in_stop_of_all()), strict=True))}
-    for node in _grow_sent(session, grower, tree, root, path):
+    for node in _grow_sent(session, grower, tree, root, path, known_sets):
         del known[node]
-    return grower.arrange(), exponents, known
+    return grower.arrange(), exponents, known, known_sets
 
 
 def _thresholds(cut: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([math.inf if high == math.inf else midpoint(low, high) for low, high in zip(cut.tolist(), above.tolist(), strict=True)])
 
 
-def _grow_sent(session: RowsSession, grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any]) -> list[tuple[int, int]]:
+def _grow_sent(
+    session: RowsSession, grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any], known_sets: KnownSets
+) -> list[tuple[int, int]]:
     """Have small nodes grown by one shard each; return their places."""
     nodes, priority, largest = grower.budget()
     if not nodes.shape[0]:
@@ -189,11 +217,15 @@ def _grow_sent(session: RowsSession, grower: _RowsGrower, tree: int, root: m.Roo
         for i, subtrees_of in replies.items():
             if subtrees_of is None:
                 continue
-            subtrees = [packed.unpacked() for packed in cast(m.Subtrees, subtrees_of).nodes]
-            for subtree, first in zip(subtrees, start[groups[i]].tolist(), strict=True):
+            subtrees, sets_of_all = (
+                [packed.unpacked() for packed in cast(m.Subtrees, subtrees_of).nodes],
+                cast(m.Subtrees, subtrees_of).sets,
+            )
+            for subtree, sets, first in zip(subtrees, sets_of_all, start[groups[i]].tolist(), strict=True):
                 by = first - int(subtree.records["start"][0])
                 for name in ("start", "in_stop", "stop"):
                     subtree.records[name] = subtree.records[name].astype(np.int64) + by
+                known_sets.add(subtree.records, sets)
             grower.attach(nodes[groups[i]].tolist(), subtrees)
     return list(zip(start.tolist(), (start + n_rows).tolist(), strict=True))
 
@@ -284,39 +316,41 @@ class _Levels:
         self._n_sums = sums.shape[1]
         return m.FindBars(root, self._tasks, self._summed, self._n_slots, nodes, n_rows, grain, sums, columns.drawn())
 
-    def found(self, search: m.FindBars, levelled: list[m.Levelling]) -> tuple[Candidates, NDArray[np.float64]]:
+    def found(self, search: m.FindBars, levelled: list[m.Levelling]) -> _Found:
         """Return the best splits of nodes in the columns drawn, and the next value above each cut (NaN: not known)."""
         session = self._session
         session.grain.note(sum(one.flagged for one in levelled), int(search.n_rows.sum()) * session.plan.rules.columns_per_tree)
         return self._best(levelled, search.node.shape[0])
 
-    def search_rest(self, columns: _Columns, which: NDArray[np.int64]) -> tuple[Candidates, NDArray[np.float64]]:
+    def search_rest(self, columns: _Columns, which: NDArray[np.int64]) -> _Found:
         """Search some of the nodes searched last in their further columns, each up to the first that is not constant in it."""
         n, left, n_sums = columns.order.shape[0], which, self._n_sums
-        best, above = empty_candidates(n, n_sums), np.full(n, np.nan)
+        best, above, words = empty_candidates(n, n_sums), np.full(n, np.nan), dict[int, NDArray[np.uint32]]()
         for place in range(columns.n_drawn, columns.n_columns):
             drawn = np.zeros((n, columns.n_columns), np.bool_)
             drawn[left, columns.order[left, place]] = True
             session = self._session
-            found, next_above = self._best(session.say(m.SearchFurther, session.next_serial(), drawn), n)
+            found, next_above, more = self._best(session.say(m.SearchFurther, session.next_serial(), drawn), n)
             best.records[left], best.left[left], above[left] = found.records[left], found.left[left], next_above[left]
+            words |= {i: more[i] for i in left.tolist() if i in more}
             left = left[best.records["status"][left] == CONSTANT]
             if not left.shape[0]:
                 break
-        return best.take(which), above[which]
+        return best.take(which), above[which], words
 
-    def _best(self, levelled: list[m.Levelling], n: int) -> tuple[Candidates, NDArray[np.float64]]:
-        """Return the best of what searchers have found, and the next value above each cut."""
+    def _best(self, levelled: list[m.Levelling], n: int) -> _Found:
+        """Return the best of what searchers have found, the next value above each cut, and the sets of splits of categories, by node."""
         scanned = [one.scanned for one in levelled if one.scanned is not None]
         best = empty_candidates(n, self._n_sums)
         every = np.arange(n)
         for one in scanned:
             best_by_node(one.candidates, every, best)
-        above = np.full(n, np.nan)
+        above, words = np.full(n, np.nan), dict[int, NDArray[np.uint32]]()
         for one in scanned:
             mine = one.candidates.records["column"] == best.records["column"]
             above[mine] = one.above[mine]
-        return best, above
+            words.update((i, some) for i, some in words_of(one.sets).items() if mine[i])
+        return best, above, words
 
 
 def _next_derived(plan: BoostingPlan, tree: int, output: int) -> tuple[int, int] | None:
@@ -324,13 +358,14 @@ def _next_derived(plan: BoostingPlan, tree: int, output: int) -> tuple[int, int]
     n_outputs = plan.loss.n_outputs
     output = (output + 1) % n_outputs
     # The losses of a round may be followed by a sum of the weights of rows not drawn for it: the next ones are drawn later.
-    is_too_early = output == 0 and plan.subsample < 1.0
+    # Where residuals are cut off is to be found before.
+    is_too_early = (output == 0 and plan.subsample < 1.0) or plan.loss.cut_quantile is not None
     return None if is_too_early or tree + 1 == plan.n_rounds * n_outputs else (tree + 1, output)
 
 
-def _derived(session: RowsSession, tree: int, output: int) -> list[m.Derived]:
+def _derived(session: RowsSession, tree: int, output: int, cuts: tuple[float, ...] | None) -> list[m.Derived]:
     """Return what shards say of the gradients of a tree, having them computed if they are not."""
     known, session.derived = session.derived, None
     if known is not None and known[0] == (tree, output):
         return known[1]
-    return cast(list[m.Derived], session.say(m.Derive, tree, output))
+    return cast(list[m.Derived], session.say(m.Derive, tree, output, cuts))

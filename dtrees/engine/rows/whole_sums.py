@@ -18,10 +18,11 @@ _LIMIT, _NO_LIMIT = 61, 2**31
 
 def exponents_of(session: RowsSession, derived: list[m.Derived]) -> tuple[int, int]:
     """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
-    return _exponent(session, derived, 0), _exponent(session, derived, 1)
+    return exponent_of(session, derived, 0), exponent_of(session, derived, 1)
 
 
-def _exponent(session: RowsSession, derived: list[m.Derived], which: int) -> int:
+def exponent_of(session: RowsSession, derived: list[m.Derived], which: int) -> int:
+    """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
     n_rows, most = session.executor.n_rows, _most_bits(session.plan.rules.reg_lambda)[which]
     parts = [one.sums[which] for one in derived]
     if any(map(math.isnan, parts)):  # every hessian is 1, and is not put in fixed point
@@ -31,7 +32,7 @@ def _exponent(session: RowsSession, derived: list[m.Derived], which: int) -> int
     if total == 0.0:
         return min(0, most)
     if not math.isfinite(total + error) or math.frexp(total - error)[1] != math.frexp(total + error)[1]:
-        total = _sum_in_order(session, "gh"[which])
+        total = _sum_in_order(session, ("g", "h", "step")[which])
     if math.isfinite(total):
         return min(_LIMIT - math.frexp(total)[1], most)
     exponent = _LIMIT - math.frexp(max(one.largest[which] for one in derived))[1]
@@ -42,9 +43,9 @@ def _exponent(session: RowsSession, derived: list[m.Derived], which: int) -> int
     return min(exponent, most)
 
 
-def _most_bits(penalty: float) -> tuple[int, int]:
-    """Return how many bits gradients and hessians may have: past 120 the L2 penalty dwarfs every hessian."""
-    return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
+def _most_bits(penalty: float) -> tuple[int, int, int]:
+    """Return how many bits they may have: past 120 the L2 penalty dwarfs every hessian that splits are found by."""
+    return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0), _NO_LIMIT
 
 
 def _sum_in_order(session: RowsSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> float:

@@ -71,6 +71,9 @@ class Edges(NamedTuple):
         Whether each zone of a column is one of its distinct values.
     least, most : ndarray of float64, shape (n_columns,)
         About the lowest and the highest value of each column, both finite.
+    n_categories : ndarray of int64, shape (n_columns,)
+        By how many numbers categories are numbered; 0 for columns that hold numbers. Columns of categories have no zones: to zone sums,
+        they look like columns whose values are all missing (:mod:`dtrees.engine.rows.categories`).
     """
 
     upper: NDArray[np.float64]
@@ -79,6 +82,19 @@ class Edges(NamedTuple):
     exact: NDArray[np.bool_]
     least: NDArray[np.float64]
     most: NDArray[np.float64]
+    n_categories: NDArray[np.int64]
+
+    def of_categories(self, n_categories: NDArray[np.int64]) -> Edges:
+        """Return the edges if some columns hold categories, so many each."""
+        some = n_categories > 0
+        zones, exact = np.where(some, 0, self.n_zones), self.exact | some
+        return self._replace(
+            upper=np.where(some[:, None], np.inf, self.upper),
+            alone=self.alone & ~some[:, None],
+            n_zones=zones,
+            exact=exact,
+            n_categories=n_categories,
+        )
 
     def take(self, columns: NDArray[np.int32]) -> Edges:
         """Return those of some columns."""
@@ -164,7 +180,8 @@ def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
     upper, single = np.full((n_columns, most), np.inf), np.zeros((n_columns, most), np.bool_)
     for j, (parts, ones, _) in enumerate(cut):
         upper[j, : len(parts)], single[j, : len(parts)] = parts, ones
-    return Edges(upper, single, n_zones, np.array([exact for _, _, exact in cut], np.bool_), *ends)
+    all_exact, none = np.array([exact for _, _, exact in cut], np.bool_), np.zeros(n_columns, np.int64)
+    return Edges(upper, single, n_zones, all_exact, ends[0], ends[1], none)
 
 
 def _cut(
@@ -219,7 +236,7 @@ def own_zone_map(columns: Columns, edges: Edges, map: Any = map) -> ZoneMap:
     n_codes = np.diff(columns.offsets)
     first_codes = np.repeat(n_codes[:, None], edges.upper.shape[1] + 1, axis=1)
     for j in range(k):
-        first_codes[j, 0] = 0 if n_parts[j] else n_codes[j]
+        first_codes[j, 0] = 0  # of missing values, where there are no zones
         if n_parts[j]:
             first_codes[j, 1 : n_parts[j]] = columns.codes_up_to(j, edges.upper[j, : n_parts[j] - 1]) + 1
     ends = np.zeros((k, 4), np.int64)

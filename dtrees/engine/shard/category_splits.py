@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dtrees.engine.protocol.messages import RouteBits
 from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets, write_sets
+from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
 
 
@@ -23,7 +24,19 @@ def find_sets(
     stop: NDArray[np.int64],
 ) -> CategorySets:
     """Return the categories that go left in splits of some nodes, by their numbers and the places of the rows of their left children."""
-    columns, places = shard_columns.columns, shard_columns.place_of[column]
+    return sets_of_rows(shard_columns.columns, shard_columns.place_of[column], rows, node, number, start, stop)
+
+
+def sets_of_rows(
+    columns: AnyColumns,
+    places: NDArray[np.int64],
+    rows: NDArray[np.uint32],
+    node: NDArray[np.int64],
+    number: NDArray[np.float64],
+    start: NDArray[np.int64],
+    stop: NDArray[np.int64],
+) -> CategorySets:
+    """Return sets as :func:`find_sets` does; ``places`` are those of the columns of the splits."""
     side = np.zeros(int(np.diff(columns.offsets)[places].max(initial=0)) + 1, np.uint8)
     found, sizes = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty((node.shape[0], 2), np.int64)
     find_subsets(columns, places, rows, start, stop, number, side, found, sizes)

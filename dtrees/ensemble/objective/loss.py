@@ -50,6 +50,20 @@ class BaseLoss:
     measures_leaves: ClassVar[bool] = False
     takes_all_rows: ClassVar[bool] = False
 
+    @property
+    def residual_quantile(self) -> float | None:
+        """None: leaves hold no quantiles."""
+        return None
+
+    @property
+    def cut_quantile(self) -> float | None:
+        """None: no residual is cut off."""
+        return None
+
+    def cut_at(self, sizes: tuple[float, ...]) -> Self:
+        """Return the loss itself."""
+        return self
+
     def check(self, target: NDArray[Any]) -> None:
         """Accept all targets."""
 

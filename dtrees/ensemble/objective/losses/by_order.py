@@ -35,6 +35,11 @@ class ByOrder(OneOutput):
         """Which quantile of the target is the best constant."""
         return 0.5
 
+    @property
+    def residual_quantile(self) -> float | None:
+        """As of the target."""
+        return self.quantile
+
     def initial(self, target: NDArray[np.float64], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the weighted quantile of the target, shape (1,)."""
         return np.array([residual_kernels().target_quantile(target, weight, self.quantile)])

@@ -20,6 +20,15 @@ class Huber(ByOrder):
     alpha: float = 0.9
     delta: float = math.inf
 
+    @property
+    def cut_quantile(self) -> float | None:
+        """Return ``alpha``."""
+        return self.alpha
+
+    def cut_at(self, sizes: tuple[float, ...]) -> Self:
+        """Return the loss with this ``delta``."""
+        return replace(self, delta=sizes[0])
+
     def for_round(self, target: NDArray[np.float64], raw: NDArray[np.float64], weight: NDArray[np.int64]) -> Self:
         """Return the loss with the ``delta`` of these residuals."""
         return replace(self, delta=float(residual_kernels().residual_quantile(target, raw[0], weight, self.alpha, True)))

@@ -56,6 +56,21 @@ class SeveralTargets(BaseLoss):
         """As of the loss of each target."""
         return self.losses[0].measures_leaves
 
+    @property
+    def residual_quantile(self) -> float | None:
+        """As of the loss of each target."""
+        return self.losses[0].residual_quantile
+
+    @property
+    def cut_quantile(self) -> float | None:
+        """As of the loss of each target."""
+        return self.losses[0].cut_quantile
+
+    def cut_at(self, sizes: tuple[float, ...]) -> Self:
+        """Return the losses of the targets, each cut off at its own size."""
+        losses = [loss.cut_at((size,)) for loss, size in zip(self.losses, sizes, strict=True)]
+        return replace(self, losses=tuple(cast(LinkedLoss, loss) for loss in losses))
+
     def check(self, target: NDArray[np.float64]) -> None:
         """Raise a ValueError, which names the target, if the loss is not defined for it."""
         for k, loss in enumerate(self.losses):

@@ -1,0 +1,201 @@
+"""Exact weighted quantiles of groups of values that are spread over shards, of all groups at once.
+
+Floats are taken as integers of 64 bits in the same order. Each group has an *owner* among the shards. Round by round, shards tell owners
+how much their values weigh by the next 16 bits, and owners tell all which of these the quantile has; values with others need not be looked
+at any more. As soon as few values are left, these are sent, and their owners see to the rest. Mostly that takes one round.
+
+What comes of it is what one process finds (:mod:`dtrees.ensemble.objective.arithmetic.residual_kernels`): the least value up to which the
+values weigh q of all or, where they weigh just that, halfway to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.rows.exchange import Arrays, Step
+from dtrees.engine.shard.places import places_of
+from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.zones.categories_over_shards import Lists, make_lists, make_tally, settle_lists, sum_by_category
+
+#: Values of all groups that are sent as they are.
+SENT_VALUES = 1 << 16
+_BITS = 16
+_SIGN, _NONE = np.uint64(2**63), np.uint64(2**64 - 1)
+_NO_WEIGHTS = np.empty(0, np.int64)
+
+MakeStep = Callable[[str, Mapping[int, Arrays], Sequence[int]], Step]
+
+
+class Grouped(NamedTuple):
+    """A shard's values: those of group i are ``values[bounds[i]:bounds[i + 1]]``.
+
+    Attributes
+    ----------
+    values : ndarray of float64
+    weights : ndarray of int64
+        Positive; empty where all are 1.
+    bounds : ndarray of int64, shape (n_groups + 1,)
+    """
+
+    values: NDArray[np.float64]
+    weights: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+
+
+def keys_of(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return the bits of floats as integers in the order of the floats, -0.0 as 0.0.
+
+    Examples
+    --------
+    >>> keys = keys_of(np.array([-np.inf, -1.5, -0.0, 0.0, 1e-300, 2.0]))
+    >>> bool((np.diff(keys.astype(object)) >= 0).all()), values_of(keys).tolist()
+    (True, [-inf, -1.5, 0.0, 0.0, 1e-300, 2.0])
+    """
+    bits = (values + 0.0).view(np.uint64)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def values_of(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return the floats that have these keys."""
+    return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float64)
+
+
+def quantiles(
+    grouped: Grouped, q: float, n_values: int, shard: int, n_shards: int, threads: Threads, step: MakeStep
+) -> Generator[Step, Any, NDArray[np.float64]]:
+    """Find the q-quantiles of groups, none of which is empty, together with the other shards; return those of the groups owned.
+
+    Group i is owned by shard ``i % n_shards``. ``n_values`` are how many all shards have, of all groups.
+    """
+    selection = _Selection(grouped, q, shard, n_shards, threads)
+    everyone, round_ = range(n_shards), 0
+    while n_values > SENT_VALUES:
+        sent = yield step(f"counts {round_}", selection.counts(), everyone)
+        chosen = selection.choose(sent)
+        sent = yield step(f"bins {round_}", dict.fromkeys(everyone, chosen), everyone)
+        n_values, round_ = selection.narrow(sent), round_ + 1
+    sent = yield step("rest", selection.rest(), everyone)
+    return selection.finish(sent)
+
+
+class _Selection:
+    """How far the search for quantiles is, on a shard."""
+
+    def __init__(self, grouped: Grouped, q: float, shard: int, n_shards: int, threads: Threads) -> None:
+        n = grouped.bounds.shape[0] - 1
+        self._q, self._shard, self._n_shards, self._threads = q, shard, n_shards, threads
+        self._keys, self._weights, self._bounds = keys_of(grouped.values), grouped.weights, grouped.bounds
+        self._prefix, self._level, self._above = np.zeros(n, np.uint64), 0, np.full(n, _NONE)
+        own = np.arange(shard, n, n_shards)
+        self._own, self._below, self._equal = own, np.zeros(own.shape[0], np.int64), np.zeros(own.shape[0], np.int64)
+        self._wanted: NDArray[np.float64] | None = None
+        self._by_owner = np.concatenate([np.arange(owner, n, n_shards) for owner in range(n_shards)])
+
+    def counts(self) -> dict[int, Arrays]:
+        """Return what values weigh by their next bits, for the owners of their groups."""
+        shift = np.uint64(64 - _BITS - self._level)
+        digits = ((self._keys >> shift) & np.uint64(2**_BITS - 1)).astype(np.uint32)[np.newaxis]
+        n, sizes = self._by_owner.shape[0], np.diff(self._bounds)[self._by_owner]
+        weights = self._weights if self._weights.shape[0] else np.ones(digits.shape[1], np.int64)
+        partition = RowPartition(np.arange(digits.shape[1], dtype=np.uint32), weights, _NO_WEIGHTS)
+        lists = make_lists(np.minimum(sizes, 2**_BITS), False)
+        first = self._bounds[self._by_owner]
+        tasks = np.ascontiguousarray(np.stack([first, first + sizes, np.zeros(n, np.int64), np.arange(n)], axis=1))
+        tallies = [make_tally(2**_BITS) for _ in range(self._threads.n_threads)]
+        self._threads.share(n, lambda queue, thread: sum_by_category(queue, tasks, digits, partition, tallies[thread], lists))
+        sent: dict[int, Arrays] = {}
+        begin = 0
+        for owner in range(self._n_shards):
+            mine = slice(begin, begin + -(-(n - owner) // self._n_shards) if n > owner else begin)
+            begin = mine.stop
+            at = places_of(lists.begin[mine], lists.length[mine])
+            sent[owner] = (lists.length[mine], lists.code[at], lists.n[at], lists.g[at])
+        return sent
+
+    def choose(self, sent: Sequence[Arrays]) -> Arrays:
+        """Return which bits the quantiles of the groups owned have next, and how many values have these."""
+        k = self._own.shape[0]
+        if not k:
+            return np.empty(0, np.uint64), np.empty(0, np.int64)
+        length, code, n, g = (np.concatenate([one[i] for one in sent]) for i in range(4))
+        lists = make_lists(np.minimum(length.reshape(-1, k).sum(axis=0), 2**_BITS), False)
+        of_shards = Lists(np.cumsum(length) - length, length, code, n, g, _NO_WEIGHTS)
+        tasks = np.stack([np.arange(k), np.full(k, -1), np.full(k, -1)], axis=1)
+        begins, tallies = np.arange(length.shape[0]).reshape(-1, k), [make_tally(2**_BITS) for _ in range(self._threads.n_threads)]
+        self._threads.share(k, lambda queue, thread: settle_lists(queue, tasks, of_shards, begins, lists, tallies[thread], lists))
+        at = places_of(lists.begin, lists.length)
+        place = self._place(lists.g[at], lists.length)
+        self._equal = lists.g[at][place]
+        return lists.code[at][place].astype(np.uint64), lists.n[at][place].astype(np.int64)
+
+    def _place(self, weights: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the first place in each group up to which it weighs enough, else the last; note what it weighs before that."""
+        up_to, ends = np.cumsum(weights), np.cumsum(sizes)
+        before = up_to[ends - sizes] - weights[ends - sizes]
+        if self._wanted is None:
+            self._wanted = self._q * (up_to[ends - 1] - before)
+        enough = np.repeat(self._below - before, sizes) + up_to >= np.repeat(self._wanted, sizes)
+        enough[ends - 1] = True
+        place = np.minimum.reduceat(np.where(enough, np.arange(enough.shape[0]), enough.shape[0]), ends - sizes)
+        self._below = self._below + (up_to[place] - weights[place]) - before
+        return place
+
+    def narrow(self, sent: Sequence[Arrays]) -> int:
+        """Keep those values only that have the bits that the owners have chosen; return how many all shards have to look at further."""
+        digit, left = (np.empty(self._by_owner.shape[0], dtype) for dtype in (np.uint64, np.int64))
+        digit[self._by_owner], left[self._by_owner] = (np.concatenate([one[i] for one in sent]) for i in range(2))
+        self._level += _BITS
+        shift = np.uint64(64 - self._level)
+        self._prefix |= digit << shift
+        group = np.repeat(np.arange(digit.shape[0]), np.diff(self._bounds))
+        mine, bits = self._keys >> shift, (self._prefix >> shift)[group]
+        higher, kept = mine > bits, mine == bits
+        np.minimum.at(self._above, group[higher], self._keys[higher])
+        self._keys, self._weights = self._keys[kept], self._weights[kept] if self._weights.shape[0] else self._weights
+        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(group[kept], minlength=digit.shape[0]))])
+        if self._level == 64:  # those that are left are all equal
+            self._keys, self._weights, self._bounds = self._keys[:0], self._weights[:0], np.zeros_like(self._bounds)
+            return 0
+        return int(left.sum())
+
+    def rest(self) -> dict[int, Arrays]:
+        """Return the values that are left, and the least of those above them, for the owners of their groups."""
+        sent: dict[int, Arrays] = {}
+        for owner in range(self._n_shards):
+            groups = np.arange(owner, self._above.shape[0], self._n_shards)
+            sizes = np.diff(self._bounds)[groups]
+            at = places_of(self._bounds[groups], sizes)
+            sent[owner] = (sizes, self._keys[at], self._weights[at] if self._weights.shape[0] else self._weights, self._above[groups])
+        return sent
+
+    def finish(self, sent: Sequence[Arrays]) -> NDArray[np.float64]:
+        """Return the quantiles of the groups owned."""
+        k = self._own.shape[0]
+        if not k:
+            return np.empty(0)
+        above = np.min([one[3] for one in sent], axis=0)
+        if self._level == 64:
+            assert self._wanted is not None
+            key, up_to = self._prefix[self._own], self._below + self._equal
+        else:
+            group = np.concatenate([np.repeat(np.arange(k), one[0]) for one in sent])
+            keys, weights = (np.concatenate([one[i] for one in sent]) for i in (1, 2))
+            order = np.lexsort([keys, group])
+            group, keys = group[order], keys[order]
+            weights = weights[order] if weights.shape[0] else np.ones(keys.shape[0], np.int64)
+            first = np.flatnonzero(np.append(True, (keys[1:] != keys[:-1]) | (group[1:] != group[:-1])))  # of equal ones
+            weights = np.add.reduceat(weights, first)
+            keys, group = keys[first], group[first]
+            place = self._place(weights, np.bincount(group, minlength=k))
+            key, up_to = keys[place], self._below + weights[place]
+            following = np.minimum(place + 1, keys.shape[0] - 1)
+            above = np.where(group[following] == np.arange(k) if k else False, np.where(following > place, keys[following], above), above)
+        assert self._wanted is not None
+        halfway = (up_to == self._wanted) & (above != _NONE)
+        value = values_of(key)
+        return np.where(halfway, value / 2.0 + np.where(halfway, values_of(above), 0.0) / 2.0, value)

@@ -1,0 +1,141 @@
+"""The search of columns of categories for the best splits of nodes, by what shards of rows have summed.
+
+Sums by category are all that it takes: no rows are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.node_limits import make_limits
+from dtrees.engine.plan.plans import Rules
+from dtrees.engine.rows.messages import FindBars, Scanned
+from dtrees.engine.shard.places import places_of
+from dtrees.engine.threads import Threads
+from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
+from dtrees.split.node.limits import limits_for_thread
+from dtrees.split.node.status import SPLIT
+from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.zones.categories_over_shards import Lists, Tally, find_sides, make_lists, make_tally, search_lists, settle_lists
+from dtrees.tree.category_sets import CategorySets
+
+
+class CategorySearch:
+    """The search of one tree in some columns of categories.
+
+    Parameters
+    ----------
+    ids : ndarray of int32, shape (k,)
+        Numbers of the columns in the table.
+    places : ndarray of int64, shape (k,)
+        Of these among the tree's columns.
+    n_codes : ndarray of int64, shape (k,)
+        The code of missing values in each.
+    threads : Threads
+    """
+
+    def __init__(self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads) -> None:
+        self._ids, self._places, self._n_codes, self._threads = ids, places, n_codes, threads
+        most = int(n_codes.max(initial=0))
+        self._values = np.empty((most, 1), np.float32)
+        self._lists = make_lists(np.empty(0, np.int64), False)
+        self._tallies: list[Tally] = []
+        self._scratch: list[Scratch] = []
+
+    def find_bars(self, message: FindBars, rules: Rules, sent: Sequence[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
+        """Find the best splits of nodes, given what :meth:`CategoryRows.sum` has of each shard; return their scores, -1.0 for none."""
+        self._message, k = message, self._ids.shape[0]
+        self._found = empty_candidates(message.node.shape[0] * k, message.sums.shape[1])
+        if not k:
+            return np.full(message.node.shape[0], -1.0)
+        while len(self._scratch) < self._threads.n_threads:
+            most = self._values.shape[0]
+            self._scratch.append(make_scratch(1, most, 0, categories=True, n_sums=2))
+            self._tallies.append(make_tally(most + 1))
+        root = message.root
+        self._limits, _ = make_limits(rules, 0, root.sums, root.exponents, root.slope, ids=self._ids)
+        self._settle(sent)
+        return self._search(message.drawn)
+
+    def _settle(self, sent: Sequence[tuple[NDArray[Any], ...]]) -> None:
+        """Put lists of shards together."""
+        message, k, before = self._message, self._ids.shape[0], self._lists
+        count, code, n, g, h = (np.concatenate([one[i] for one in sent]) for i in range(5))
+        of_shards = Lists(np.cumsum(count) - count, count, code, n, g, h)
+        _, other, parent, slot = (np.repeat(of, k) for of in message.tasks.T)
+        column = np.tile(np.arange(k), message.tasks.shape[0])
+        to, of_other = slot * k + column, other * k + column
+        of_parent = np.where(other >= 0, parent * k + column, -1)
+        rooms = np.zeros(message.n_slots * k, np.int64)
+        counts = count.reshape(len(sent), -1)
+        rooms[to] = np.minimum(counts.sum(axis=0), self._n_codes[column] + 1)
+        has = other >= 0
+        rooms[of_other[has]] = before.length[of_parent[has]]
+        self._lists = lists = make_lists(rooms, h.shape[0] > 0)
+        tasks = np.ascontiguousarray(np.stack([to, of_parent, of_other], axis=1))
+        begins, tallies = np.arange(count.shape[0]).reshape(len(sent), -1), self._tallies
+        self._threads.share(
+            tasks.shape[0], lambda queue, thread: settle_lists(queue, tasks, of_shards, begins, before, tallies[thread], lists)
+        )
+
+    def search_again(self, drawn: NDArray[np.bool_]) -> None:
+        """Find the best splits of the same nodes in other columns, ``drawn`` as of :class:`FindBars`."""
+        if self._ids.shape[0] and drawn is not self._message.drawn:
+            self._search(drawn)
+
+    def _search(self, drawn: NDArray[np.bool_]) -> NDArray[np.float64]:
+        message, k = self._message, self._ids.shape[0]
+        n = message.node.shape[0]
+        own = np.ascontiguousarray(drawn[:, self._places]) if drawn.shape[0] else np.ones((n, k), np.bool_)
+        self._found = out = empty_candidates(n * k, message.sums.shape[1])
+        ids, n_codes, values, lists, limits, scratch = self._ids, self._n_codes, self._values, self._lists, self._limits, self._scratch
+        self._threads.share(
+            n * k,
+            lambda queue, thread: search_lists(
+                queue, ids, n_codes, values, lists, message.n_rows, message.sums, limits_for_thread(limits), own, scratch[thread], out
+            ),
+        )
+        return np.where(out.records["status"] == SPLIT, out.records["score"], -1.0).reshape(n, k).max(axis=1)
+
+    def merged(self, scanned: Scanned) -> Scanned:
+        """Return the better of the splits found here and in other columns, with the sets of the former."""
+        k, n = self._ids.shape[0], self._message.node.shape[0]
+        if not k:
+            return scanned
+        best = Candidates(scanned.candidates.records.copy(), scanned.candidates.left.copy())
+        best_by_node(self._found, np.repeat(np.arange(n), k), best)
+        records = best.records
+        node = np.flatnonzero((records["status"] == SPLIT) & np.isin(records["column"], self._ids))
+        above = scanned.above.copy()
+        above[node] = np.inf
+        return Scanned(best, above, self._sets(node, records[node]))
+
+    def _sets(self, node: NDArray[np.int64], splits: NDArray[Any]) -> CategorySets:
+        """Return the sets of splits found in the columns here."""
+        message, column = self._message, np.searchsorted(self._ids, splits["column"])
+        sizes = (self._n_codes[column] + 31) // 32
+        rooms, words = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint32)
+        which, numbers = np.ascontiguousarray(np.stack([node, column], axis=1)), splits["threshold"].copy()
+        ids, n_codes, values, lists, limits, scratch = self._ids, self._n_codes, self._values, self._lists, self._limits, self._scratch
+        self._threads.share(
+            node.shape[0],
+            lambda queue, thread: find_sides(
+                queue, which, ids, n_codes, values, lists, message.n_rows, message.sums, numbers, limits_for_thread(limits),
+                scratch[thread], rooms, words,
+            ),
+        )  # fmt: skip
+        # No set has words after the last that is not 0.
+        kept = np.array(
+            [_n_words(words[first : first + size]) for first, size in zip(rooms.tolist(), sizes.tolist(), strict=True)], np.int64
+        )
+        offset = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+        return CategorySets(node.astype(np.int32), offset, words[places_of(rooms, kept)])
+
+
+def _n_words(words: NDArray[np.uint32]) -> int:
+    some = np.flatnonzero(words)
+    return int(some[-1]) + 1 if some.shape[0] else 0
