@@ -55,6 +55,10 @@ CASES = {
         ),
         by_set=True,
     ),
+    "targets, by Huber's loss": Case(
+        "several",
+        lambda: GradientBoostingRegressor(loss="huber", n_estimators=3, max_depth=4, n_iter_no_change=3, scoring="r2", random_state=7),
+    ),
     "Poisson, evaluated": Case(
         "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
     ),
@@ -165,20 +169,26 @@ def _after_three(progress: Any) -> bool:
 KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__module__ == messages.__name__]
 #: What only shard 0 is sent, or seldom anybody.
 RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
+#: What there is where leaves hold what follows from the order of residuals, and rows held out are scored.
+BY_ORDER = ("MeasureSizes", "MeasureLeaves", "AddDeviations", "scores")
+RARE |= {*BY_ORDER, "SumLeaves"}
 #: What shards send one another: a worker may be lost before it does, and after.
 STEPS = ["targets", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "apart", "losses"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "unheard"])
-@pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind not in RARE), *STEPS])
+@pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind not in RARE), *STEPS, *BY_ORDER])
 def test_a_worker_is_lost_at_every_message_and_step(
     five_threads: Client, by_rows: None, few_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
 ) -> None:
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
-    cut = Cut(kind, 1 if kind in ("Introduce", "Open", "targets") else 3, how)
+    cut, name = (
+        Cut(kind, 1 if kind in ("Introduce", "Open", "targets") else 3, how),
+        "targets, by Huber's loss" if kind in BY_ORDER else "squared error",
+    )
     with cut_off(cut) as done:
-        check(fit(CASES["squared error"], PARTS[7]), "squared error")
+        check(fit(CASES[name], PARTS[7]), name)
     assert done == [cut]
     assert_clean(five_threads, in_processes=False)
 

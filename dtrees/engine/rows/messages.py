@@ -394,10 +394,11 @@ class Derived(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Losses, and what is known of the next tree, so far as they were asked for."""
+    """Losses, what is known of the next tree, and the score of the rows held out, so far as they were asked for; shard 0 has the score."""
 
     losses: BlockLosses | None
     derived: Derived | None
+    score: float | None = None
 
 
 class Totals(NamedTuple):

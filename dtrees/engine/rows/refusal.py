@@ -25,8 +25,6 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = N
         )
     if plan.loss.takes_all_rows:
         return f'placement="rows" does not take loss={given}: its gradients are computed from all rows at once'
-    if plan.scoring is not None:
-        return 'placement="rows" does not take a scoring other than "loss": a scorer looks at all rows held out at once'
     if rules.random_splits:
         return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
     return None

@@ -18,6 +18,7 @@ from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
+from dtrees.engine.rows.between.scored_rows import ScoredRows
 from dtrees.engine.rows.between.torn_blocks import mended
 from dtrees.engine.rows.by_order.quantiles import quantiles
 from dtrees.engine.rows.categories.own_rows import count_categories
@@ -134,12 +135,16 @@ class RowShard:
 
     def _finish(self, message: m.FinishTree) -> Program:
         """Add a tree to the predictions, and begin the next one."""
-        scored = self._tree.finish(message)
+        scored, score = self._tree.finish(message), None
+        if message.score and self._plan.scoring is not None:
+            mine = {0: (self._tree.held_out_predictions(),)}
+            sent = yield self._step("scores", message.serial, mine, () if self._shard else self._everyone)
+            score = None if self._shard else self._scored_rows.score(sent)
         derived = None if message.then is None else self._tree.derive(*message.then)
         if scored is None:
             return m.Finished(None, derived)
         sent = yield self._step("losses", message.serial, scored[1].sent(self._elsewhere), self._helpers)
-        return m.Finished(mended(*scored, sent), derived)
+        return m.Finished(mended(*scored, sent), derived, score)
 
     def _level(self, message: m.Level) -> Program:
         """Divide nodes, and find the best splits of some of their children, together with the other shards."""
@@ -232,6 +237,8 @@ class RowShard:
         exponent = 0
         if weight is not None and plan.loss.measures_leaves:
             exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
+        if plan.scoring is not None and held_out is not None:
+            self._scored_rows = ScoredRows(plan.scoring, by_output, weight, held_out, [_rows_of([one[0]]) for one in sent])
         bits: dict[int, Arrays] = {}
         eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
         for shard, one in enumerate(sent):

@@ -98,6 +98,12 @@ class RowTarget:
     def _starts(self, n: int) -> NDArray[np.float64]:
         return np.broadcast_to(self._initial[:, None], (self._initial.shape[0], n)) if self._initial.ndim == 1 else self._initial
 
+    @property
+    def held_out(self) -> NDArray[np.bool_]:
+        """Which rows are held out, where some are."""
+        assert self._parts.held_out is not None
+        return self._parts.held_out
+
     def open_round(self) -> None:
         """Note the predictions that the gradients of a round's trees are taken at."""
         if self._opened is not self.raw:

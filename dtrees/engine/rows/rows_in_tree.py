@@ -375,6 +375,10 @@ class RowsInTree:
         self._add_values(message.tree, (message.node, message.leaf), value, self._target.raw[message.output], outside=True)
         return self._target.losses(self._stretches, self._n_rows_total) if message.score else None
 
+    def held_out_predictions(self) -> NDArray[np.float64]:
+        """Return the raw predictions of the rows held out, shape (K, n)."""
+        return self._target.raw[:, self._target.held_out]
+
     def residuals(self, message: m.MeasureLeaves) -> Grouped:
         """Return the residuals of the leaves of a tree."""
         self._find_leaves(message.tree, (message.node, message.leaf))

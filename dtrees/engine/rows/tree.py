@@ -107,7 +107,7 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     finished = cast(list[m.Finished], session.say(m.FinishTree, session.next_serial(), grown, output, *known_leaves, score, then))
     session.derived = None if then is None else (then, [one.derived for one in finished if one.derived is not None])
     losses = [one.losses for one in finished if one.losses is not None]
-    return grown, scores_of_all(session, losses) if losses else Scores(math.nan, math.nan)
+    return grown, scores_of_all(session, losses, finished[0].score) if losses else Scores(math.nan, math.nan)
 
 
 def _grow(

@@ -61,8 +61,8 @@ def _sum_in_order(session: RowsSession, what: str, counts: list[NDArray[np.int64
     return (one + other) + (third + fourth)
 
 
-def scores_of_all(session: RowsSession, losses: list[m.BlockLosses]) -> Scores:
-    """Return the mean losses by those of all shards' rows."""
+def scores_of_all(session: RowsSession, losses: list[m.BlockLosses], score: float | None) -> Scores:
+    """Return the mean losses by those of all shards' rows, and the score of those held out, if there is one."""
     n_blocks = -(-session.executor.n_rows // BLOCK_ROWS)
     sums = np.zeros((n_blocks, losses[0].sums.shape[1]))
     for one in losses:
@@ -72,4 +72,4 @@ def scores_of_all(session: RowsSession, losses: list[m.BlockLosses]) -> Scores:
         n_undrawn = [one.n_undrawn for one in losses]
         undrawn = _sum_in_order(session, "weight", n_undrawn) if losses[0].is_weighted else float(sum(some.sum() for some in n_undrawn))
         weights = np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn))
-    return scores_of([Losses(sums, weights)])
+    return scores_of([Losses(sums, weights, score)])

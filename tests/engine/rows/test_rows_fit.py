@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -307,12 +308,33 @@ def test_parcels_that_nobody_sends_are_named() -> None:
     executor.close()
 
 
+class InOrder:
+    """Scores by the order of rows, too."""
+
+    def score(self, target: NDArray[Any], raw: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+        place = np.arange(target.shape[0])
+        return float((place * (target - raw[0]) * (1.0 if weight is None else weight)).sum())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_scorer_is_given_all_rows_held_out_in_their_order(weighted: bool) -> None:
+    n = 400
+    table = wild_table(n, 4)
+    plan = make_plan("squared", len(table), 5, n_iter_no_change=2, validation_fraction=0.3, scoring=InOrder())
+    y, weight = wild_target(table, 0, 4), wild_weight(n, 4) if weighted else None
+    one = fit_here(table, plan, y, weight)
+    for n_shards, bounds in ((1, []), (3, [50, 51, 200, 390])):
+        assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, bounds, [2, 0, 1])))
+
+
+class MeasuresOtherwise(Squared):
+    measures_leaves = True
+
+
 def test_refusals_name_the_parameter() -> None:
     assert rows_placement_refusal(make_plan("squared", 3)) is None
-    for changes, name in (
-        ({"categorical": (0,), "max_cat_threshold": (4,), "min_samples_category": (1,)}, "categorical_features"),
-        ({"random_splits": True}, "random"),
-    ):
-        assert name in str(rows_placement_refusal(make_plan("squared", 3, rule_changes=changes)))
+    assert "random" in str(rows_placement_refusal(make_plan("squared", 3, rule_changes={"random_splits": True})))
+    assert "loss='mine'" in str(rows_placement_refusal(replace(make_plan("squared", 3), loss=MeasuresOtherwise()), "mine"))
     forest = ForestPlan(rules("squared_error", 3), seed=0)
     assert "boosting" in str(rows_placement_refusal(forest))
