@@ -107,24 +107,6 @@ def _id(value: Any) -> str:
     return f"{value.n_workers} workers, {value.placement}" if isinstance(value, Place) else str(value)
 
 
-def _places() -> Iterator[Any]:
-    """Give each case three places: one in every run, the largest cluster, and one of the others in turn."""
-    for number, (name, case) in enumerate(CASES.items()):
-        places = BOOSTING if case.boosts else FORESTS
-        usual, largest = places[-2], places[-1]
-        others = places[:-2]
-        yield pytest.param(usual, name, marks=pytest.mark.slow if name in SLOW else ())
-        yield from (pytest.param(place, name, marks=pytest.mark.slow) for place in (largest, others[number % len(others)]))
-
-
-@pytest.mark.parametrize(("place", "name"), list(_places()), ids=_id)
-def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str, place: Place) -> None:
-    if place.n_workers == 5:  # of this process
-        in_two_exchanges(monkeypatch)
-    with dask.config.set({"dtrees.placement": place.placement}):
-        check(fit(CASES[name], place.n_parts), name)
-
-
 #: What cases have that cannot be grown where rows stay where they are.
 NOT_BY_ROWS = {
     "boosting by an objective": "loss='custom'",
@@ -192,6 +174,24 @@ AT = {
 #: What may go to the coordinator's own worker alone, which is never cut off. (It is killed at it in test_recovery.py, where workers are
 #: processes.)
 SPARED = {"Fetch"}
+
+
+def _places() -> Iterator[Any]:
+    """Give each case three places: one in every run, unless it loses workers in every run, the largest cluster, and one of the others."""
+    for number, (name, case) in enumerate(CASES.items()):
+        places = BOOSTING if case.boosts else FORESTS
+        usual, largest = places[-2], places[-1]
+        others = places[:-2]
+        yield pytest.param(usual, name, marks=pytest.mark.slow if name in SLOW or name in SENT else ())
+        yield from (pytest.param(place, name, marks=pytest.mark.slow) for place in (largest, others[number % len(others)]))
+
+
+@pytest.mark.parametrize(("place", "name"), list(_places()), ids=_id)
+def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str, place: Place) -> None:
+    if place.n_workers == 5:  # of this process
+        in_two_exchanges(monkeypatch)
+    with dask.config.set({"dtrees.placement": place.placement}):
+        check(fit(CASES[name], place.n_parts), name)
 
 
 def _losses() -> Iterator[Any]:
