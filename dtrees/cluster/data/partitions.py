@@ -166,7 +166,7 @@ def _stored_cells(outlines: Sequence[Outline]) -> int | None:
 
 def targets_of(y: Any) -> Any:
     """Return a Dask Series or Array of shape (n,) of one of shape (n, 1), with scikit-learn's warning; others have whole rows."""
-    if y.ndim != 2 or y.shape[1] != 1:
+    if y.ndim != 2 or y.shape[1] != 1 or is_sparse(getattr(y, "_meta", None)):  # sparse ones are refused later
         return _in_whole_rows(y)
     warn_of_column()
     return y[:, 0] if is_array(y) else y.iloc[:, 0]
