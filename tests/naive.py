@@ -293,11 +293,16 @@ def every_set(x: Sequence[float], column: int, rows: Sequence[int], a: Any, b: A
     total = node_sums(rows, a, b, limits.n_classes)
     sums = {name: node_sums(some, a, b, limits.n_classes) for name, some in groups}
     of_group = dict(groups)
-    for which in range(limits.n_classes or 1):
+    orders: Sequence[Any] = range(limits.n_classes or 1)
+    if limits.several is not None:
+        orders = limits.several.orders([sums[name] for name, _ in groups], total, limits.smooth)
+    for which in orders:
         if limits.random:
             numbers = {"missing": -1, "rare": -2}
             stream = np.uint64(hashing.mix(np.uint64(bits)))
             keys = {name: hashing.uniform(np.uint64(hashing.draw(stream, np.int64(numbers.get(name, name))))) for name, _ in groups}
+        elif limits.several is not None:
+            keys = dict(zip(of_group, which, strict=True))
         else:
             keys = {name: _distance(sums[name], total, which, limits) for name, _ in groups}
         order = sorted((name for name, _ in groups), key=keys.__getitem__)  # stable: groups are in order

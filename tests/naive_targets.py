@@ -80,6 +80,39 @@ class SeveralTargets(NamedTuple):
             gains.append((score if t == 0 else 0.0) - (own + w * math.log2(len(mine))))
         return _sum_over(gains) / n
 
+    def orders(self, groups: Sequence[Sequence[int]], total: Sequence[int], smooth: float) -> list[list[float]]:
+        """What each order of categories orders them by, given their sums.
+
+        One for each number, for the second of two classes, and for each of more; and one for numbers and pairs of classes together, by the
+        first principal component of their means.
+        """
+        first = [sum(self.classes[:t]) for t in range(len(self.classes))]
+        numbers = [k + (n == 2) for k, n in zip(first, self.classes, strict=True) if n == 2 or not self.by_class]
+        more = [k + i for k, n in zip(first, self.classes, strict=True) if n > 2 for i in range(n)]
+
+        def distances(k: int) -> list[float]:
+            mean = float(total[k]) / float(total[-1])
+            return [(float(one[k]) - mean * float(one[-1])) / (float(one[-1]) + smooth) for one in groups]
+
+        alone = {k: distances(k) for k in sorted([*numbers, *more])}
+        if len(numbers) < 2:
+            return list(alone.values())
+        weights = [float(one[-1]) for one in groups]
+        spreads = {k: _sum_over(w * (d * d) for w, d in zip(weights, alone[k], strict=True)) for k in numbers}
+        direction = {k: float(k == max(numbers, key=spreads.__getitem__)) for k in numbers}
+
+        def along() -> list[float]:
+            return [_sum_over(direction[k] * alone[k][i] for k in numbers if direction[k] != 0.0) for i in range(len(groups))]
+
+        for _ in range(8):
+            keys = along()
+            product = {k: _sum_over(w * key * d for w, key, d in zip(weights, keys, alone[k], strict=True)) for k in numbers}
+            largest = max(map(abs, product.values()))
+            if not 0.0 < largest < 1e300:
+                break
+            direction = {k: product[k] / largest for k in numbers}
+        return [*alone.values(), along()]
+
 
 def _sum_over(numbers: Any) -> float:
     total = 0.0

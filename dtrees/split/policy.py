@@ -44,6 +44,8 @@ DENSE_CATEGORIES = 4
 #: Stretches of keys that categories are counted in where only those at both ends are to be put in order, and from how many times as many
 #: categories as are wanted of an end on that is done. Of 2,000 categories, to sort all took three quarters of a fit.
 CATEGORY_BUCKETS, ORDERED_SHARE = 256, 3
+#: Up to so many categories are put in order by comparing each with each.
+RANKED_CATEGORIES = 48
 #: Up to so many rows it is found out what a node's best split may gain at most, by a search more, as soon as it has one: each of several
 #: columns is likely to reach that, and the others need not be searched.
 BOUNDED_BY_TARGET = 8

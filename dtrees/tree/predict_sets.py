@@ -72,6 +72,8 @@ class PackedWithSets(NamedTuple):
         Tree ``t`` has the tests ``first_test[t]:first_test[t + 1]``, those with sets from ``first_set[t]`` on.
     ends : ndarray of int32, shape (n_trees, 64)
         The nodes that the ends of the first levels are.
+    shallow : ndarray of bool, shape (n_trees,)
+        Whether these are all leaves.
     fewest : ndarray of int64, shape (n_trees,)
         From how many rows on the tests are worth their tables.
     by_threshold, by_set : ndarray of int64
@@ -88,6 +90,7 @@ class PackedWithSets(NamedTuple):
     first_test: NDArray[np.int64]
     first_set: NDArray[np.int64]
     ends: NDArray[np.int32]
+    shallow: NDArray[np.bool_]
     fewest: NDArray[np.int64]
     by_threshold: NDArray[np.int64]
     by_set: NDArray[np.int64]
@@ -128,6 +131,7 @@ def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
         first_test,
         first_test[:-1] + n_tests[:, 0],
         ends,
+        np.all(nodes["feature"][roots[:-1, np.newaxis] + ends] < 0, axis=1),
         fewest,
         by_threshold,
         by_set,
@@ -186,7 +190,7 @@ def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _make_room(packed, X, n):  # type: ignore[no-untyped-def]
-    """Return room for a stretch of rows: its numbers and codes, column by column, the tables of a tree, words of bits, and leaves."""
+    """Return room for a stretch of rows: its numbers and codes, column by column, tables of a tree, words of bits, leaves, and columns."""
     return (
         np.empty((packed.by_threshold.shape[0], n), X.dtype),
         np.empty((packed.by_set.shape[0], n), np.uint32),
@@ -194,6 +198,7 @@ def _make_room(packed, X, n):  # type: ignore[no-untyped-def]
         np.empty(min(n, _BLOCK), np.uint64),
         np.empty((2, n), np.int32),
         np.empty(n, np.int32),
+        np.empty(packed.by_set.shape[0], np.int64),
     )
 
 
@@ -212,12 +217,14 @@ def _fill(packed, X, first, n, numbers, codes):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _make_tables(packed, tree, tables):  # type: ignore[no-untyped-def]
-    """Write, for each code of the columns that a tree tests by sets, the bits that these tests keep."""
-    k = packed.first_set[tree]
+def _make_tables(packed, tree, tables, places):  # type: ignore[no-untyped-def]
+    """Write, for each code of the columns that a tree tests by sets, the bits that these tests keep; return how many columns these are."""
+    k, n_places = packed.first_set[tree], 0
     stop = packed.first_test[tree + 1]
     while k < stop:
         place = packed.tests[k].place
+        places[n_places] = place
+        n_places += 1
         table = tables[packed.first_code[place] : packed.first_code[place + 1]]
         table[:] = ~np.uint64(0)
         missing = table.shape[0] - 1
@@ -234,11 +241,18 @@ def _make_tables(packed, tree, tables):  # type: ignore[no-untyped-def]
             if not test.missing_left:
                 table[missing] &= keeps
             k += 1
+    return n_places
 
 
 @inner_kernel
-def _keep(packed, tree, numbers, codes, tables, first, bits):  # type: ignore[no-untyped-def]
-    """Write which ends of the first levels are left for the rows of a block."""
+def _table_of(packed, tables, codes, place, first, n):  # type: ignore[no-untyped-def]
+    """Return the table of a column, and the codes of the rows of a block."""
+    return tables[packed.first_code[place] : packed.first_code[place + 1]], codes[place, first : first + n]
+
+
+@inner_kernel
+def _keep(packed, tree, numbers, codes, tables, places, first, bits):  # type: ignore[no-untyped-def]
+    """Write which ends of the first levels are left for the rows of a block; ``places`` are the columns tested by sets."""
     n = bits.shape[0]
     all_ends = ~np.uint64(0)
     bits[:] = all_ends
@@ -251,14 +265,18 @@ def _keep(packed, tree, numbers, codes, tables, first, bits):  # type: ignore[no
         else:
             for i in range(n):
                 bits[i] &= all_ends if mine[i] <= threshold else keeps
-    before = -1
-    for k in range(packed.first_set[tree], packed.first_test[tree + 1]):
-        place = packed.tests[k].place
-        if place != before:
-            before = place
-            table, mine = tables[packed.first_code[place] : packed.first_code[place + 1]], codes[place, first : first + n]
-            for i in range(n):
-                bits[i] &= table[np.uint64(mine[i])]
+    in_fours = places.shape[0] & ~3
+    for k in range(0, in_fours, 4):  # four look-ups for each time that bits are read and written
+        one, a = _table_of(packed, tables, codes, places[k], first, n)
+        two, b = _table_of(packed, tables, codes, places[k + 1], first, n)
+        three, c = _table_of(packed, tables, codes, places[k + 2], first, n)
+        four, d = _table_of(packed, tables, codes, places[k + 3], first, n)
+        for i in range(n):
+            bits[i] &= one[np.uint64(a[i])] & two[np.uint64(b[i])] & three[np.uint64(c[i])] & four[np.uint64(d[i])]
+    for k in range(in_fours, places.shape[0]):
+        one, a = _table_of(packed, tables, codes, places[k], first, n)
+        for i in range(n):
+            bits[i] &= one[np.uint64(a[i])]
 
 
 @inner_kernel
@@ -274,20 +292,21 @@ def _lowest(word):  # type: ignore[no-untyped-def]
 @inner_kernel
 def _find_leaves(packed, X, begin, n, tree, room):  # type: ignore[no-untyped-def]
     """Write the leaves of a tree that the rows of a stretch fall in."""
-    numbers, codes, tables, bits, walking, leaf = room
+    numbers, codes, tables, bits, walking, leaf, places = room
     root = packed.roots[tree]
     if n < packed.fewest[tree]:
         for i in range(n):
             leaf[i] = _leaf_of(packed, X, begin + i, root)
         return
-    _make_tables(packed, tree, tables)
+    places = places[: _make_tables(packed, tree, tables, places)]
     ends = packed.ends[tree]
     for first in range(0, n, _BLOCK):
         m = min(_BLOCK, n - first)
-        _keep(packed, tree, numbers, codes, tables, first, bits[:m])
+        _keep(packed, tree, numbers, codes, tables, places, first, bits[:m])
         for i in range(m):
             leaf[first + i] = ends[_lowest(bits[i])]
-    _walk_on(packed, X, begin, n, root, leaf, walking)
+    if not packed.shallow[tree]:
+        _walk_on(packed, X, begin, n, root, leaf, walking)
 
 
 @inner_kernel

@@ -19,7 +19,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.tree.tree import Tree
 from tests import naive
 from tests.engine.shards import Table, all_equal, grow_here, grow_sharded, rules
-from tests.engine.test_naive_trees import plans, problems, quantile_of
+from tests.engine.test_naive_trees import plans, problems, quantile_of, with_categories
 from tests.examples import examples
 from tests.naive_targets import SEVERAL, SeveralTargets
 from tests.split.strategies import as_lists
@@ -58,7 +58,11 @@ def assert_same(tree: Tree, root: naive.Node, plan: ForestPlan, sample: naive.Sa
         split = node.split
         assert [tree.children_left[i], tree.children_right[i]] == ([number[id(child)] for child in node.children] or [-1, -1])
         assert tree.feature[i] == (split.column if split else -2)
-        assert tree.threshold[i] == (split.threshold if split else -2.0)
+        if split and split.categories is not None:
+            assert np.isnan(tree.threshold[i])
+            assert set(tree.categories.of_node(i).tolist()) == split.categories
+        else:
+            assert tree.threshold[i] == (split.threshold if split else -2.0)
         assert tree.missing_go_to_left[i] == (split.missing_left if split else False)
         assert tree.gain[i] == (np.ldexp(split.gain, unit) if split else 0.0)
         assert tree.n_node_samples[i] == len(node.rows)
@@ -129,6 +133,26 @@ def test_trees_by_the_book(criterion: str, classes: tuple[int, ...], data: st.Da
         assert all_equal(grow_here(table, target, weight, plan, n_trees=4), trees)
 
 
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("criterion", "classes"), [("squared_error", (1, 1, 1)), ("gini", (2, 3, 2, 1))])
+@given(data=st.data())
+@examples(150)
+def test_sets_of_categories_by_the_book(criterion: str, classes: tuple[int, ...], data: st.DataObject) -> None:
+    """Orders by each target, by each class, and by the direction in which means differ most; few rows, ties, missing values, draws."""
+    problem = data.draw(several(criterion, classes))
+    _, target, weight, plan = problem
+    plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
+    table, plan = data.draw(with_categories(problem[:3], plan))
+    sample = sample_of(ForestTargets(plan, target, weight).start(3, 0), plan)
+    root = naive.grow(as_lists(table), sample, plan.rules, SEVERAL, plan.seed, 3)
+    spread = [range(0, len(table), 2), range(1, len(table), 2)]
+    trees = grow_sharded(table, target, weight, plan, 4, spread)[0]
+    assert_same(trees[3], root, plan, sample, target)
+    trees[3].validate(len(table), sum(classes))
+    assert all_equal(grow_here(table, target, weight, plan, n_trees=4), trees)
+
+
 def large(criterion: str, n: int = 6000) -> tuple[Table, NDArray[Any]]:
     """A table with ties and missing values, larger than a block, and a target."""
     rng = np.random.default_rng(0)
@@ -159,6 +183,32 @@ def test_copies_of_one_target_give_its_trees(criterion: str, n_draws: int | None
             assert np.array_equal(getattr(tree, name), getattr(same, name))
         assert np.allclose(np.hstack([tree.value, tree.value]), same.value, rtol=1e-12, atol=1e-12)
         assert np.allclose(tree.impurity, same.impurity, atol=1e-12)
+
+
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.parametrize(("criterion", "n_classes"), [("squared_error", 0), ("gini", 2), ("gini", 3)])
+@pytest.mark.parametrize("max_features", [5, 2])
+def test_sets_by_copies_of_one_target_are_its_sets(criterion: str, n_classes: int, max_features: int) -> None:
+    table, y = large(criterion)
+    levels = np.random.default_rng(3).integers(0, 60, (2, len(y))).astype(np.float64)
+    levels[0, ::7] = np.nan
+    effect = np.random.default_rng(4).normal(size=60)[levels[1].astype(int)] > 0.5
+    y = np.minimum(y, 1) ^ effect if n_classes == 2 else np.where(effect, y + 1, y) % 3 if n_classes else y + effect
+    table = [*table[:3], *levels]
+    some = dataclasses.replace(
+        rules(criterion, 5, max_depth=9, max_features=max_features), categorical=(3, 4), cat_smooth=10.0,
+        min_samples_category=(3, 3), max_cat_threshold=(32, 32),
+    )  # fmt: skip
+    plan = ForestPlan(some, 5, n_classes=n_classes, n_draws=4000)
+    one = grow_here(table, y, None, plan, n_trees=2)
+    twice = dataclasses.replace(plan, n_classes=2 * n_classes, targets=(max(n_classes, 1),) * 2)
+    two = grow_here(table, np.asfortranarray(np.column_stack([y, y])), None, twice, n_trees=2)
+    for tree, same in zip(one, two, strict=True):
+        assert len(tree.categories.node) > 20
+        for name in ("feature", "children_right", "missing_go_to_left", "n_node_samples"):
+            assert np.array_equal(getattr(tree, name), getattr(same, name))
+        assert np.array_equal(tree.categories.node, same.categories.node)
+        assert np.array_equal(tree.categories.words, same.categories.words)
 
 
 @pytest.mark.slow  # kernels of their own

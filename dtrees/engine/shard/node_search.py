@@ -12,7 +12,7 @@ from dtrees.engine.shard.node_table import NodeTable
 from dtrees.engine.shard.runner import TreeContext
 from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.shard.workspace import Workspace
-from dtrees.engine.shard.zone_planner import Level, ZoneSums
+from dtrees.engine.shard.zone_planner import Level, Sizes, ZoneSums
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
 from dtrees.split.grow.level import SCAN, search_level
@@ -60,7 +60,7 @@ class NodeSearch:
         nodes: NodeTable,
         levels: NDArray[np.int64],
         rows: RowPartition,
-        size: int,
+        sizes: Sizes,
         inherit: bool,
         categorical: tuple[int, ...] = (),
     ) -> None:
@@ -76,8 +76,8 @@ class NodeSearch:
         levels : ndarray of int64
             See :class:`~dtrees.engine.shard.targets.Prepared`.
         rows : RowPartition
-        size : int
-            What their absolute sums add up to.
+        sizes : Sizes
+            Of their rows.
         inherit : bool
             Whether the tree's splits can be found by zone sums.
         categorical : tuple of int
@@ -92,7 +92,7 @@ class NodeSearch:
                 self._categorical = categorical
                 zone_map = shard_columns.zones.get(workspace.threads, shard_columns.places_of(categorical))
                 self._zone_sums = ZoneSums(zone_map, workspace.threads)
-            self._zone_sums.start(self._places, int(nodes.in_stop[0]), size, rows.h.shape[0] > 0)
+            self._zone_sums.start(self._places, int(nodes.in_stop[0]), sizes, rows.h.shape[0] > 0)
 
     @property
     def by_sums(self) -> bool:

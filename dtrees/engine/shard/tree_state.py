@@ -39,6 +39,7 @@ from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.sparse_runner import make_runner
 from dtrees.engine.shard.targets import ForestTarget
 from dtrees.engine.shard.workspace import Workspace
+from dtrees.engine.shard.zone_planner import Sizes
 from dtrees.split.criteria.constraints.words import divide_sums, root_words
 from dtrees.split.criteria.several import add_up_amounts, add_up_classes
 from dtrees.split.grow.best_first import make_budget, merge_rows
@@ -200,7 +201,11 @@ class TreeState:
         self._nodes.open(n_in, n, hashing.ROOT, sums)
         self._grows = True
         inherit = self._inherits and not plain and (by_levels or rows_in_block(rules, n_in, self._pool.shape[0]) < n_in)
-        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, size, inherit, self._plan.rules.categorical)
+        sizes = Sizes(size)
+        if inherit and total_b > 0 and criterion_of(rules).row_statistic == "amount":  # none is below zero: their mean is a better centre
+            centre = total_a // total_b
+            sizes = Sizes(size + centre * total_b, centre, max(float(centre), slope))
+        self._search.open(workspace, self._pool, self._nodes, self._levels, self._rows, sizes, inherit, self._plan.rules.categorical)
         return n_in, n, sums, exponents
 
     def _boost(self, message: m.BoostTree, workspace: Workspace) -> m.Boosted:
@@ -485,7 +490,7 @@ class TreeState:
             getattr(one._nodes, name)[mine] = getattr(table, name)[message.nodes]
         apart = Workspace(workspace.threads, make_runner(one._shard_columns.columns))
         one._search = NodeSearch(one._shard_columns, sums_zones=False)
-        one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, 0, inherit=False)
+        one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)
         n = message.nodes.shape[0]
         grown = one._grow(m.Grow(message.fit, message.epoch, np.arange(1, n + 1), np.full(n, np.inf), _NO_PRIORITIES), apart)
         self._rows.rows[places], self._rows.g[places] = rows[one._rows.rows], one._rows.g

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,14 @@ _NO_PLACES = np.empty(0, np.uint32)
 Operation = tuple[int, int, int, int]
 
 
+class Sizes(NamedTuple):
+    """How large the rows of a tree are, about a centre: at most so much in all, and each for its weight."""
+
+    total: int
+    centre: int = 0
+    slope: float = math.inf
+
+
 class ZoneSums:
     """The slots of one shard, and the nodes they belong to.
 
@@ -75,8 +84,8 @@ class ZoneSums:
         self._slot_of: dict[int, int] = {}
         self._free: list[int] = []
 
-    def start(self, places: NDArray[np.int64], n_in: int, size: int, weighted: bool) -> None:
-        """Forget all nodes: a new tree, of the columns at ``places``, with ``n_in`` rows whose absolute sums add up to ``size``."""
+    def start(self, places: NDArray[np.int64], n_in: int, sizes: Sizes, weighted: bool) -> None:
+        """Forget all nodes: a new tree, of the columns at ``places``, with ``n_in`` rows of these sizes."""
         width = 3 if weighted else 2
         if places is not self._places or width != self._width:
             self._places, self._width = places, width
@@ -98,7 +107,7 @@ class ZoneSums:
         while grain > 0 and self._room(self._slot_size(grain)) < FINE_SLOTS_PER_THREAD * self._threads.n_threads:
             grain -= 1
         self._shape_slots(grain)
-        self._first_scale[0] = int(size_shift(size)), 0, math.inf
+        self._first_scale[0] = int(size_shift(sizes.total)), sizes.centre, sizes.slope
         self._usable = n_in < MAX_PACKED_ROWS
 
     def _slot_size(self, grain: int) -> int:

@@ -100,7 +100,7 @@ _DESCRIPTIONS = {
         feature_names_in_ : ndarray of str of shape (n_features_in_,)
             Names of the columns; only where they all had names that are strings.
         is_categorical_ : ndarray of bool of shape (n_features_in_,)
-            Which columns were split by sets of categories, but for criteria, and trees of several targets, that know no sets.
+            Which columns were split by sets of categories, but for criteria that know no sets.
         max_features_ : int
             Columns drawn for each node.
         placement_ : dtrees.ensemble.backend.Placement

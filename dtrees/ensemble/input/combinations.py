@@ -19,7 +19,7 @@ _OF_ROWS_HELD_OUT = {"validation_fraction": 0.1, "tol": 1e-4}
 CHECKPOINT_INTERVAL = 60.0
 
 
-def check_categories(estimator: Any, *, by_sums: bool, n_targets: int = 1) -> None:
+def check_categories(estimator: Any, *, by_sums: bool) -> None:
     """Raise ValueError for parameters about sets of categories where no split is by such a set.
 
     Parameters
@@ -27,8 +27,6 @@ def check_categories(estimator: Any, *, by_sums: bool, n_targets: int = 1) -> No
     estimator : object
     by_sums : bool
         Whether its criterion orders categories; otherwise their numbers are taken for numbers.
-    n_targets : int, default=1
-        How many targets a tree has; of several, numbers of categories are taken for numbers, too.
     """
     given = [f"{name}={getattr(estimator, name)!r}" for name, default in _OF_CATEGORIES.items() if getattr(estimator, name) != default]
     if not given:
@@ -37,8 +35,6 @@ def check_categories(estimator: Any, *, by_sums: bool, n_targets: int = 1) -> No
         why, wish = "categorical_features=None", "name the columns that hold categories"
     elif not by_sums:
         why, wish = f"criterion={estimator.criterion!r}", "use another criterion"
-    elif n_targets > 1:
-        why, wish = f"a tree of the {n_targets} targets of y", "fit a model of each target"
     else:
         return
     raise ValueError(

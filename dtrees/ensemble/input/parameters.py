@@ -159,7 +159,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         max_features = max(1, int(bylevel * columns_per_tree))
     if random_splits:
         check_smoothing(estimator)
-    categorical = () if estimator._n_targets > 1 and not estimator._GROUP_PER_OUTPUT else _categorical(estimator, criterion)
+    categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
     given = estimator.min_samples_leaf
     min_samples_leaf = estimator.min_samples_leaf_ if is_auto(given) else _count(given, n_rows)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dtrees.ensemble.input.combinations import check_categories
 from dtrees.ensemble.input.parameters import CRITERION_ALIASES
 
 if TYPE_CHECKING:
@@ -30,13 +27,6 @@ def check(estimator: Any, table: Table) -> None:
         raise ValueError(
             f"criterion={estimator.criterion!r} is for one target, but y has {n}; use another one, or fit a model of each target"
         )
-    given = estimator.categorical_features
-    if given is not None and not isinstance(given, str) and np.any(estimator.is_categorical_):
-        raise ValueError(
-            f"categorical_features={given!r:.60} does not go with the {n} targets of y: no order of categories gives the best split by "
-            "all of them; pass categorical_features=None to take category numbers for numbers, or fit a model of each target"
-        )
-    check_categories(estimator, by_sums=True, n_targets=n)
     if getattr(estimator, "bootstrap", None) == "balanced":
         raise ValueError(f"bootstrap='balanced' draws by the classes of one target, but y has {n}; set bootstrap=True")
     class_weight, share = getattr(estimator, "class_weight", None), getattr(estimator, "max_samples", None)

@@ -116,7 +116,7 @@ def _(criterion, score, node):
 
 
 @flag_zones_by_bound.of(EntropyOfTwo)
-def _(criterion, sums, add, node, bar, slope, slack, flags):
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     _flag_by_corners(criterion, sums, add, node, bar, flags)
 
 

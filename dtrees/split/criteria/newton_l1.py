@@ -89,7 +89,7 @@ def _(criterion):
 
 
 @flag_zones_by_bound.of(Thresholded)
-def _(criterion, sums, add, node, bar, slope, slack, flags):
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     _flag_by_corners(criterion, sums, add, node, bar, slope, flags)
 
 

@@ -9,6 +9,7 @@ The statistic of a node is one of :mod:`dtrees.split.criteria.statistics`. Sums 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dtrees.split.compile.specialised import specialised
@@ -145,14 +146,14 @@ def _(criterion, g, h, other_g, other_h, total):
 
 
 @specialised
-def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slope: Any, slack: Any, flags: Any) -> Any:
+def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slope: Any, slack: Any, total: Any, flags: Any) -> Any:
     """Set the flag of each zone in which a split may score above the bar (criteria of moments). Optional: all are.
 
     Parameters
     ----------
     criterion : named tuple
     sums : ndarray of int64
-        Rows G0 to SIZE of :mod:`dtrees.split.criteria.statistics`, a column a zone.
+        Rows G0 to SIZE of :mod:`dtrees.split.criteria.statistics`, a column a zone; about a centre, if the criterion has one.
     add, node : Moments
         What to add to the left side (missing rows, or nothing), and the whole node; floats.
     bar : float
@@ -160,24 +161,39 @@ def flag_zones_by_bound(criterion: Any, sums: Any, add: Any, node: Any, bar: Any
         The largest ``abs(g) / h`` of a row.
     slack : float
         The rounding error of what is squared, beyond that of these sums.
+    total : float
+        The node's ``g``, about no centre.
     flags : ndarray of uint8
         Zones that may not are left as they are.
     """
 
 
 @flag_zones_by_bound.otherwise
-def _(criterion, sums, add, node, bar, slope, slack, flags):
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     flags[:] = 1
 
 
 @specialised
-def flag_zones_roughly(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slack: Any, flags: Any) -> Any:
+def flag_zones_roughly(criterion: Any, sums: Any, add: Any, node: Any, bar: Any, slack: Any, total: Any, flags: Any) -> Any:
     """Flag zones by a wider bound that takes less time; parameters are those of :func:`flag_zones_by_bound`. Optional."""
 
 
 @flag_zones_roughly.otherwise
-def _(criterion, sums, add, node, bar, slack, flags):
+def _(criterion, sums, add, node, bar, slack, total, flags):
     flags[:] = 1
+
+
+@specialised
+def most_between_groups(criterion: Any, node: Any, squares: Any) -> Any:
+    """Return what the score of a split that keeps groups of rows together is at most (criteria of moments). Optional: infinity.
+
+    ``squares`` are ``(g - mean * h)**2 / h`` of each group, with the mean of the node, added up.
+    """
+
+
+@most_between_groups.otherwise
+def _(criterion, node, squares):
+    return math.inf
 
 
 @specialised
@@ -196,9 +212,9 @@ def _(criterion, y, mean):
 
 @specialised
 def is_centred(criterion: Any) -> Any:
-    """Tell whether scores stay the same when every ``a`` is moved by a constant times its row's weight. Optional: they do not.
+    """Tell whether bounds hold for sums whose every ``a`` was moved by a constant times its row's weight. Optional: they do not.
 
-    Bounds are then sharper about a node's mean.
+    They are then sharper about a node's mean. Where the score is not the same as before, the bounds make up for it.
     """
 
 

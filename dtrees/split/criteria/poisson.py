@@ -5,9 +5,11 @@ targets are all zero is not allowed, as in scikit-learn: its mean would rule out
 
 The bound over a zone
 ---------------------
-S log(S / W) is jointly convex, so within a zone the gain is largest at a corner of the region that the left sums are in. Targets are not
-negative: S grows from S0 to S1 as the weight does from W0 to W1, and by no more than ``slope`` for each unit of weight, which leaves four
-corners. A wider bound takes no logarithms: as log(x) is at most x - 1, the gain is at most that of squared error over the node's mean.
+S log(S / W) is jointly convex, so within a zone the gain is largest at a corner of any region that the left sums are in. There are two.
+Targets are not negative: S grows from S0 to S1 as the weight does from W0 to W1, and by no more than the largest target for each unit of
+weight, which leaves four corners. And about a centre, as for squared error (:mod:`dtrees.split.criteria.squares`), there are six: these say
+more where targets do not differ much from the mean. Corners are bounded by the bound of one split, below, without logarithms. A wider bound
+comes first: as log(x) is at most x - 1, the gain is at most that of squared error over the node's mean.
 
 The bound of one split
 ----------------------
@@ -34,8 +36,10 @@ from dtrees.split.criteria.parts import (
     flag_zones_roughly,
     gain,
     is_bounded,
+    is_centred,
     may_exceed,
     moments_of,
+    most_between_groups,
     node_statistic,
     score,
     score_of_terms,
@@ -43,10 +47,12 @@ from dtrees.split.criteria.parts import (
     upper_bound,
 )
 from dtrees.split.criteria.squares import Squares
-from dtrees.split.criteria.statistics import G0, G1, H0, H1
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, SIZE
 
 #: Far more than the errors of a score, relative to the node's sum: logarithms of ratios of sums are below 44.
 _ROUNDING = 2.0**-42
+#: The same for a bound of sums about a centre.
+_ROUNDING_OF_BOUNDS = 2.0**-40
 #: Far more than the relative error of a few roundings of float64.
 _ROUNDING_OF_SUMS = 2.0**-44
 _SQUARES = Squares(penalty=0.0, factor=1.0, only_gains=False, centred=False)
@@ -143,37 +149,79 @@ def _(criterion, y, mean):
     return y * math.log(y / mean) if y > 0.0 else 0.0
 
 
+@is_centred.of(Poisson)
+def _(criterion):
+    return True
+
+
+@most_between_groups.of(Poisson)
+def _(criterion, node, squares):
+    # As log(x) is at most x - 1, the gain is at most that of squared error over the mean, which is at most what it is between all groups.
+    return squares * (float(node.h) / float(node.g)) * (1.0 + _ROUNDING_OF_SUMS) + _ROUNDING * float(node.g)
+
+
 @flag_zones_roughly.of(Poisson)
-def _(criterion, sums, add, node, bar, slack, flags):
-    total = float(node.g)
-    flag_zones_roughly(_SQUARES, sums, add, node, (bar - _ROUNDING * total) * total, slack, flags)
+def _(criterion, sums, add, node, bar, slack, total, flags):
+    flag_zones_roughly(_SQUARES, sums, add, node, (bar - _ROUNDING * total) * total, slack, total, flags)
 
 
 @flag_zones_by_bound.of(Poisson)
-def _(criterion, sums, add, node, bar, slope, slack, flags):
-    _flag_by_corners(sums, add, node, bar, slope, flags)
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+    _flag_by_corners(sums, add, node, bar - _ROUNDING_OF_BOUNDS * total, slope, total, flags)
 
 
 @inner_kernel
-def _flag_by_corners(sums, add, node, bar, slope, flags):
-    """Flag the zones one of whose four corners passes."""
-    g0, h0, g1, h1 = sums[G0], sums[H0], sums[G1], sums[H1]
+def _reaches(e, w, h, total, least):
+    """Tell whether the bound of a split reaches ``least``; ``e`` is as above, ``w`` and ``h`` are the weights of both sides."""
+    k = w * h
+    m, nine = e * (3.0 * (h - w) - 2.0 * e), 9.0 * k
+    return (0.5 * total) * (e * e) * (nine + m) >= least * (k * (nine + 2.0 * m))
+
+
+@inner_kernel
+def _may_pass(s, w, g_all, h_all, scale, total, least):
+    """Tell whether the bound at real-valued left sums reaches ``least``, or they are not those of targets that are not negative."""
+    other, h = g_all - s, h_all - w
+    e = (s * h - other * w) * scale
+    inside = (w > 0.0) & (h > 0.0) & (e >= -w) & (e <= h)
+    nothing = ((w <= 0.0) & (s == 0.0)) | ((h <= 0.0) & (other == 0.0))
+    return (inside & _reaches(e, w, h, total, least)) | ~(inside | nothing)
+
+
+@inner_kernel
+def _may_pass_beside(s, w, g_all, h_all, scale, total, least):
+    """Tell the same of left sums that are those of targets that are not negative, but for rounding."""
+    other, h = g_all - s, h_all - w
+    e = (s * h - other * w) * scale
+    e = e if e > -w else -w
+    e = e if e < h else h
+    return (w > 0.0) & (h > 0.0) & _reaches(e, w, h, total, least)
+
+
+@inner_kernel
+def _flag_by_corners(sums, add, node, least, slope, total, flags):
+    """Flag the zones one of whose six corners passes, and one of the other four."""
+    g0, h0, g1, h1, sizes = sums[G0], sums[H0], sums[G1], sums[H1], sums[SIZE]
     (g_add, h_add, _), (g_all, h_all, _) = add, node
-    mean, least = g_all / h_all, bar - _ROUNDING * g_all
+    scale, centre = 1.0 / total, (total - g_all) / h_all
     # Rounded down, so that the corners are never too far in.
     run = (1.0 - _ROUNDING_OF_SUMS) / slope if slope > 0.0 else 0.0
+    run_of_all = (1.0 - _ROUNDING_OF_SUMS) / (slope + centre) if slope + centre > 0.0 else 0.0
     for z in range(flags.shape[0]):
-        start, light = float(g0[z]) + g_add, float(h0[z]) + h_add
-        end, heavy = float(g1[z]) + g_add, float(h1[z]) + h_add
-        step = (end - start) * run
-        for corner in range(4):
-            if corner == 0:
-                s, h = start, light
-            elif corner == 1:
-                s, h = end, min(light + step, heavy)
-            elif corner == 2:
-                s, h = end, heavy
-            else:
-                s, h = start, max(heavy - step, light)
-            if 0.0 < h < h_all and _term(s, h, mean) + _term(g_all - s, h_all - h, mean) >= least:
-                flags[z] = 1
+        start, end, size = float(g0[z]) + g_add, float(g1[z]) + g_add, float(sizes[z])
+        light, heavy = float(h0[z]) + h_add, float(h1[z]) + h_add
+        low = start - 0.5 * (size - (end - start))
+        high = start + 0.5 * (size + (end - start))
+        passes = _may_pass(start, light, g_all, h_all, scale, total, least)
+        passes |= _may_pass(end, heavy, g_all, h_all, scale, total, least)
+        passes |= _may_pass(low, min(light + (start - low) * run, heavy), g_all, h_all, scale, total, least)
+        passes |= _may_pass(high, min(light + (high - start) * run, heavy), g_all, h_all, scale, total, least)
+        passes |= _may_pass(low, max(heavy - (end - low) * run, light), g_all, h_all, scale, total, least)
+        passes |= _may_pass(high, max(heavy - (high - end) * run, light), g_all, h_all, scale, total, least)
+        step = ((end - start) + centre * (heavy - light)) * run_of_all
+        first, last = min(light + step, heavy), max(heavy - step, light)  # where all targets are at the beginning, and at the end
+        beside = _may_pass_beside(start, light, g_all, h_all, scale, total, least)
+        beside |= _may_pass_beside(end, heavy, g_all, h_all, scale, total, least)
+        beside |= _may_pass_beside(end - centre * (first - heavy), first, g_all, h_all, scale, total, least)
+        beside |= _may_pass_beside(start + centre * (light - last), last, g_all, h_all, scale, total, least)
+        flags[z] |= passes & beside

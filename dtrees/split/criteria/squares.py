@@ -32,6 +32,7 @@ from dtrees.split.criteria.parts import (
     is_worthwhile,
     may_exceed,
     moments_of,
+    most_between_groups,
     node_statistic,
     score,
 )
@@ -112,13 +113,23 @@ def _(criterion):
     return criterion.centred
 
 
+@most_between_groups.of(Squares)
+def _(criterion, node, squares):
+    # With T = H + 2r and distances from G/T, that of the left side is the sum u of its groups' less (G/T) r, the right one's is -u, and by
+    # Cauchy u^2/a is at most the squares of the left side's groups and (G/T)^2 r. The score is T^2 u^2 / (a b) = T (u^2/a + u^2/b).
+    g, h, penalty = float(node.g), float(node.h), criterion.penalty
+    total = h + 2.0 * penalty
+    mean, apart = g / total, g / h - g / total
+    return _UPWARD * (total * (squares + apart * apart * h + 2.0 * (mean * mean) * penalty))
+
+
 @flag_zones_by_bound.of(Squares)
-def _(criterion, sums, add, node, bar, slope, slack, flags):
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
     _flag_by_corners(criterion, sums, add, node, bar, slope, slack, flags)
 
 
 @flag_zones_roughly.of(Squares)
-def _(criterion, sums, add, node, bar, slack, flags):
+def _(criterion, sums, add, node, bar, slack, total, flags):
     _flag_by_box(criterion, sums, add, node, bar, slack, flags)
 
 

@@ -147,11 +147,20 @@ def mark_places(codes, cut, missing_code, missing_left, rows, goes_left):
 @lean_kernel
 def mark_left_by_side(codes, side, rows, start, stop, bits):
     """Set bits as :func:`mark_left` does, where ``side`` says of each code whether rows go left."""
-    for byte in range((stop - start + 7) >> 3):
-        first, value = start + 8 * byte, np.uint64(0)
-        for i in range(first, min(first + 8, stop)):
-            value |= np.uint64(side[codes[rows[i]]]) << np.uint64(i - first)
+    n_full = (stop - start) >> 3
+    for byte in range(n_full):
+        first, value = np.uint64(start + 8 * byte), np.uint64(0)
+        if byte + 3 <= n_full:
+            for k in range(8):
+                prefetch(codes, np.int64(rows[first + np.uint64(AHEAD + k)]))
+        for k in range(8):
+            value |= np.uint64(side[np.uint64(codes[np.uint64(rows[first + np.uint64(k)])])]) << np.uint64(k)
         bits[byte] = value
+    if n_full < bits.shape[0]:
+        first, value = start + 8 * n_full, np.uint64(0)
+        for i in range(first, stop):
+            value |= np.uint64(side[codes[rows[i]]]) << np.uint64(i - first)
+        bits[n_full] = value
 
 
 @lean_kernel

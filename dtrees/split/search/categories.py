@@ -4,7 +4,8 @@ For criteria whose score is convex in the sums of one side (squared error, Newto
 classes), the best of all subsets is among those that come first when categories are ordered by their mean (Fisher 1958, "On grouping for
 maximum homogeneity"; Breiman et al. 1984, theorem 4.5). So categories are ordered anew in each node, and the splits between neighbours are
 scored. For more classes there is no such order: for each class, categories are ordered by its share, and the best of all these splits is
-taken. It need not be the best of all subsets, but is the best of those that tell one class from the others.
+taken. It need not be the best of all subsets, but is the best of those that tell one class from the others. Nor is there one for several
+targets: the orders of each are tried, and one of all together (:mod:`dtrees.split.search.category_orders`).
 
 Means of categories with few rows are mostly noise. Each is moved towards the mean of the node, as if ``smooth`` more weight had that mean,
 and categories of fewer than ``least`` rows in the node are taken together, as one. With neither, the order is that of the theorem. Missing
@@ -15,7 +16,7 @@ turned round for that; where nothing is taken together, the smaller side is the 
 rows that go left, and a finished tree can read them off its rows (:func:`find_subsets`).
 
 A split is kept as a number, in place of a threshold: how many categories from the lower end of the order go left or, if it is negative,
-from its upper end; plus 2**32 times the class that the order is of. Whoever applies the split orders the node's categories once more.
+from its upper end; plus 2**32 times the number of the order. Whoever applies the split orders the node's categories once more.
 
 Where the smaller side of a split may have but a few of the categories, only these few are put in order, at both ends.
 """
@@ -32,13 +33,14 @@ from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lea
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import Classes, Moments, minus, plus_row, weight_at, write_sums
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, minus, plus_row, weight_at, write_sums
 from dtrees.split.node.found import HAS_THRESHOLD, note_found
-from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed
+from dtrees.split.node.limits import BestThreshold, RandomThreshold, SortedThreshold, is_allowed, is_random
 from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import below, draw, mix, uniform
-from dtrees.split.policy import CATEGORY_BUCKETS, DENSE_CATEGORIES, INSERTION_ROWS, ORDERED_SHARE
+from dtrees.split.policy import CATEGORY_BUCKETS, DENSE_CATEGORIES
+from dtrees.split.search.category_orders import is_order, n_orders, order_ends, set_means
 from dtrees.split.search.sweep import nothing, score_above
 from dtrees.split.table.columns import value_at
 from dtrees.split.table.keys import code_of, place_in
@@ -46,7 +48,7 @@ from dtrees.split.table.sorting import sort_places
 
 #: The code of categories taken together.
 RARE = np.int64(-1)
-#: What the class of an order is multiplied by.
+#: What the number of an order is multiplied by.
 ORDER = np.float64(2**32)
 
 
@@ -67,6 +69,8 @@ class Groups(NamedTuple):
         How many categories there are in stretches of keys.
     side : ndarray of uint8, shape (size,)
         By code, whether rows go left.
+    direction : ndarray of float64, shape (2, n_sums)
+        Of the means of several targets, and as much room.
     """
 
     code: NDArray[np.int64]
@@ -76,14 +80,22 @@ class Groups(NamedTuple):
     order: NDArray[np.int64]
     counts: NDArray[np.int64]
     side: NDArray[np.uint8]
+    direction: NDArray[np.float64]
 
 
 def make_groups(max_distinct: int, n_sums: int) -> Groups:
     """Return room for the categories of columns of up to so many distinct values."""
     size = max_distinct + 2  # one for missing values, and one for categories taken together
-    code, n, order = np.empty(size, np.int64), np.empty(size, np.int64), np.empty((2, size), np.int64)
-    counts = np.empty(CATEGORY_BUCKETS, np.int64)
-    return Groups(code, n, np.empty((size, n_sums), np.int64), np.empty(size), order, counts, np.empty(size, np.uint8))
+    return Groups(
+        code=np.empty(size, np.int64),
+        n=np.empty(size, np.int64),
+        sums=np.empty((size, n_sums), np.int64),
+        key=np.empty(size),
+        order=np.empty((2, size), np.int64),
+        counts=np.empty(CATEGORY_BUCKETS, np.int64),
+        side=np.empty(size, np.uint8),
+        direction=np.empty((2, n_sums)),
+    )
 
 
 @specialised
@@ -100,6 +112,37 @@ def _(statistic, sums, place, a, weight):
 @_add_row.of(Classes)
 def _(statistic, sums, place, a, weight):
     sums[place, a] += weight
+
+
+@_add_row.of(AmountsOfTargets)
+def _(statistic, sums, place, a, weight):
+    n_targets = statistic.sums.shape[0]
+    for t in range(n_targets):
+        sums[place, t] += statistic.rows[a, t]
+    sums[place, n_targets] += weight
+
+
+@_add_row.of(ClassesOfTargets)
+def _(statistic, sums, place, a, weight):
+    for t in range(statistic.rows.shape[1]):
+        sums[place, statistic.rows[a, t]] += weight
+    sums[place, statistic.sums.shape[0]] += weight
+
+
+@specialised
+def _no_rows(statistic: Any, sums: Any) -> Any:
+    """Return the statistic of no rows, of the kind of another one, which is added up in the sums of a category, if it needs room."""
+
+
+@_no_rows.otherwise
+def _(statistic, sums):
+    return nothing(statistic, sums)
+
+
+@_no_rows.of(AmountsOfTargets)
+@_no_rows.of(ClassesOfTargets)
+def _(statistic, sums):
+    return nothing(statistic, sums[: statistic.sums.shape[0]])
 
 
 @specialised
@@ -121,41 +164,23 @@ def _(statistic, sums, n):
     return Classes(statistic.weights, statistic.h + total, statistic.n + n)
 
 
-@specialised
-def _n_orders(statistic: Any) -> Any:
-    """Return in how many ways categories are ordered."""
+@_plus_group.of(AmountsOfTargets)
+def _(statistic, sums, n):
+    return AmountsOfTargets(statistic.rows, statistic.sums, statistic.h + _add_to(statistic.sums, sums), statistic.n + n)
 
 
-@_n_orders.of(Moments)
-def _(statistic):
-    return ZERO() + 1
+@_plus_group.of(ClassesOfTargets)
+def _(statistic, sums, n):
+    h = statistic.h + _add_to(statistic.sums, sums)
+    return ClassesOfTargets(statistic.rows, statistic.first, statistic.sums, h, statistic.n + n)
 
 
-@_n_orders.of(Classes)
-def _(statistic):
-    return statistic.weights.shape[0]
-
-
-@specialised
-def _mean_of(statistic: Any, sums: Any, which: Any, smooth: Any) -> Any:
-    """Return how far the mean of a category is from the node's, after smoothing: of ``a``, or of the share of class ``which``."""
-
-
-@_mean_of.of(Moments)
-def _(statistic, sums, which, smooth):
-    mean = float(statistic.g) / float(statistic.h) if statistic.h > 0 else 0.0
-    key = (float(sums[0]) - mean * float(sums[1])) / (float(sums[1]) + smooth)
-    return key if key == key else 0.0  # neither sums nor smoothing
-
-
-@_mean_of.of(Classes)
-def _(statistic, sums, which, smooth):
-    h = ZERO()
-    for k in range(sums.shape[0]):
-        h += sums[k]
-    share = float(statistic.weights[which]) / float(statistic.h) if statistic.h > 0 else 0.0
-    key = (float(sums[which]) - share * float(h)) / (float(h) + smooth)
-    return key if key == key else 0.0
+@inlined_kernel
+def _add_to(total, sums):
+    """Add the sums of a category to others, and return its weight, which comes after them."""
+    for k in range(total.shape[0]):
+        total[k] += sums[k]
+    return sums[total.shape[0]]
 
 
 @lean_kernel
@@ -186,7 +211,7 @@ def group_keys(node, keys, first, last, a, b, base, groups):
     """Sum rows that are sorted by code, as :func:`group_rows` does; ``a``, ``b`` and ``base`` are those of ``sweep_sorted``."""
     m, i = ZERO(), first
     while i < last:
-        code, total = code_of(keys[i]), nothing(node, groups.sums[m])
+        code, total = code_of(keys[i]), _no_rows(node, groups.sums[m])
         while i < last and code_of(keys[i]) == code:
             place = base + np.int64(place_in(keys[i]))
             total = plus_row(total, a[place], weight_at(b, place))
@@ -237,8 +262,7 @@ def _set_keys(thresholds: Any, node: Any, values: Any, groups: Any, m: Any, whic
 
 
 def _by_mean(thresholds, node, values, groups, m, which, smooth, bits):
-    for i in range(m):
-        groups.key[i] = _mean_of(node, groups.sums[i], which, smooth)
+    set_means(node, groups, m, which, smooth)
 
 
 def _at_random(thresholds, node, values, groups, m, which, smooth, bits):
@@ -251,80 +275,6 @@ def _at_random(thresholds, node, values, groups, m, which, smooth, bits):
 _set_keys.of(BestThreshold)(_by_mean)
 _set_keys.of(SortedThreshold)(_by_mean)
 _set_keys.of(RandomThreshold)(_at_random)
-
-
-@lean_kernel
-def sort_by_key(key, places, spare):
-    """Put ``places`` in ascending order of their keys. Of equal keys, the place that comes first is to stay first."""
-    m, run = places.shape[0], ZERO() + (INSERTION_ROWS if places.shape[0] <= INSERTION_ROWS else 8)
-    for first in range(0, m, run):
-        for i in range(first + 1, min(first + run, m)):
-            place = places[i]
-            mine, j = key[place], i - 1
-            while j >= first and key[places[j]] > mine:
-                places[j + 1] = places[j]
-                j -= 1
-            places[j + 1] = place
-    width, source, sink, in_spare = run, places, spare, False
-    while width < m:
-        for first in range(0, m, 2 * width):
-            middle, last = min(first + width, m), min(first + 2 * width, m)
-            i, j = first, middle
-            for k in range(first, last):
-                if i < middle and (j >= last or key[source[i]] <= key[source[j]]):
-                    sink[k] = source[i]
-                    i += 1
-                else:
-                    sink[k] = source[j]
-                    j += 1
-        source, sink, in_spare = sink, source, not in_spare
-        width *= 2
-    if in_spare:
-        for k in range(m):
-            places[k] = spare[k]
-
-
-@lean_kernel
-def order_ends(groups, m, most):
-    """Write the places of the ``most`` lowest of ``m`` keys, ascending, to the front of ``order[0]``, those of the highest to its end.
-
-    Of equal keys, the lower place comes first.
-    """
-    key, order, spare, counts = groups.key, groups.order[0], groups.order[1], groups.counts
-    if m > ORDERED_SHARE * most:
-        low = high = key[0]
-        for i in range(1, m):
-            low, high = min(low, key[i]), max(high, key[i])
-        scale = float(CATEGORY_BUCKETS) / (high - low)
-        if 0.0 < scale < 1e300:  # all keys are finite, and not all equal
-            # To multiply and to cut off keeps the order, so that categories need to be sorted within stretches only.
-            counts[:] = 0
-            for i in range(m):
-                counts[min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)] += 1
-            lowest, n_low = ZERO(), counts[0]
-            while n_low < most:
-                lowest += 1
-                n_low += counts[lowest]
-            highest, n_high = ZERO() + CATEGORY_BUCKETS - 1, counts[CATEGORY_BUCKETS - 1]
-            while n_high < most:
-                highest -= 1
-                n_high += counts[highest]
-            if lowest < highest:
-                at, other = ZERO(), m - n_high
-                for i in range(m):
-                    stretch = min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)
-                    if stretch <= lowest:
-                        order[at] = i
-                        at += 1
-                    elif stretch >= highest:
-                        order[other] = i
-                        other += 1
-                sort_by_key(key, order[:n_low], spare)
-                sort_by_key(key, order[m - n_high : m], spare)
-                return
-    for i in range(m):
-        order[i] = i
-    sort_by_key(key, order[:m], spare)
 
 
 @specialised
@@ -363,7 +313,9 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
     found, room = scratch.found, scratch.classes
     most = min(limits.categories.most[column], m - 1)
     top, best, order = bar, ZERO(), ZERO()
-    for which in range(_n_orders(node)):
+    for which in range(ZERO() + 1 if is_random(limits.thresholds) else n_orders(node)):
+        if not is_order(node, which):
+            continue
         _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
         order_ends(groups, m, most)
         left = nothing(node, room[0])
@@ -384,7 +336,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
                 note_found(found, ZERO(), HAS_THRESHOLD, False, left)
     if best == 0:
         return NO_SPLIT, 0.0, True
-    if order + 1 < _n_orders(node):  # another order has taken its place
+    if order + 1 < n_orders(node):  # another order has taken its place
         _set_keys(limits.thresholds, node, values, groups, m, order, limits.categories.smooth, bits)
         order_ends(groups, m, most)
     _turn(node, values.shape[0], m, best, most, order, groups, found, room)

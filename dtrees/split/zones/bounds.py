@@ -153,7 +153,7 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers
         # Scores are computed from sums that are not centred, and have their rounding errors.
         slack = _ROUNDING * 2.0 * abs(float(centre)) * float(node.h) * float(node.h)
         _move(sums, n_zones, -centre)
-    whole, nothing = _centred(node, centre), Moments(0.0, 0.0, ZERO())
+    whole, nothing, total = _centred(node, centre), Moments(0.0, 0.0, ZERO()), float(node.g)
     for narrowly in range(0 if bar >= 0.0 else 1, 2):  # the wider bound leaves few zones, and does not hold below zero
         used = marks[: (n_zones + 7) // 8 * 8]
         used[:] = 0
@@ -161,9 +161,9 @@ def flag_zones(limits, sums, n_zones, missing, node, bar, centre, slope, numbers
         for side in range(2 if missing.n > 0 else 1):
             add = _centred(missing, centre) if side == 1 else nothing
             if narrowly:
-                flag_zones_by_bound(limits.criterion, sums, add, whole, bar, slope, slack, flags)
+                flag_zones_by_bound(limits.criterion, sums, add, whole, bar, slope, slack, total, flags)
             else:
-                flag_zones_roughly(limits.criterion, sums, add, whole, bar, slack, flags)
+                flag_zones_roughly(limits.criterion, sums, add, whole, bar, slack, total, flags)
         if narrowly:
             for z in range(n_zones):
                 flags[z] &= sums[N1, z] > sums[N0, z]

@@ -6,8 +6,11 @@ be applied: nobody has to go through the node's rows. Columns of very many categ
 
 from __future__ import annotations
 
-from dtrees.split.compile.kernels import ZERO, lean_kernel
-from dtrees.split.node.status import CONSTANT
+import numpy as np
+
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.criteria.parts import most_between_groups
+from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.search.categories import RARE, choose_kept, choose_sides_of_node, search_categories, search_kept
 from dtrees.split.zones.sums import element_of
 
@@ -18,27 +21,84 @@ def sum_categories(element, n_distinct, least, groups):
 
     Returns how many categories there are in the node, missing values included, and how many sums are written.
     """
-    weighted = element.shape[1] == 3
-    present = m = n_rare = g_rare = h_rare = ZERO()
-    for code in range(n_distinct + 1):
-        n = element[code, 1] & 0xFFFFFFFF
-        if n == 0:
-            continue
-        present += 1
-        h = element[code, 2] if weighted else n
-        if n < least:
-            n_rare += n
-            g_rare += element[code, 0]
-            h_rare += h
-        else:
-            groups.code[m], groups.n[m] = code, n
-            groups.sums[m, 0], groups.sums[m, 1] = element[code, 0], h
-            m += 1
+    numbers, n = element.reshape(-1), np.uint64(n_distinct + 1)
+    if element.shape[1] == 3:
+        present, m, n_rare, g_rare, h_rare = _sum_each(numbers, np.uint64(3), n, least, groups)
+    else:
+        present, m, n_rare, g_rare, h_rare = _sum_each(numbers, np.uint64(2), n, least, groups)
     if n_rare > 0:
         groups.code[m], groups.n[m] = RARE, n_rare
         groups.sums[m, 0], groups.sums[m, 1] = g_rare, h_rare
         m += 1
     return present, m
+
+
+@inlined_kernel
+def _sum_each(numbers, width, n_codes, least, groups):
+    """Write the sums of categories of ``least`` rows and more; return how many there are, how many are written, and sums of the others.
+
+    Each is written over the one before, if that was not to be kept: no branch that would be guessed wrong.
+    """
+    one, two = np.uint64(1), np.uint64(2)
+    present = n_rare = g_rare = h_rare = ZERO()
+    at, m = np.uint64(0), np.uint64(0)
+    for code in range(n_codes):
+        g, n = numbers[at], numbers[at + one] & 0xFFFFFFFF
+        h = numbers[at + two] if width > two else n
+        at += width
+        kept = n >= least
+        groups.code[m], groups.n[m] = np.int64(code), n
+        groups.sums[m, 0], groups.sums[m, 1] = g, h
+        m += np.uint64(kept & (n > 0))
+        present += n > 0
+        n_rare += 0 if kept else n
+        g_rare += 0 if kept else g
+        h_rare += 0 if kept else h
+    return present, np.int64(m), n_rare, g_rare, h_rare
+
+
+@lean_kernel
+def _squares(element, n_distinct, least, node, terms):
+    """Return the sum over categories, those of fewer than ``least`` rows together, of squared distances from the node's mean."""
+    numbers, mean, n_terms = element.reshape(-1), float(node.g) / float(node.h), n_distinct + 1
+    if element.shape[1] == 3:
+        n_rare, g_rare, h_rare = _square_each(numbers, np.uint64(3), mean, least, terms[:n_terms])
+    else:
+        n_rare, g_rare, h_rare = _square_each(numbers, np.uint64(2), mean, least, terms[:n_terms])
+    total = other = third = fourth = 0.0
+    last = n_terms & ~3
+    for code in range(0, last, 4):
+        total += terms[code]
+        other += terms[code + 1]
+        third += terms[code + 2]
+        fourth += terms[code + 3]
+    for code in range(last, n_terms):
+        total += terms[code]
+    if n_rare > 0:
+        d = float(g_rare) - mean * float(h_rare)
+        total += d * d / float(h_rare)
+    return (total + other) + (third + fourth)
+
+
+@inlined_kernel
+def _square_each(numbers, width, mean, least, terms):
+    """Write the squared distances of categories of ``least`` rows and more; return the sums of the others.
+
+    No step waits for the one before, and numbers lie at fixed distances, so that the compiler takes several categories at a time.
+    """
+    one, two = np.uint64(1), np.uint64(2)
+    n_rare = g_rare = h_rare = ZERO()
+    for code in range(np.uint64(terms.shape[0])):
+        g, n = numbers[width * code], numbers[width * code + one] & 0xFFFFFFFF
+        h = numbers[width * code + two] if width > two else n
+        rare = n < least
+        n_rare += n if rare else 0
+        g_rare += g if rare else 0
+        h_rare += h if rare else 0
+        d = float(g) - mean * float(h)
+        term = d * d / float(h)
+        terms[code] = 0.0 if rare | (n == 0) else term
+    return n_rare, g_rare, h_rare
 
 
 @lean_kernel
@@ -49,7 +109,10 @@ def search_categories_of_slot(columns, zone_map, j, partition, sums, place, node
     if zone_map.n_zones[j] < values.shape[0]:
         codes = columns.codes[column]
         return search_categories(column, codes, values, partition, start, in_stop, node_sums, limits, ZERO(), bar, scratch)
-    present, m = sum_categories(element_of(sums, slot, j), values.shape[0], limits.categories.least[column], scratch.groups)
+    element, least = element_of(sums, slot, j), limits.categories.least[column]
+    if most_between_groups(limits.criterion, node, _squares(element, values.shape[0], least, node, scratch.groups.key)) <= bar:
+        return NO_SPLIT, 0.0, True
+    present, m = sum_categories(element, values.shape[0], least, scratch.groups)
     if present < 2:
         return CONSTANT, 0.0, True
     return search_kept(node, column, values, m, limits, ZERO(), bar, scratch.groups, scratch)

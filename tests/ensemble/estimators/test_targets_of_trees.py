@@ -199,6 +199,74 @@ def test_interactions_and_drawings():
     assert "class = " in str(drawn)
 
 
+LEVEL = np.random.default_rng(7).integers(0, 12, N)
+FRAME = pd.DataFrame({"number": FILLED[:, 0], "level": np.array([f"level {i:02d}" for i in range(12)])[LEVEL]})
+FRAME.loc[::9, "level"] = None
+EFFECTS = np.random.default_rng(8).normal(size=(12, 2))[LEVEL] + 0.3 * FILLED[:, :2]
+
+
+def _walk(model, table):
+    """The leaf of each row of a table of numbers and of numbers of categories, by the public arrays of the tree."""
+    tree, leaves = model.tree_, []
+    for row in table:
+        node = 0
+        while tree.children_left[node] >= 0:
+            x, left = row[tree.feature[node]], tree.categories_left(node)
+            goes_left = tree.missing_go_to_left[node] if np.isnan(x) else x <= tree.threshold[node] if left is None else x in left
+            node = (tree.children_left if goes_left else tree.children_right)[node]
+        leaves.append(node)
+    return np.array(leaves)
+
+
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.parametrize("kind", [*SINGLE, dtrees.ExtraTreeRegressor], ids=lambda kind: kind.__name__)
+def test_sets_of_categories(kind, tmp_path):
+    y = EFFECTS > 0.2 if is_classifier(kind) else EFFECTS
+    model = kind(max_depth=5, min_samples_leaf=3, random_state=0).fit(FRAME, y)
+    sets = [node for node in range(model.tree_.node_count) if model.tree_.categories_left(node) is not None]
+    assert len(sets) > 3
+    numbers = np.column_stack([FRAME["number"], np.where(FRAME["level"].isna(), np.nan, LEVEL)])
+    leaves = _walk(model, numbers)
+    assert_array_equal(model.apply(FRAME), leaves)
+    if is_classifier(kind):
+        for k, shares in enumerate(model.predict_proba(FRAME)):
+            assert_array_equal(shares, model.tree_.value[leaves, k])
+    else:
+        assert_array_equal(model.predict(FRAME), model.tree_.value[leaves, :, 0])
+        for leaf in np.unique(leaves):
+            assert_allclose(model.tree_.value[leaf, :, 0], y[leaves == leaf].mean(axis=0))
+    dtrees.save(model, tmp_path / "model.dtrees")
+    for copy in (dtrees.load(tmp_path / "model.dtrees"), pickle.loads(pickle.dumps(model))):
+        assert_array_equal(copy.apply(FRAME), leaves)
+    for text in (dtrees.export_text(model), str(dtrees.export_graphviz(model))):
+        assert "level 0" in text
+    twice, once = (kind(max_depth=5, random_state=0).fit(FRAME, some) for some in (y[:, [0, 0]], y[:, 0]))
+    assert_array_equal(twice.apply(FRAME), once.apply(FRAME))
+
+
+@pytest.mark.slow  # the same kernels
+def test_a_set_that_is_best_for_no_target_alone():
+    """The best of all sets of six categories, where those of either target are worse."""
+    means = np.array([[0.2, 1.5], [-0.8, 0.1], [-0.3, -1.1], [0.4, -0.8], [1.7, 0.0], [-0.2, 0.0]])
+    level = np.repeat(np.arange(6), 20)
+    few = {"max_depth": 1, "cat_smooth": 0.0, "min_samples_category": 1, "categorical_features": [0]}
+
+    def worth(y):
+        left = dtrees.DecisionTreeRegressor(**few).fit(level[:, np.newaxis], y).tree_.categories_left(0)
+        return _between(means, set(left.tolist()))
+
+    every = [{k for k in range(6) if bits >> k & 1} for bits in range(1, 63)]
+    best = max(_between(means, some) for some in every)
+    assert worth(means[level]) == pytest.approx(best)
+    assert max(worth(means[level, 0]), worth(means[level, 1])) < 0.99 * best
+
+
+def _between(means, left):
+    """How much a set of categories of equal weight lowers the squared error."""
+    some, others = means[sorted(left)], means[sorted(set(range(6)) - left)]
+    return len(some) * len(others) * ((some.mean(axis=0) - others.mean(axis=0)) ** 2).sum()
+
+
 def _bad(parameters, message, kind=dtrees.RandomForestClassifier, y=CLASSES, table=X):
     return pytest.param(kind, parameters, y, table, message, id=message[:40])
 
@@ -213,7 +281,6 @@ def _bad(parameters, message, kind=dtrees.RandomForestClassifier, y=CLASSES, tab
         _bad({"class_weight": [{0: -2.0}, {}, {}]}, "wants finite factors of at least 0"),
         _bad({"class_weight": "balanced", "max_samples": 0.5}, "max_samples=0.5 is a share of the weight"),
         _bad({"class_weight": [{0: 2.0}]}, "class_weight is the list", y=CLASSES[:, 0]),
-        _bad({"categorical_features": [0]}, "categorical_features=.* does not go with the 3 targets", table=np.abs(FILLED).round()),
         _bad({}, r"y contains NaN.*y\[:, 1\]", dtrees.DecisionTreeRegressor, np.where(np.arange(3) == 1, np.nan, Y)),
         _bad({}, r"Unknown label type.*y\[:, 2\]", y=np.where(np.arange(3) == 2, Y, CLASSES)),
         _bad({"criterion": "poisson"}, "targets that are not negative", dtrees.DecisionTreeRegressor, Y),

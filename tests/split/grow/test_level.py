@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.zone_planner import ZoneSums
+from dtrees.engine.shard.zone_planner import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.grow import level
 from dtrees.split.grow.level import search_level
@@ -85,7 +85,7 @@ def search_in_levels(
     n_left = int(goes_left.sum())
     with Threads(n_threads) as threads:
         sums = ZoneSums(map_zones(columns), threads, fine_rows)
-        sums.start(np.arange(len(table)), n, int(np.abs(a).sum()), b.shape[0] > 0)
+        sums.start(np.arange(len(table)), n, Sizes(int(np.abs(a).sum())), b.shape[0] > 0)
         nothing = np.empty(0, np.int64)
         levels = [
             (np.arange(n), np.array([0]), np.array([n]), np.array([0]), nothing, nothing),

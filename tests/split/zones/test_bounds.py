@@ -124,7 +124,7 @@ def test_edges_and_flags(
         return  # nodes of one class are leaves, and entropy says nothing of them
     if amounts and not any(g for g, _ in every):
         return
-    centre = centre << shift if criterion == SQUARED_ERROR else 0
+    centre = abs(centre) << shift if amounts else centre << shift if criterion == SQUARED_ERROR else 0
     steepest = max(abs(g - centre * h) / h for g, h in every) * (1 + 2**-44) if slope else math.inf
     given_limits = package_limits(limits)
     node, absent = totals(every), totals(missing)

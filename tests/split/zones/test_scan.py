@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtrees.engine.shard import zone_planner as engine_sums
-from dtrees.engine.shard.zone_planner import ZoneSums
+from dtrees.engine.shard.zone_planner import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.grow.level import BAR, SCAN, SUM, search_level
@@ -229,7 +229,7 @@ def test_zones_are_cut_where_much_was_flagged(monkeypatch: pytest.MonkeyPatch) -
         nothing, places = np.empty(0, np.int64), np.arange(5)
 
         def grain_after(flagged: tuple[int, int]) -> int:
-            sums.start(places, n, 1, False)
+            sums.start(places, n, Sizes(1), False)
             work = sums.plan(nothing, nothing, np.array([0]), np.array([0]), np.array([n]))
             assert work is not None
             work.sums.flagged[:] = flagged
@@ -256,7 +256,7 @@ def test_slots_are_as_fine_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch)
             monkeypatch.setattr(engine_sums, "SLOTS_MIN_BYTES", 2 * engine_sums.FINE_SLOTS_PER_THREAD * 8 * int(starts[room_for, -1]))
             sums = ZoneSums(map_zones(columns), threads, fine_rows=1000)
             for grain, flagged in zip(wanted, [1000, 0, 0], strict=True):
-                sums.start(np.arange(1), n, 1, False)
+                sums.start(np.arange(1), n, Sizes(1), False)
                 sum_slots = sums.sum_slots(2, 1)
                 assert sum_slots is not None
                 assert sum_slots.sums.slots.shape[1] == starts[grain, -1]

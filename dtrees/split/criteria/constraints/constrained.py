@@ -16,6 +16,7 @@ from dtrees.split.criteria.parts import (
     is_centred,
     is_worthwhile,
     may_exceed,
+    most_between_groups,
     node_statistic,
     score,
     score_of_terms,
@@ -84,14 +85,19 @@ def _(criterion, score, node):
     return gain(criterion.criterion, score, node)
 
 
+@most_between_groups.of(InOrder)
+def _(criterion, node, squares):
+    return most_between_groups(criterion.criterion, node, squares)
+
+
 @flag_zones_by_bound.of(InOrder)
-def _(criterion, sums, add, node, bar, slope, slack, flags):
-    flag_zones_by_bound(criterion.criterion, sums, add, node, bar, slope, slack, flags)
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+    flag_zones_by_bound(criterion.criterion, sums, add, node, bar, slope, slack, total, flags)
 
 
 @flag_zones_roughly.of(InOrder)
-def _(criterion, sums, add, node, bar, slack, flags):
-    flag_zones_roughly(criterion.criterion, sums, add, node, bar, slack, flags)
+def _(criterion, sums, add, node, bar, slack, total, flags):
+    flag_zones_roughly(criterion.criterion, sums, add, node, bar, slack, total, flags)
 
 
 @score.of(Clipped)
@@ -128,14 +134,14 @@ def _(criterion, score, node):
 
 
 @flag_zones_by_bound.of(Clipped)
-def _(criterion, sums, add, node, bar, slope, slack, flags):
-    flag_zones_by_bound(criterion.criterion, sums, add, node, _bar_within(criterion, bar), slope, slack, flags)
+def _(criterion, sums, add, node, bar, slope, slack, total, flags):
+    flag_zones_by_bound(criterion.criterion, sums, add, node, _bar_within(criterion, bar), slope, slack, total, flags)
 
 
 @flag_zones_roughly.of(Clipped)
-def _(criterion, sums, add, node, bar, slack, flags):
+def _(criterion, sums, add, node, bar, slack, total, flags):
     within = _bar_within(criterion, bar)
     if within < 0.0:
         flags[:] = 1
     else:
-        flag_zones_roughly(criterion.criterion, sums, add, node, within, slack, flags)
+        flag_zones_roughly(criterion.criterion, sums, add, node, within, slack, total, flags)

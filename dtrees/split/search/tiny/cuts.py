@@ -230,44 +230,48 @@ def _(node, places, a):
 
 
 @specialised
-def score_column(node, limits, tile, bounds, d, high, first, places, a, b, bar):
+def score_column(node, limits, tile, bounds, d, high, first, places, a, b, bar, known):
     """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
 
     Returns the best score and the code that the cut is after; -1.0 if none is above the bar. ``high`` is the node's highest code, ``first``
-    the code of the highest bound: once that is scored, few others have to be.
+    the code of the highest bound: once that is scored, few others have to be. ``known`` are the sums and the score of the best cut of
+    another column: in a node of few rows, many columns part them alike.
     """
 
 
 @score_column.of(Moments)
-def _(node, limits, tile, bounds, d, high, first, places, a, b, bar):
+def _(node, limits, tile, bounds, d, high, first, places, a, b, bar, known):
     top, best = bar, NONE()
-    mine = _score_one_cut(node, limits, tile, d, first, places, a, b)
+    mine = _score_one_cut(node, limits, tile, d, first, places, a, b, known)
     if mine > top:
         top, best = mine, first
     for i in range(places.shape[0]):
         code = tile[i, d]
         if code in (high, first) or bounds[i, d] < max(top, 0.0):
             continue
-        mine = _score_one_cut(node, limits, tile, d, code, places, a, b)
+        mine = _score_one_cut(node, limits, tile, d, code, places, a, b, known)
         if mine > top or (mine == top and code < best):
             top, best = mine, code
     return top if top > bar else -1.0, best
 
 
 @lean_kernel
-def _score_one_cut(node, limits, tile, d, code, places, a, b):
+def _score_one_cut(node, limits, tile, d, code, places, a, b, known):
     g = h = ZERO()
     for k in range(places.shape[0]):
         left, place = tile[k, d] <= code, places[k]
         g += a[place] if left else 0
         h += weight_at(b, place) if left else 0
+    known_g, known_h, known_score = known
+    if not is_constrained(limits.criterion) and ((g == known_g and h == known_h) or (g == node.g - known_g and h == node.h - known_h)):
+        return known_score
     return score(limits.criterion, float(g), float(h), float(node.g - g), float(node.h - h))
 
 
 @score_column.of(Classes)
 @score_column.of(AmountsOfTargets)
 @score_column.of(ClassesOfTargets)
-def _(node, limits, tile, bounds, d, high, first, places, a, b, bar):
+def _(node, limits, tile, bounds, d, high, first, places, a, b, bar, known):
     return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 

@@ -216,7 +216,8 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
             begin_column(limits.criterion, sums, column)
             d = again[k]
             high, first_cut = block.counts[HIGH, d], block.counts[CUT, d]
-            found, cut = score_column(node, limits, block.tile, block.reals[SCORES:], d, high, first_cut, places, a, b, bar)
+            known = scratch.found.left[0], scratch.found.left[1] if winner >= 0 else NONE(), score  # no side weighs -1
+            found, cut = score_column(node, limits, block.tile, block.reals[SCORES:], d, high, first_cut, places, a, b, bar, known)
             if found >= 0.0:
                 status, score, has_missing, winner = SPLIT, found, False, column
                 describe(node, block.tile, d, places, a, b, cut, scratch)

@@ -1,0 +1,280 @@
+"""The orders that categories of a node are put in, to be split between neighbours (:mod:`dtrees.split.search.categories`).
+
+Of one target there is one order, by its mean; of more than two classes one for each, by its share. Of several targets there are those of
+each. Where at least two of them are numbers, or of two classes, these have one more together: by where the means of the categories lie
+along the direction in which they differ most (the first principal component of the means, by weight: the best set is told from the others
+by a plane, as squared errors are, and the plane across that direction is often near it). The direction is found by repeated multiplication,
+from the target whose means differ most on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
+from dtrees.split.policy import CATEGORY_BUCKETS, INSERTION_ROWS, ORDERED_SHARE, RANKED_CATEGORIES
+
+#: How often a direction is multiplied. Where that is not enough, two directions are about as good.
+_MULTIPLICATIONS = 8
+
+
+@specialised
+def n_orders(statistic: Any) -> Any:
+    """Return one more than the number of the last order; not all before need be one (:func:`is_order`)."""
+
+
+@n_orders.of(Moments)
+def _(statistic):
+    return ZERO() + 1
+
+
+@n_orders.of(Classes)
+def _(statistic):
+    return statistic.weights.shape[0]
+
+
+@n_orders.of(AmountsOfTargets)
+@n_orders.of(ClassesOfTargets)
+def _(statistic):
+    return statistic.sums.shape[0] + 1
+
+
+@specialised
+def is_order(statistic: Any, which: Any) -> Any:
+    """Tell whether there is an order of this number. Of two classes of one of several targets, the second one has one."""
+
+
+@is_order.otherwise
+def _(statistic, which):
+    return True
+
+
+@is_order.of(AmountsOfTargets)
+@is_order.of(ClassesOfTargets)
+def _(statistic, which):
+    n_sums = statistic.sums.shape[0]
+    if which < n_sums:
+        return _classes_of(statistic, which) != 1
+    n = ZERO()
+    for k in range(n_sums):
+        n += _classes_of(statistic, k) == 2
+    return n > 1
+
+
+@specialised
+def _classes_of(statistic: Any, k: Any) -> Any:
+    """Return the number of classes of the target that the ``k``-th sum is of, 1 if that says nothing that others do not, 2 for numbers."""
+
+
+@_classes_of.of(AmountsOfTargets)
+def _(statistic, k):
+    return 2
+
+
+@_classes_of.of(ClassesOfTargets)
+def _(statistic, k):
+    t = ZERO()
+    while statistic.first[t + 1] <= k:
+        t += 1
+    n = statistic.first[t + 1] - statistic.first[t]
+    return 1 if n == 2 and k == statistic.first[t] else n
+
+
+@specialised
+def set_means(statistic: Any, groups: Any, m: Any, which: Any, smooth: Any) -> None:
+    """Write how far the means of ``m`` categories are from the node's, after smoothing, to their keys: of ``a``, or of shares."""
+
+
+@inlined_kernel
+def _distance(g, h, mean, smooth):
+    key = (float(g) - mean * float(h)) / (float(h) + smooth)
+    return key if key == key else 0.0  # neither sums nor smoothing
+
+
+@set_means.of(Moments)
+def _(statistic, groups, m, which, smooth):
+    mean = float(statistic.g) / float(statistic.h) if statistic.h > 0 else 0.0
+    for i in range(m):
+        groups.key[i] = _distance(groups.sums[i, 0], groups.sums[i, 1], mean, smooth)
+
+
+@set_means.of(Classes)
+def _(statistic, groups, m, which, smooth):
+    share = float(statistic.weights[which]) / float(statistic.h) if statistic.h > 0 else 0.0
+    for i in range(m):
+        h = ZERO()
+        for k in range(groups.sums.shape[1]):
+            h += groups.sums[i, k]
+        groups.key[i] = _distance(groups.sums[i, which], h, share, smooth)
+
+
+@set_means.of(AmountsOfTargets)
+@set_means.of(ClassesOfTargets)
+def _(statistic, groups, m, which, smooth):
+    if which < statistic.sums.shape[0]:
+        mean = _mean(statistic, which)
+        for i in range(m):
+            groups.key[i] = _distance_of(statistic, groups, i, which, mean, smooth)
+    else:
+        _set_along_direction(statistic, groups, m, smooth)
+
+
+@inlined_kernel
+def _mean(statistic, k):
+    return float(statistic.sums[k]) / float(statistic.h) if statistic.h > 0 else 0.0
+
+
+@inlined_kernel
+def _distance_of(statistic, groups, i, k, mean, smooth):
+    return _distance(groups.sums[i, k], groups.sums[i, statistic.sums.shape[0]], mean, smooth)
+
+
+@lean_kernel
+def _set_along_direction(statistic, groups, m, smooth):
+    """Write where the means of categories lie along the direction in which they differ most."""
+    direction, product, n_sums = groups.direction[0], groups.direction[1], statistic.sums.shape[0]
+    widest, first = -1.0, ZERO()
+    for k in range(n_sums):
+        direction[k] = 0.0
+        if _classes_of(statistic, k) == 2:
+            mean, spread = _mean(statistic, k), 0.0
+            for i in range(m):
+                d = _distance_of(statistic, groups, i, k, mean, smooth)
+                spread += float(groups.sums[i, n_sums]) * (d * d)
+            if spread > widest:
+                widest, first = spread, k
+    direction[first] = 1.0
+    for _ in range(_MULTIPLICATIONS):
+        _project(statistic, groups, m, smooth)
+        largest = 0.0
+        for k in range(n_sums):
+            product[k] = 0.0
+            if _classes_of(statistic, k) == 2:
+                mean = _mean(statistic, k)
+                for i in range(m):
+                    weighted = float(groups.sums[i, n_sums]) * groups.key[i]
+                    product[k] += weighted * _distance_of(statistic, groups, i, k, mean, smooth)
+                largest = max(largest, abs(product[k]))
+        if not 0.0 < largest < 1e300:  # all means are the same, or out of range
+            break
+        for k in range(n_sums):
+            direction[k] = product[k] / largest
+    _project(statistic, groups, m, smooth)
+
+
+@lean_kernel
+def _project(statistic, groups, m, smooth):
+    groups.key[:m] = 0.0
+    for k in range(statistic.sums.shape[0]):
+        factor = groups.direction[0, k]
+        if factor != 0.0:
+            mean = _mean(statistic, k)
+            for i in range(m):
+                groups.key[i] += factor * _distance_of(statistic, groups, i, k, mean, smooth)
+
+
+@lean_kernel
+def sort_by_key(key, places, spare):
+    """Put ``places`` in ascending order of their keys. Of equal keys, the place that comes first is to stay first."""
+    m, run = places.shape[0], ZERO() + (INSERTION_ROWS if places.shape[0] <= INSERTION_ROWS else 8)
+    for first in range(0, m, run):
+        for i in range(first + 1, min(first + run, m)):
+            place = places[i]
+            mine, j = key[place], i - 1
+            while j >= first and key[places[j]] > mine:
+                places[j + 1] = places[j]
+                j -= 1
+            places[j + 1] = place
+    width, source, sink, in_spare = run, places, spare, False
+    while width < m:
+        for first in range(0, m, 2 * width):
+            middle, last = min(first + width, m), min(first + 2 * width, m)
+            i, j = first, middle
+            for k in range(first, last):
+                if i < middle and (j >= last or key[source[i]] <= key[source[j]]):
+                    sink[k] = source[i]
+                    i += 1
+                else:
+                    sink[k] = source[j]
+                    j += 1
+        source, sink, in_spare = sink, source, not in_spare
+        width *= 2
+    if in_spare:
+        for k in range(m):
+            places[k] = spare[k]
+
+
+@lean_kernel
+def _rank_all(key, m, order):
+    """Write the places of ``m`` keys in ascending order, by counting how many come before each; no branch that may be guessed wrong."""
+    for i in range(m):
+        mine, rank = key[i], ZERO()
+        for j in range(i):
+            rank += np.int64(key[j] <= mine)
+        for j in range(i + 1, m):
+            rank += np.int64(key[j] < mine)
+        order[rank] = i
+
+
+@inlined_kernel
+def _range_of(key, m):
+    """Return the lowest and the highest of ``m`` keys, none NaN; four are compared side by side, as each waits for the one before."""
+    low = high = low_1 = high_1 = low_2 = high_2 = low_3 = high_3 = key[0]
+    last = m & ~3
+    for i in range(0, last, 4):
+        x, x_1, x_2, x_3 = key[i], key[i + 1], key[i + 2], key[i + 3]
+        low, high = x if x < low else low, x if x > high else high
+        low_1, high_1 = x_1 if x_1 < low_1 else low_1, x_1 if x_1 > high_1 else high_1
+        low_2, high_2 = x_2 if x_2 < low_2 else low_2, x_2 if x_2 > high_2 else high_2
+        low_3, high_3 = x_3 if x_3 < low_3 else low_3, x_3 if x_3 > high_3 else high_3
+    for i in range(last, m):
+        low, high = min(low, key[i]), max(high, key[i])
+    return min(low, low_1, low_2, low_3), max(high, high_1, high_2, high_3)
+
+
+@lean_kernel
+def order_ends(groups, m, most):
+    """Write the places of the ``most`` lowest of ``m`` keys, ascending, to the front of ``order[0]``, those of the highest to its end.
+
+    Of equal keys, the lower place comes first.
+    """
+    key, order, spare, counts = groups.key, groups.order[0], groups.order[1], groups.counts
+    if m <= RANKED_CATEGORIES:
+        _rank_all(key, m, order)
+        return
+    if m > ORDERED_SHARE * most:
+        low, high = _range_of(key, m)
+        scale = float(CATEGORY_BUCKETS) / (high - low)
+        if 0.0 < scale < 1e300:  # all keys are finite, and not all equal
+            # To multiply and to cut off keeps the order, so that categories need to be sorted within stretches only.
+            counts[:] = 0
+            for i in range(m):
+                counts[min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)] += 1
+            lowest, n_low = ZERO(), counts[0]
+            while n_low < most:
+                lowest += 1
+                n_low += counts[lowest]
+            highest, n_high = ZERO() + CATEGORY_BUCKETS - 1, counts[CATEGORY_BUCKETS - 1]
+            while n_high < most:
+                highest -= 1
+                n_high += counts[highest]
+            if lowest < highest:
+                at, other = ZERO(), m - n_high
+                for i in range(m):
+                    stretch = min(np.int64((key[i] - low) * scale), CATEGORY_BUCKETS - 1)
+                    if stretch <= lowest:
+                        order[at] = i
+                        at += 1
+                    elif stretch >= highest:
+                        order[other] = i
+                        other += 1
+                sort_by_key(key, order[:n_low], spare)
+                sort_by_key(key, order[m - n_high : m], spare)
+                return
+    for i in range(m):
+        order[i] = i
+    sort_by_key(key, order[:m], spare)
