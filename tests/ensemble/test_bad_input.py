@@ -224,7 +224,6 @@ NUMBERED, SETS = X.astype(int), {"eval_set": [(X, Y)]}
         (FOREST, {"categorical_features": None, "max_cat_threshold": 2}, {}, "max_cat_threshold=2 .* categorical_features=None"),
         (dtrees.ExtraTreeRegressor, {"cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* splitter='random'"),
         (dtrees.ExtraTreesClassifier, {"cat_smooth": 1.0}, {}, "cat_smooth=1.0 .* ExtraTreesClassifier"),
-        (TREE, {"max_cat_threshold": 2}, {"y": np.c_[Y, Y]}, "max_cat_threshold=2 .* 2 targets of y"),
         (BOOSTING, {"categorical_features": [1], "monotonic_cst": [0, 1]}, {}, r"monotonic_cst is 1 .* categorical_features=\[1\]"),
         (BOOSTING, {"max_features": 1, "colsample_bylevel": 0.5}, {}, "max_features=1 .* colsample_bylevel=0.5"),
         (BOOSTING, {"scoring": "r2"}, {}, "scoring='r2' .* n_iter_no_change is None"),
