@@ -34,6 +34,9 @@ if "forkserver" in multiprocessing.get_all_start_methods():
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     get_mp_context().set_forkserver_preload(["tests.preloaded"])
 
+# Some ten clusters are there until the tests end, and mostly wait. Nobody looks at samples of what they do, a hundred in a second.
+dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"})
+
 # Tests want the kernels that they name: no others in their place while a helper compiles them.
 os.environ["DTREES_HELPER"] = "0"
 

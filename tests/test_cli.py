@@ -553,6 +553,7 @@ def test_help_and_version_in_a_process_of_their_own() -> None:
 # Real data
 
 
+@pytest.mark.slow  # the kernels of zones beside sets of categories are compiled for it
 def test_california_housing(california_housing: Path, scheduler: str) -> None:
     settings = ("-p", "n_estimators=100", "-p", "learning_rate=0.1")
     result = succeed("fit", california_housing, "--target", "median_house_value", "--scheduler", scheduler, *settings)

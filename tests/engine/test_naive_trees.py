@@ -36,7 +36,7 @@ from tests.engine.shards import (
     wild_weight,
 )
 from tests.examples import THOROUGH, examples
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, slow_for
 from tests.split.strategies import as_lists, integers_of, tables
 
 
@@ -220,16 +220,17 @@ def with_categories(draw: st.DrawFn, problem: Any, plan: Any) -> tuple[Table, An
     ("criterion", "n_classes"),
     slow_for({"poisson", "entropy"}, [("squared_error", 0), ("poisson", 0), ("gini", 2), ("gini", 4), ("entropy", 3)]),
 )
+@pytest.mark.parametrize("random", one_quick([False, True]))  # sets beside random thresholds have kernels of their own
 @given(data=st.data())
 @examples(150)
-def test_trees_of_categories(criterion: str, n_classes: int, data: st.DataObject) -> None:
+def test_trees_of_categories(criterion: str, n_classes: int, random: bool, data: st.DataObject) -> None:
     problem = data.draw(problems(n_classes))
     _, target, weight = problem
     if criterion == "poisson":
         target = np.abs(target)
         assume(target[slice(None) if weight is None else weight > 0].any())
     plan = data.draw(plans(criterion, n_classes, target.shape[0], len(problem[0])))
-    if criterion in KERNELS_OF_THEIR_OWN:  # few of them
+    if not random:
         plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
     table, plan = data.draw(with_categories(problem, plan))
     sample = sample_of(ForestTarget(plan, target, weight).start(3, 0))

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import mean_squared_error
 
 import dtrees
-from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, N, X, is_classifier, make, sklearns, target, trees
+from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, LABELS, N, X, is_classifier, make, sklearns, target, trees
 from tests.slow import slow_for
 
 BINARY = np.array(["no", "yes"])
@@ -151,8 +151,7 @@ def paths(tree):
     return found
 
 
-@most_kinds
-@pytest.mark.parametrize(
+may_meet = pytest.mark.parametrize(
     ("given", "fits"),
     [
         ("no_interactions", lambda path: len(path) <= 1),
@@ -162,8 +161,24 @@ def paths(tree):
     ],
     ids=["none", "pairs", "sets that share a column", "apart"],
 )
+
+
+@most_kinds
+@may_meet
 def test_paths_are_of_columns_that_may_meet(kind, given, fits):
-    model = make(kind, interaction_cst=given).fit(X, target(kind))
+    """Of two classes, whose kernels are those of numbers; more have others, for slow tests."""
+    check_paths(kind, given, fits, LABELS == "low" if is_classifier(kind) and kind not in BOOSTING else target(kind))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_classifier(kind) and kind not in BOOSTING], ids=lambda kind: kind.__name__)
+@may_meet
+def test_paths_of_three_classes(kind, given, fits):
+    check_paths(kind, given, fits, LABELS)
+
+
+def check_paths(kind, given, fits, y):
+    model = make(kind, interaction_cst=given).fit(X, y)
     assert all(fits(path) for tree in trees(model) for path in paths(tree))
     assert max(len(path) for tree in trees(model) for path in paths(tree)) >= (2 if given == "pairwise" else 1)
 

@@ -9,7 +9,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import dtrees
-from tests.ensemble.samples import BOOSTING, LABELS, SIGNAL, N, X, every_kind, is_classifier, make, target, trees
+from tests.ensemble.samples import BOOSTING, KINDS, LABELS, SIGNAL, N, X, is_classifier, make, target, trees
+from tests.slow import slow_for
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 
 #: A frame with missing values and categories, and categories that only rows to be explained have.
@@ -38,7 +39,13 @@ def naive(model, rows, background=None):
     return found
 
 
-@every_kind
+#: Random thresholds beside sets of categories have kernels of their own, for slow tests.
+most_kinds = pytest.mark.parametrize(
+    "kind", slow_for({kind for kind in KINDS if "Extra" in kind.__name__}, KINDS), ids=lambda kind: kind.__name__
+)
+
+
+@most_kinds
 def test_values_are_those_by_definition_and_add_up(kind):
     model = make(kind, max_depth=4).fit(FRAME, target(kind))
     values, expected, pairs = model.shap_values(ROWS), model.shap_expected_value(), model.shap_interaction_values(ROWS)
@@ -53,7 +60,7 @@ def test_values_are_those_by_definition_and_add_up(kind):
         np.testing.assert_allclose(my_pairs.reshape(5, 5, -1), interaction_values(game, 5), rtol=0, atol=1e-12)
 
 
-@every_kind
+@most_kinds
 def test_interventional_values_are_those_by_definition_and_add_up(kind):
     model, background = make(kind, max_depth=4).fit(FRAME, target(kind)), FRAME.tail(4)
     values, expected = model.shap_values(ROWS, background), model.shap_expected_value(background)

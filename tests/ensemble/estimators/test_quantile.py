@@ -10,6 +10,7 @@ from sklearn.metrics import mean_pinball_loss
 
 import dtrees
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
+from tests.slow import slow_for
 
 KINDS = [dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -57,7 +58,7 @@ def test_no_cut_gains_more(alpha):
     assert tree._tree.gain[0] == pytest.approx(best, rel=1e-9)
 
 
-@every_kind
+@pytest.mark.parametrize("kind", slow_for({dtrees.ExtraTreeRegressor, dtrees.ExtraTreesRegressor}, KINDS), ids=lambda kind: kind.__name__)
 def test_half_is_absolute_error(kind):
     settings = {"max_depth": 6, "random_state": 1}
     half = make(kind, criterion="quantile", alpha=0.5, **settings).fit(X, SIGNAL, WEIGHT)
@@ -79,6 +80,7 @@ def test_forests_predict_the_mean_of_their_trees_quantiles():
     np.testing.assert_array_equal(again.oob_prediction_, forest.oob_prediction_)
 
 
+@pytest.mark.slow  # the kernels of quantiles in order are compiled for it
 def test_pruned_best_first_and_in_order():
     whole = make(dtrees.DecisionTreeRegressor, criterion="quantile", alpha=0.7, max_features=None)
     path = whole.cost_complexity_pruning_path(X, SIGNAL)
