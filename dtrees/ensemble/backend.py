@@ -56,6 +56,8 @@ class Placement:
     predicted : mapping from str to float
         Seconds that a tree was predicted to take, for each kind that was weighed: where "auto" was to choose for boosting on several
         workers. They are for comparing kinds with one another.
+    storage : {"memory", "disk"}
+        Where workers have cells; on their disks only where rows stay.
 
     Examples
     --------
@@ -67,12 +69,13 @@ class Placement:
     reason: str
     workers: tuple[str, ...] = ()
     predicted: Mapping[str, float] = field(default_factory=dict, hash=False, compare=False)
+    storage: str = "memory"
 
     def __str__(self) -> str:
         """Return it in words."""
         n = len(self.workers)
         where = f" on {n} worker{'s' * (n > 1)}" if self.kind in ("replicated", "sharded", "rows") else ""
-        return f"{self.kind}{where}: {self.reason}"
+        return f"{self.kind}{where}{', with cells on disk' * (self.storage == 'disk')}: {self.reason}"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ FAR_AHEAD = 64
 MAPPED_BYTES = 2**18
 #: From so many bytes on, large pages are asked for, as NumPy does.
 LARGE_PAGES_BYTES = 2**22
+#: Bytes of a table on disk that are read before what has been read is forgotten: a second of a slow disk's work or less, and little of a
+#: worker's memory.
+DISK_BYTES = 2**25
 #: Rows whose slopes are kept at once while sums are added up: few enough for the first cache. In order and several at once, sums of 20,000
 #: rows take 2 microseconds instead of 23, with hessians 8 instead of 43.
 SLOPES_AT_ONCE = 1024

@@ -150,7 +150,11 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         _tell(plan, capacities)
         columns: ClusterColumns | ClusterRows
         if plan.placement.kind == "rows":
-            columns, target, weight = _keep_rows(tasks, parts, plan, shares, row_encoding(schema, summary.labels, options)), None, None
+            columns, target, weight = (
+                _keep_rows(tasks, parts, plan, shares, row_encoding(schema, summary.labels, options, plan.placement)),
+                None,
+                None,
+            )
         else:
             columns, target, weight = _load_columns(tasks, parts, plan, schema, summary, options)
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement)
@@ -177,13 +181,14 @@ def _plan(
 ) -> tuple[Plan, Mapping[str, Sequence[int]]]:
     """Return what each worker will hold, and which partitions each keeps, if rows stay where they are."""
     shares: dict[str, list[int]] = {}
-    placement = current_fit().settings.placement
-    if placement == "rows" or (placement == "auto" and refusal is None and len(capacities) > 1):
+    settings = current_fit().settings
+    placement = settings.placement
+    if placement == "rows" or (placement == "auto" and refusal is None):
         threads = {worker: capacity.threads for worker, capacity in capacities.items()}
         shares = share_out(parts.lengths, partition_holders(tasks.client, parts.X), threads)
     rows = {worker: sum(parts.lengths[i] for i in own) for worker, own in shares.items()}
     only_whole = options.bag or parts.cells is not None
-    return place(sizes, capacities, placement, options.n_trees, only_whole=only_whole, rows=rows or None), shares
+    return place(sizes, capacities, placement, options.n_trees, only_whole=only_whole, rows=rows or None, storage=settings.storage), shares
 
 
 def _load_columns(
@@ -263,7 +268,15 @@ def _tell(plan: Plan, capacities: Mapping[str, WorkerCapacity]) -> None:
     """Say where the table goes."""
     plan.log(capacities)
     placement = plan.placement
-    tell(current_fit().name, "placed", placement=placement.kind, reason=placement.reason, workers=list(placement.workers), bytes=plan.needs)
+    tell(
+        current_fit().name,
+        "placed",
+        placement=placement.kind,
+        reason=placement.reason,
+        workers=list(placement.workers),
+        bytes=plan.needs,
+        storage=placement.storage,
+    )
 
 
 def _summarise(tasks: Tasks, parts: Partitions, options: LoadOptions) -> tuple[Schema, TargetSummary]:

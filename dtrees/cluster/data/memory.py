@@ -7,7 +7,8 @@ A worker that has columns, or rows, holds, while trees grow::
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
     target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
                         each tree that grows there
-    a row partition     of those that the columns are made of; of a sparse table, all of them in one piece
+    a row partition     of those that the columns are made of; of a sparse table, all of them in one piece; of rows whose cells are on disk
+                        two for each thread that encodes them, and of the cells a column or a stretch at a time
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
     delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
@@ -31,7 +32,7 @@ from dtrees.cluster.reliability.liveness import WorkerMonitor
 from dtrees.cluster.transport.scheduler_rpc import ask
 from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
 from dtrees.ensemble.input.schema import Schema
-from dtrees.split.policy import SHARED_CELLS, most_zones
+from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, most_zones
 
 #: What a worker's process takes that has imported all that a fit needs, without any data: measured, 298 MB.
 _CODE_BYTES = 300_000_000
@@ -159,20 +160,27 @@ class Sizes:
         growing = (STATE_BYTES * self.n_rows + self.amounts) * trees
         return max(growing, SORTING_BYTES * threads * self.n_rows) + self.vectors + self.partition
 
-    def needed_for_rows(self, n_rows: int, threads: int = 1, *, has_all_targets: bool = False) -> int:
+    def needed_for_rows(self, n_rows: int, threads: int = 1, *, has_all_targets: bool = False, on_disk: bool = False) -> int:
         """Return what a worker needs that keeps so many rows, all columns of them, and has so many threads.
 
-        ``has_all_targets`` is of the one that looks at the targets and weights of all rows, before trees grow.
+        ``has_all_targets`` is of the one that looks at the targets and weights of all rows, before trees grow; ``on_disk`` is whether cells
+        are there.
         """
-        share = n_rows / self.n_rows
-        if self.keyed:
+        share, partitions = n_rows / self.n_rows, 1
+        if on_disk:
+            # Columns that have to be sorted are put together in memory, a column in each thread.
+            cells, state = max(DISK_BYTES, CODE_BYTES * n_rows), STATE_BYTES
+            if not self.keyed:
+                state = max(state, (SORTING_BYTES + _VECTOR_BYTES) * threads)
+            partitions = 2 * threads
+        elif self.keyed:
             cells, state = n_rows * len(self.columns) * (CODE_BYTES + ZONE_BYTES), STATE_BYTES
         else:
             cells, state = math.ceil(share * self.table), max(STATE_BYTES, SORTING_BYTES * threads)
         state += PICKING_BYTES * threads
         looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
         sums = _ZONE_SUMS_BYTES * most_zones(self.n_rows) * len(self.columns)
-        return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + self.partition
+        return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + partitions * self.partition
 
     @property
     def delegated(self) -> int:

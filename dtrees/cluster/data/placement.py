@@ -65,7 +65,8 @@ class Plan:
         n_columns = sum(map(len, self.columns.values()))
         for worker, needed in self.needs.items():
             if kind == "rows":
-                logger.info("%s will hold rows: %s of %s", worker, format_bytes(needed), _free(worker_capacities[worker]))
+                beside = " beside cells on disk" * (self.placement.storage == "disk")
+                logger.info("%s will hold rows%s: %s of %s", worker, beside, format_bytes(needed), _free(worker_capacities[worker]))
                 continue
             held = n_columns if kind == "replicated" else len(self.columns.get(worker, ()))
             logger.info(
@@ -100,6 +101,7 @@ def place(
     *,
     only_whole: bool = False,
     rows: Mapping[str, int] | None = None,
+    storage: str = "memory",
 ) -> Plan:
     """Decide where columns go, or rows stay.
 
@@ -115,6 +117,8 @@ def place(
         Whether they grow only where a worker has all columns.
     rows : mapping from str to int, optional
         How many rows each worker would keep, if trees can grow where rows stay.
+    storage : {"auto", "memory", "disk"}, default="memory"
+        Where workers that keep rows have their cells; "auto" is on disk where nothing else fits their memory.
 
     Raises
     ------
@@ -132,9 +136,27 @@ def place(
     >>> plan.needs
     {'a': 232971520, 'b': 232971520}
     """
-    if placement == "rows":
-        assert rows is not None
-        return place_rows(sizes, rows, worker_capacities)
+    try:
+        if placement == "rows":
+            assert rows is not None
+            return place_rows(sizes, rows, worker_capacities, storage="disk" if storage == "disk" else "memory")
+        return _place_columns(sizes, worker_capacities, placement, n_trees, only_whole, rows)
+    except NotEnoughMemory:
+        if storage != "auto" or rows is None or placement not in ("auto", "rows"):
+            raise
+    reason = "in memory, cells would fit nowhere"
+    return place_rows(sizes, rows, worker_capacities, Placement("rows", reason, tuple(rows), storage="disk"))
+
+
+def _place_columns(
+    sizes: Sizes,
+    worker_capacities: Mapping[str, WorkerCapacity],
+    placement: str,
+    n_trees: int | None,
+    only_whole: bool,
+    rows: Mapping[str, int] | None,
+) -> Plan:
+    """Return the plan with columns placed, or with rows that stay where that is predicted to be faster."""
     everything = range(len(sizes.columns))
     whole = {worker: needed_for_all(sizes, capacity.threads, n_trees) for worker, capacity in worker_capacities.items()}
     able = [worker for worker in worker_capacities if whole[worker] + sum(sizes.evaluation) <= worker_capacities[worker].free]
@@ -169,9 +191,13 @@ def place(
 
 
 def place_rows(
-    sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], placement: Placement | None = None
+    sizes: Sizes,
+    rows: Mapping[str, int],
+    worker_capacities: Mapping[str, WorkerCapacity],
+    placement: Placement | None = None,
+    storage: str = "memory",
 ) -> Plan:
-    """Return the plan by which workers keep so many rows each; ``placement`` says why, by default that it was asked for.
+    """Return the plan by which workers keep so many rows each; ``placement`` says why, by default that it was asked for, and ``storage``.
 
     Raises
     ------
@@ -188,15 +214,18 @@ def place_rows(
     {'a': 304700000, 'b': 134700000}
     """
     columns = {worker: list(range(len(sizes.columns))) for worker in rows}
-    needs = _needs_of_rows(sizes, rows, worker_capacities)
-    return _checked(sizes, placement or Placement("rows", _AS_ASKED, tuple(rows)), columns, needs, worker_capacities)
+    placement = placement or Placement("rows", _AS_ASKED, tuple(rows), storage=storage)
+    needs = _needs_of_rows(sizes, rows, worker_capacities, on_disk=placement.storage == "disk")
+    return _checked(sizes, placement, columns, needs, worker_capacities)
 
 
-def _needs_of_rows(sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity]) -> dict[str, int]:
+def _needs_of_rows(
+    sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], *, on_disk: bool = False
+) -> dict[str, int]:
     threads = {worker: min(worker_capacities[worker].threads, len(sizes.columns)) for worker in rows}
-    needs = {worker: sizes.needed_for_rows(n, threads[worker]) for worker, n in rows.items()}
+    needs = {worker: sizes.needed_for_rows(n, threads[worker], on_disk=on_disk) for worker, n in rows.items()}
     first = next(iter(rows))
-    return needs | {first: sizes.needed_for_rows(rows[first], threads[first], has_all_targets=True)}
+    return needs | {first: sizes.needed_for_rows(rows[first], threads[first], has_all_targets=True, on_disk=on_disk)}
 
 
 def _predict(
@@ -246,7 +275,7 @@ def _checked(
     needs = dict(needs)
     for size, worker in zip(sizes.evaluation, place_blocks(sizes.evaluation, placement, threads, spare), strict=True):
         needs[worker] = needs.get(worker, 0) + size
-    _refuse_impossible(placement.kind, sizes, needs, worker_capacities, only_whole)
+    _refuse_impossible(placement, sizes, needs, worker_capacities, only_whole)
     return Plan(sizes, placement, columns, needs, spare)
 
 
@@ -306,17 +335,21 @@ def _choose(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], able:
 
 
 def _refuse_impossible(
-    kind: str, sizes: Sizes, needs: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], only_whole: bool
+    placement: Placement, sizes: Sizes, needs: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], only_whole: bool
 ) -> None:
+    kind = placement.kind
     short = [worker for worker, needed in needs.items() if needed > worker_capacities[worker].free]
     if not short:
         return
     worst = max(short, key=lambda worker: needs[worker] - worker_capacities[worker].free)
     others = f" (and {len(short) - 1} more workers are short of memory)" if len(short) > 1 else ""
     elsewhere = "" if kind in ("sharded", "rows") or only_whole else ", spread the columns over all workers (placement='sharded')"
+    if kind == "rows" and placement.storage == "memory":
+        elsewhere = ", have cells on the workers' disks (dtrees.storage in Dask's configuration: 'auto' or 'disk')"
+    where = f"{kind!r}{' and cells on disk' * (placement.storage == 'disk')}"
     raise NotEnoughMemory(
         f"X with {sizes.n_rows:,} rows and {len(sizes.columns):,} columns does not fit the memory of the Dask cluster with placement "
-        f"{kind!r}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(worker_capacities[worst])}{others}. "
+        f"{where}: worker {worst} would need {format_bytes(needs[worst])}, and has {_free(worker_capacities[worst])}{others}. "
         f"Presorted, the columns take {format_bytes(sizes.table)} in all{_besides(kind, sizes)}. "
         f"Add workers{elsewhere}, give them more memory (dask worker --memory-limit), free what they hold, or pass fewer columns, "
         "or narrower ones (float32 rather than float64)."

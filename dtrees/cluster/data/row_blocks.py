@@ -6,6 +6,10 @@ No cell of the table goes to another worker, but for partitions that lie on few 
     (here it is decided which worker keeps which partitions: :func:`share_out`)
     rows      a worker's partitions: columns to numbers, each sorted; target; weights   ->  a :class:`RowBlock`
 
+Where the cells of blocks are to be on disk, a task before that encodes each partition, so that workers have some of these at a time only::
+
+    encode    a partition   ->  a :class:`Piece`, whose numbers are on disk
+
 Like columns, blocks are made again of the user's data where they are lost.
 """
 
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +36,9 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
 from dtrees.ensemble.persistence.checkpoint import array_digest
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.disk_arrays import Room, forget, is_on_disk, on_disk
 from dtrees.split.table.keyed_columns import arrange_rows
+from dtrees.split.table.mmap_arrays import mapped
 
 #: Partitions stay with the worker that has them, unless it has more than so many times its share of the rows.
 _MOST_SHARE = 1.25
@@ -59,19 +66,44 @@ class RowBlock:
     weight: NDArray[np.float64] | None
 
     def __sizeof__(self) -> int:
-        """Return the bytes of its arrays."""
+        """Return the bytes of its arrays that are in memory."""
         arrays = [self.columns.codes, self.columns.words, self.target, self.weight]
-        return sum(array.nbytes for array in arrays if array is not None)
+        return sum(array.nbytes for array in arrays if array is not None and not is_on_disk(array))
+
+
+class Piece:
+    """The columns of a partition as numbers, on the disk of the worker that it is on.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray, shape (n_rows,)
+    """
+
+    def __init__(self, columns: Sequence[NDArray[Any]]) -> None:
+        sizes = np.array([column.nbytes for column in columns], np.int64)
+        begins = np.concatenate([[0], np.cumsum(sizes + -sizes % 8)])  # of numbers of 8 bytes or less
+        whole = _room(is_on_disk=True)(int(begins[-1]), np.uint8)
+        self.columns = [
+            whole[begin : begin + column.nbytes].view(column.dtype) for begin, column in zip(begins[:-1].tolist(), columns, strict=True)
+        ]
+        for own, column in zip(self.columns, columns, strict=True):
+            own[:] = column
+        forget(whole)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Have another worker put it on its own disk."""
+        return Piece, ([np.array(column) for column in self.columns],)
 
 
 @dataclass(frozen=True)
 class RowEncoding:
-    """How partitions become numbers."""
+    """How partitions become numbers, and whether those of cells are put on disk."""
 
     schema: Schema
     classes: Any
     estimator: str
     several: bool
+    is_on_disk: bool
 
 
 @dataclass(frozen=True)
@@ -120,16 +152,20 @@ class ClusterRows:
         return sum(last - first for first, last in self.stretches[i])
 
     def bring(self, i: int, worker: str) -> Future:
-        """Return block ``i`` on another worker: moved there if it is in memory somewhere, else made again from the user's data."""
+        """Return block ``i`` on another worker: moved there if it is in memory somewhere, else made again from the user's data.
+
+        One whose cells are on disk is always made again: what moves takes memory.
+        """
         old = self.blocks[i]
         with Tasks(self.client) as tasks:
-            if set(holders(self.client, [old.key])[old.key]) - current_fit().heartbeats.silent.keys():
+            having = set(holders(self.client, [old.key])[old.key]) - current_fit().heartbeats.silent.keys()
+            if worker in having if self.encoding.is_on_disk else having:
                 new = tasks.submit("rows", _same, old, workers=[worker], allow_other_workers=True)
             else:
                 X, y, weight = (None if keys is None else tasks.find(keys) for keys in self.parts[i])
-                new = tasks.submit(
-                    "rows", _load, X, y, weight, self.stretches[i], self.encoding, workers=[worker], allow_other_workers=True
-                )
+                assert X is not None
+                assert y is not None
+                new = _make_block(tasks, X, y, weight, self.stretches[i], self.encoding, worker)
             tasks.keep(new)
         self.blocks[i], self.workers[i] = new, worker
         current_fit().own(new)
@@ -189,23 +225,54 @@ def load_rows(
         mine = [(ends[i] - parts.lengths[i], ends[i]) for i in own]
         X, y = [parts.X[i] for i in own], [parts.y[i] for i in own]
         weight = None if parts.weight is None else [parts.weight[i] for i in own]
-        blocks.append(tasks.submit("rows", _load, X, y, weight, mine, encoding, workers=[worker], allow_other_workers=True))
+        blocks.append(_make_block(tasks, X, y, weight, mine, encoding, worker))
         stretches.append(mine)
         keys.append(([part.key for part in X], [part.key for part in y], None if weight is None else [part.key for part in weight]))
     return blocks, stretches, keys
 
 
-def row_encoding(schema: Schema, classes: Any, options: LoadOptions) -> RowEncoding:
+def row_encoding(schema: Schema, classes: Any, options: LoadOptions, placement: Placement) -> RowEncoding:
     """Return how partitions of a table become numbers."""
-    return RowEncoding(schema, classes, options.estimator_name, options.several)
+    return RowEncoding(schema, classes, options.estimator_name, options.several, placement.storage == "disk")
+
+
+def _make_block(
+    tasks: Tasks,
+    X: list[Future],
+    y: list[Future],
+    weight: list[Future] | None,
+    stretches: list[Stretch],
+    encoding: RowEncoding,
+    worker: str,
+) -> Future:
+    """Start making a block on a worker."""
+    there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
+    if encoding.is_on_disk:
+        X = tasks.map("encode", _encode, X, schema=encoding.schema, **there)
+    return tasks.submit("rows", _load, X, y, weight, stretches, encoding, **there)
+
+
+def _room(is_on_disk: bool) -> Room:
+    """Return what makes arrays on the worker that this runs on, in memory or in its local directory."""
+    return partial(on_disk, get_worker().local_directory) if is_on_disk else mapped
+
+
+def _encode(X: Any, schema: Schema) -> Piece:
+    return Piece(schema.encode(X))
 
 
 def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[Stretch], encoding: RowEncoding) -> RowBlock:
-    """Encode the rows of some partitions."""
+    """Put the rows of some partitions in order; those that are on disk are encoded already."""
     schema = encoding.schema
     lengths = [last - first for first, last in stretches]
     with Threads(threads_of(get_worker())) as threads:
-        columns = arrange_rows(lambda i: schema.encode(X[i]), lengths, len(schema), threads.map)
+        columns = arrange_rows(
+            lambda i: X[i].columns if encoding.is_on_disk else schema.encode(X[i]),
+            lengths,
+            len(schema),
+            threads.map,
+            _room(encoding.is_on_disk),
+        )
     classify = encoding.classes is not None
     targets = [
         encode_target(check_target(part, classify=classify, name=encoding.estimator, several=encoding.several), encoding.classes)
@@ -246,6 +313,7 @@ def digests(tasks: Tasks, rows: ClusterRows) -> tuple[list[str], str, str | None
 
 def _distinct(block: RowBlock, column: int) -> NDArray[np.float64]:
     codes = np.unique(block.columns.codes[column])
+    forget(block.columns.codes[column])
     return block.columns.values_of(column, codes[codes < block.columns.missing(column)])
 
 
@@ -256,6 +324,7 @@ def _merged(distinct: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArray[np.uint32]:
     """Return the codes of a block's rows among the distinct values of all."""
     codes, which = np.unique(block.columns.codes[column], return_inverse=True)
+    forget(block.columns.codes[column])
     mine = block.columns.values_of(column, codes)
     return np.where(np.isnan(mine), len(distinct), np.searchsorted(distinct, mine)).astype(np.uint32)[which]
 

@@ -129,7 +129,8 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
         super().__init__(rows.client, RowShardActor, ends_at_failure=True)
         self.n_shards, self.n_rows, self.n_columns = len(rows.blocks), rows.n_rows, rows.n_columns
         self._rows = rows
-        self._bytes = [rows.sizes.needed_for_rows(rows.rows_of(shard)) for shard in range(self.n_shards)]
+        on_disk = rows.encoding.is_on_disk
+        self._bytes = [rows.sizes.needed_for_rows(rows.rows_of(shard), on_disk=on_disk) for shard in range(self.n_shards)]
         self._n_broken = 0
         self._have_met = self._may_wait = False
         self._make_all(rows.workers)

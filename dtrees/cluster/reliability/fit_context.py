@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import uuid4
 
@@ -28,6 +28,7 @@ from dtrees.cluster.reliability.heartbeats import Heartbeats
 
 #: What they mean: :mod:`dtrees.cluster.data.placement`.
 PLACEMENTS = ("auto", "one-worker", "replicated", "sharded", "rows")
+STORAGES = ("auto", "memory", "disk")
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,20 @@ class Settings:
         Seconds without a sign of life until a worker counts as lost, to begin with: where workers are found to be slower, it grows.
     placement : {"auto", "one-worker", "replicated", "sharded", "rows"}
         Where columns are: all on one worker, all on each, or spread over all; or each worker keeps its rows.
+    storage : {"auto", "memory", "disk"}
+        Where workers that keep rows have the cells of these: "auto" has them on disk where nothing else fits the workers' memory; "disk"
+        has rows stay where they are.
 
     Examples
     --------
     >>> Settings(patience=60.0)
-    Settings(max_restarts=10, patience=60.0, placement='auto')
+    Settings(max_restarts=10, patience=60.0, placement='auto', storage='auto')
     """
 
     max_restarts: int = 10
     patience: float = 20.0
     placement: str = "auto"
+    storage: str = "auto"
 
     @classmethod
     def read(cls, **given: Any) -> Settings:
@@ -61,7 +66,7 @@ class Settings:
         --------
         >>> with dask.config.set({"dtrees.max-restarts": 3}):
         ...     Settings.read(patience=5.0)
-        Settings(max_restarts=3, patience=5.0, placement='auto')
+        Settings(max_restarts=3, patience=5.0, placement='auto', storage='auto')
         """
         values = {field.name: dask.config.get(f"dtrees.{field.name}", field.default) for field in fields(cls)}
         settings = cls(**values | {name: value for name, value in given.items() if value is not None})
@@ -71,7 +76,14 @@ class Settings:
             raise ValueError(f"patience is {settings.patience!r}; wants a number of seconds above 0")
         if settings.placement not in PLACEMENTS:
             raise ValueError(f"placement is {settings.placement!r}; wants one of {', '.join(PLACEMENTS)}")
-        return settings
+        if settings.storage not in STORAGES:
+            raise ValueError(f"storage is {settings.storage!r}; wants one of {', '.join(STORAGES)}")
+        if settings.storage == "disk" and settings.placement not in ("auto", "rows"):
+            raise ValueError(
+                f"storage is 'disk', and placement is {settings.placement!r}: cells are on disk only where rows stay; wants placement "
+                "'rows', or 'auto', which is the same then"
+            )
+        return replace(settings, placement="rows") if settings.storage == "disk" else settings
 
 
 class Fit:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows.exchange import Program, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
+from dtrees.split.table.disk_arrays import Room
 from dtrees.split.table.keyed_columns import arrange_rows
+from dtrees.split.table.mmap_arrays import mapped
 
 
 class ParcelsMissing(RuntimeError):
@@ -42,13 +44,17 @@ class LocalRowsExecutor(RowsExecutor):
         weight: NDArray[np.float64] | None,
         cuts: Sequence[Sequence[tuple[int, int]]],
         n_threads: int = 1,
+        room: Room = mapped,
     ) -> LocalRowsExecutor:
-        """Return an executor of shards that have some stretches of rows each: the first row, and the one after the last."""
+        """Return an executor of shards that have some stretches of rows each: the first row, and the one after the last.
+
+        ``room`` makes the arrays of their cells, in memory or on disk.
+        """
         shards = []
         for stretches in cuts:
             rows = np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for first, last in stretches)])
             mine = [column[rows] for column in table]
-            columns = arrange_rows([mine].__getitem__, [rows.shape[0]], len(table))
+            columns = arrange_rows([mine].__getitem__, [rows.shape[0]], len(table), room=room)
             shards.append(RowShard(columns, stretches, target.shape[0], target[rows], None if weight is None else weight[rows], n_threads))
         return cls(shards, target.shape[0], len(table))
 

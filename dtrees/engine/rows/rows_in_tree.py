@@ -18,6 +18,7 @@ from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
+from dtrees.engine.rows.passes import by_column, by_rows, gather, take_tasks
 from dtrees.engine.rows.row_target import RowTarget
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
@@ -31,6 +32,7 @@ from dtrees.split.numbers.fixed_point import add_up, scale_into
 from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.finer_parts import sum_finer
 from dtrees.split.zones.over_shards import add_in_order, next_codes, pick_rows, sum_nodes, walk_rows
@@ -177,17 +179,22 @@ class RowsInTree:
         size = int(starts[int(summed.grain.max()), -1])
         sums = make_sums(self._slots.room(n * size).reshape(n, size), starts, shifts, self._width, shift)
         sums.grains[:] = summed.grain
-        start, stop = self._start[summed.node], self._stop[summed.node]
-        # Large nodes are shared by columns, which need not be added up.
-        n_pieces = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self._threads.n_threads), min(self._threads.n_threads, k), 1)
-        tasks = [
-            (start[i], stop[i], i, k * piece // n_pieces[i], k * (piece + 1) // n_pieces[i])
-            for i in np.argsort(start - stop).tolist()
-            for piece in range(n_pieces[i])
-        ]
-        of_tasks = np.array(tasks, np.int64).reshape(-1, 5)
+        first, last = self._start[summed.node], self._stop[summed.node]
         zone_map, rows = self._zone_map, self._rows
-        self._threads.share(len(tasks), lambda queue, _: sum_nodes(queue, of_tasks, zone_map, rows, sums))
+
+        def include(start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+            # Large nodes are shared by columns, which need not be added up.
+            n_pieces = np.where((stop - start >= THREAD_ROWS) & (n < 2 * self._threads.n_threads), min(self._threads.n_threads, k), 1)
+            tasks = [
+                (start[i], stop[i], i, k * piece // n_pieces[i], k * (piece + 1) // n_pieces[i], start[i] == first[i])
+                for i in np.argsort(start - stop).tolist()
+                for piece in range(n_pieces[i])
+            ]
+            of_tasks = np.array(tasks, np.int64).reshape(-1, 6)
+            self._threads.share(len(tasks), lambda queue, _: sum_nodes(queue, of_tasks, zone_map, rows, sums))
+
+        for some in by_rows(zone_map.part, self._columns.n_rows, rows.rows, first, last):
+            include(*some)
         sent: _Sent = {}
         sizes = np.diff(starts, axis=1)[summed.grain].sum(axis=0)
         bounds, grains = starts.tolist(), summed.grain.tolist()
@@ -240,13 +247,21 @@ class RowsInTree:
         tasks = np.ascontiguousarray(np.stack([start, stop, place, shift, cut], axis=1))
         ranges = self._edges.ranges(np.repeat(self._pool[place], n_parts), parts, np.repeat(shift, n_parts), np.repeat(cut, n_parts))
         columns, zone_map, rows, scratch, size_shift = self._columns, self._zone_map, self._rows, self._scratch, self._shift
-        self._threads.share(
-            tasks.shape[0],
-            lambda queue, thread: sum_finer(
-                queue, tasks, parts, wanted.begins, ranges, columns, zone_map, rows, scratch[thread], size_shift, rooms, firsts, keys,
-                finer, counts, sums,
-            ),
-        )  # fmt: skip
+
+        def add(some: Any) -> None:
+            own, begins, own_parts, own_ranges = take_tasks(some, tasks, wanted.begins, parts, ranges)
+            own_rooms, own_firsts, own_counts = rooms[some], firsts[some], counts[some]
+            self._threads.share(
+                own.shape[0],
+                lambda queue, thread: sum_finer(
+                    queue, own, own_parts, begins, own_ranges, columns, zone_map, rows, scratch[thread], size_shift, own_rooms, own_firsts,
+                    keys, finer, own_counts, sums,
+                ),
+            )  # fmt: skip
+            counts[some] = own_counts
+
+        for some in by_column(columns.codes, self._pool[place], columns.words):
+            add(some)
         self._kept[shard] = _Kept(keys, finer, rooms, counts)
         return sums.reshape(-1)
 
@@ -276,13 +291,22 @@ class RowsInTree:
         h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
         tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift, cut], axis=1)), wanted.parts.astype(np.int64)
         columns, zone_map, rows, scratch = self._columns, self._zone_map, self._rows, self._scratch
-        self._threads.share(
-            tasks.shape[0],
-            lambda queue, thread: pick_rows(
-                queue, tasks, parts, wanted.begins, columns, zone_map, rows, scratch[thread], keys, finer, kept_rooms, kept_counts, rooms,
-                values, g, h, n, counts,
-            ),
-        )  # fmt: skip
+
+        def pick(some: Any) -> None:
+            own, begins, own_parts = take_tasks(some, tasks, wanted.begins, parts)
+            own_rooms, own_counts = rooms[some], counts[some]
+            of_kept = (kept_rooms[some], kept_counts[some]) if kept else (kept_rooms, kept_counts)
+            self._threads.share(
+                own.shape[0],
+                lambda queue, thread: pick_rows(
+                    queue, own, own_parts, begins, columns, zone_map, rows, scratch[thread], keys, finer, *of_kept, own_rooms, values, g, h,
+                    n, own_counts,
+                ),
+            )  # fmt: skip
+            counts[some] = own_counts
+
+        for some in by_column(columns.codes, self._pool[column], columns.words):
+            pick(some)
         if int(counts.sum()) < total:
             places = places_of(rooms, counts)
             values, g, h, n = values[places], g[places], h[places] if weighted else h, n[places]
@@ -301,13 +325,19 @@ class RowsInTree:
         columns, rows, spare = self._columns, self._rows, self._spare
         of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
         cut = self._cut_codes(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
-        self._threads.share(
-            len(pieces),
-            lambda queue, _: partition.mark_many(
-                queue, of_pieces, columns, places, cut, message.missing_left, rows.rows, start, stop, bits, offsets
-            ),
-            most=1 + int((stop - start).sum()) // THREAD_ROWS,
-        )
+
+        def mark(some: Any) -> None:
+            own = of_pieces[some]
+            self._threads.share(
+                own.shape[0],
+                lambda queue, _: partition.mark_many(
+                    queue, own, columns, places, cut, message.missing_left, rows.rows, start, stop, bits, offsets
+                ),
+                most=1 + int((stop - start).sum()) // THREAD_ROWS,
+            )
+
+        for some in by_column(columns.codes, places[of_pieces[:, 0]], columns.words):
+            mark(some)
         if by_set:
             self._categories.mark(message.sets, message.column, message.missing_left, rows.rows, (start, stop), bits, offsets)
         left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self._threads.n_threads)
@@ -333,7 +363,14 @@ class RowsInTree:
         cuts = self._cut_codes(column, cut)
         nodes, out = np.ascontiguousarray(np.stack([start, stop, column], axis=1)), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
-        self._threads.share(nodes.shape[0], lambda queue, _: next_codes(queue, nodes, columns, rows, cuts, out))
+
+        def find(some: Any) -> None:
+            own, own_cuts, found = nodes[some], cuts[some], out[some]
+            self._threads.share(own.shape[0], lambda queue, _: next_codes(queue, own, columns, rows, own_cuts, found))
+            out[some] = found
+
+        for some in by_column(columns.codes, column, columns.words):
+            find(some)
         above = self._columns.values_of(column, out)
         return np.where(np.isnan(above), np.inf, above)
 
@@ -360,7 +397,7 @@ class RowsInTree:
             rows = self._rows.rows[places]
             values = np.empty((self._pool.shape[0], rows.shape[0]))
             for place, column in enumerate(self._pool.tolist()):
-                values[place] = self._columns.values_of(column, self._columns.codes[column][rows])
+                values[place] = self._columns.values_of(column, gather(self._columns.codes[column], rows))
             sent[shard] = (sizes, values, self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h)
         return sent
 
@@ -449,17 +486,24 @@ class RowsInTree:
         cuts = np.full(tree.node_count, -1, np.int64)
         inner = np.setdiff1d(inner, tree.categories.node)
         cuts[inner] = self._cut_codes(tree.feature[inner].astype(np.int64), tree.threshold[inner])
-        n, step = rows.shape[0], max(THREAD_ROWS, -(-rows.shape[0] // (4 * self._threads.n_threads)))
-        pieces = np.array([(first, min(first + step, n)) for first in range(0, n, step)], np.int64).reshape(-1, 2)
-        codes, n_distinct = self._columns.codes, self._n_distinct
-        if tree.categories.node.shape[0]:
-            self._categories.walk(tree, cuts, value, pieces, rows, total)
-            return
-        self._threads.share(
-            pieces.shape[0],
-            lambda queue, _: walk_rows(
-                queue, pieces, codes, n_distinct, tree.children_left, tree.children_right, tree.feature, cuts,
-                tree.missing_go_to_left, value, rows,
-                total,
-            ),
-        )  # fmt: skip
+        codes, n_distinct, by_set = self._columns.codes, self._n_distinct, tree.categories.node.shape[0] > 0
+        if is_on_disk(codes):
+            rows = np.sort(rows)
+
+        def walk(first: int, last: int) -> None:
+            step = max(THREAD_ROWS, -(-(last - first) // (4 * self._threads.n_threads)))
+            pieces = np.array([(at, min(at + step, last)) for at in range(first, last, step)], np.int64).reshape(-1, 2)
+            if by_set:
+                self._categories.walk(tree, cuts, value, pieces, rows, total)
+                return
+            self._threads.share(
+                pieces.shape[0],
+                lambda queue, _: walk_rows(
+                    queue, pieces, codes, n_distinct, tree.children_left, tree.children_right, tree.feature, cuts,
+                    tree.missing_go_to_left, value, rows, total,
+                ),
+            )  # fmt: skip
+
+        whole = np.zeros(1, np.int64), np.array([rows.shape[0]])
+        for begin, end in by_rows(codes, self._columns.n_rows, rows, *whole):
+            walk(int(begin[0]), int(end[0]))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.policy import FOLD, MAX_ZONES, most_zones
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.disk_arrays import forget
 from dtrees.split.table.keyed_columns import write_parts
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards import CODES
@@ -139,6 +140,7 @@ def _sketch_column(columns: Columns, j: int, rows: NDArray[np.int64] | None, qua
     if rows is not None and codes.shape[0] <= SKETCH_VALUES:  # there may be no more
         rows = None
         codes, counts = _count(columns.codes[j], columns.missing(j))
+    forget(columns.codes[j])
     if codes.shape[0] <= SKETCH_VALUES:
         return columns.values_of(j, codes), counts, np.ones(codes.shape[0], np.bool_)
     below = np.cumsum(counts)

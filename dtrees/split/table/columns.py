@@ -35,6 +35,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.words import bits_of_float32, float32_of_bits, read_float64
 from dtrees.split.numbers.rounding import rounded_down
+from dtrees.split.table.disk_arrays import Room, forget, is_on_disk
 from dtrees.split.table.mmap_arrays import Reused, mapped
 from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 
@@ -323,6 +324,8 @@ class Assembly:
     Parameters
     ----------
     n_rows, n_columns : int
+    room : callable, default=np.empty
+        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.disk_arrays`).
 
     Examples
     --------
@@ -334,8 +337,9 @@ class Assembly:
            [1, 0, 1]], dtype=uint32)
     """
 
-    def __init__(self, n_rows: int, n_columns: int) -> None:
-        self._codes = np.empty((n_columns, n_rows), dtype=np.uint32)
+    def __init__(self, n_rows: int, n_columns: int, room: Room = np.empty) -> None:
+        self._room = room
+        self._codes = room(n_columns * n_rows, np.uint32).reshape(n_columns, n_rows)
         self._benches = Reused(partial(make_bench, n_rows))
         self._distinct: list[NDArray[Any]] = [np.empty(0, np.float32)] * n_columns
 
@@ -346,7 +350,13 @@ class Assembly:
     def sort(self, place: int, values: NDArray[Any]) -> None:
         """Sort a column, and put it in its place; see :func:`presort_column`. Several threads may."""
         with self._benches.one() as bench:
-            _, self._distinct[place] = presort_column(values, self._codes[place], bench)
+            _, distinct = presort_column(values, self._codes[place], bench)
+        if is_on_disk(self._codes):
+            self._distinct[place] = self._room(distinct.shape[0], distinct.dtype)
+            self._distinct[place][:] = distinct
+            forget(self._codes[place], self._distinct[place])
+        else:
+            self._distinct[place] = distinct
 
     def rest(self) -> None:
         """Give up what columns are sorted on: none will be sorted for a while."""
@@ -362,16 +372,18 @@ class Assembly:
         """Return the columns, when all are in their places; nothing can be added any more."""
         self.rest()
         distinct, self._distinct = self._distinct, []
-        return Columns.of(self._codes, *_join(distinct))
+        return Columns.of(self._codes, *_join(distinct, self._room))
 
 
-def _join(distinct: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _join(distinct: list[NDArray[Any]], room: Room) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Put distinct values one after the other, in the smallest dtype that holds all; the list is emptied on the way, to save memory."""
     offsets = np.zeros(len(distinct) + 1, dtype=np.int64)
     np.cumsum([d.shape[0] for d in distinct], out=offsets[1:])
-    values = np.empty(offsets[-1], np.result_type(np.float32, *(d.dtype for d in distinct)))
+    values = room(int(offsets[-1]), np.result_type(np.float32, *(d.dtype for d in distinct)))
     for j in reversed(range(len(distinct))):
-        values[offsets[j] : offsets[j + 1]] = distinct.pop()
+        own = values[offsets[j] : offsets[j + 1]]
+        own[:] = distinct.pop()
+        forget(own)
     return values, offsets
 
 

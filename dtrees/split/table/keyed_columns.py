@@ -32,7 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.policy import DISK_BYTES
 from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns, float32_of_key
+from dtrees.split.table.disk_arrays import Room, beside, forget, is_on_disk
 from dtrees.split.table.mmap_arrays import mapped
 
 #: Rows that are turned over at a time, from rows side by side to columns: what a processor's cache holds.
@@ -49,6 +51,7 @@ def arrange_rows(
     lengths: Sequence[int],
     n_columns: int,
     map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
+    room: Room = mapped,
 ) -> Columns:
     """Return columns for rows that stay where they are: keyed, where float32 holds all values, else sorted.
 
@@ -61,17 +64,21 @@ def arrange_rows(
     n_columns : int
     map : callable, default=map
         See :func:`~dtrees.split.table.columns.presort`.
+    room : callable, default=mapped
+        Makes the arrays, in memory or on disk (:mod:`dtrees.split.table.disk_arrays`). On disk, columns are read and written one by one,
+        and pieces may lie there as well.
     """
     firsts = np.cumsum([0, *lengths]).tolist()
-    keyed = _keyed(read, firsts, n_columns, map)
+    keyed = _keyed(read, firsts, n_columns, map, room)
     if keyed is not None:
         return keyed.finished(map)
     pieces = [list(read(i)) for i in range(len(lengths))]
-    assembly = Assembly(firsts[-1], n_columns)
+    assembly = Assembly(firsts[-1], n_columns, room)
 
     def sort(j: int) -> None:
         mine = [piece[j] for piece in pieces]
         assembly.sort(j, mine[0] if len(mine) == 1 else np.concatenate(mine))
+        forget(*mine)
         for piece in pieces:
             piece[j] = None  # type: ignore[call-overload]
 
@@ -79,8 +86,8 @@ def arrange_rows(
     return assembly.finished()
 
 
-def _keyed(read: Any, firsts: list[int], n_columns: int, map: Any) -> KeyedAssembly | None:
-    assembly = KeyedAssembly(firsts[-1], n_columns)
+def _keyed(read: Any, firsts: list[int], n_columns: int, map: Any, room: Room) -> KeyedAssembly | None:
+    assembly = KeyedAssembly(firsts[-1], n_columns, room)
     are_small = map(lambda i: assembly.put(firsts[i], read(i)), range(len(firsts) - 1))
     return assembly if all(are_small) else None
 
@@ -91,12 +98,14 @@ class KeyedAssembly:
     Parameters
     ----------
     n_rows, n_columns : int
+    room : callable, default=mapped
+        See :func:`arrange_rows`.
     """
 
-    def __init__(self, n_rows: int, n_columns: int) -> None:
+    def __init__(self, n_rows: int, n_columns: int, room: Room = mapped) -> None:
         if n_rows > MAX_ROWS:
             raise ValueError(f"X has {n_rows} rows; dtrees numbers rows with 32 bits and takes at most {MAX_ROWS}.")
-        self._values = mapped(n_columns * n_rows, np.float32).reshape(n_columns, n_rows)
+        self._values = room(n_columns * n_rows, np.float32).reshape(n_columns, n_rows)
 
     def put(self, first: int, columns: Sequence[NDArray[Any]]) -> bool:
         """Put some rows in their place, given by column; return whether float32 holds all their values."""
@@ -110,13 +119,20 @@ class KeyedAssembly:
                     place[:] = some
                 if not small[j] and not np.array_equal(some, place, equal_nan=some.dtype.kind == "f"):
                     return False
+        forget(self._values, *columns)
         return True
 
     def finished(self, map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map) -> Columns:
         """Return the columns, when all rows are in their places; ``map`` is as in :func:`~dtrees.split.table.columns.presort`."""
         values = self._values
         del self._values
-        made = list(map(lambda j: _to_codes(values[j]), range(values.shape[0])))
+
+        def make(j: int) -> tuple[np.float32, int]:
+            found = _to_codes(values[j])
+            forget(values[j])
+            return found
+
+        made = list(map(make, range(values.shape[0])))
         offsets = np.zeros(len(made) + 1, np.int64)
         np.cumsum([n_codes for _, n_codes in made], out=offsets[1:])
         # There is one for each column, and one more where these could be taken for all distinct values.
@@ -161,7 +177,7 @@ def write_parts(
     n_parts: NDArray[np.int64],
     map: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
 ) -> NDArray[np.uint16]:
-    """Return the part of every cell, of shape (n_rows, n_columns).
+    """Return the part of every cell, of shape (n_rows, n_columns), on disk where codes are.
 
     Parameters
     ----------
@@ -183,9 +199,16 @@ def write_parts(
     firsts = np.full((k, first_codes.shape[1] + (1 << int(steps.max(initial=0)))), 0xFFFFFFFF, np.uint32)
     for j in range(k):
         firsts[j, : n_parts[j] + 1] = first_codes[j, : n_parts[j] + 1]
-    part = mapped(n_rows * k, np.uint16).reshape(n_rows, k)
+    part = beside(columns.codes)(n_rows * k, np.uint16).reshape(n_rows, k)
     step = max(_ROWS_AT_A_TIME, -(-n_rows // 64))
-    list(map(lambda i: _write_parts(columns.codes, firsts, tables, shifts, steps, i, min(i + step, n_rows), part), range(0, n_rows, step)))
+    if is_on_disk(part):
+        step = min(step, max(_ROWS_AT_A_TIME, DISK_BYTES // (6 * max(1, k))))
+
+    def write(i: int) -> None:
+        _write_parts(columns.codes, firsts, tables, shifts, steps, i, min(i + step, n_rows), part)
+        forget(columns.codes, part)
+
+    list(map(write, range(0, n_rows, step)))
     return part
 
 

@@ -32,6 +32,7 @@ from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.policy import (
     ALL_SUMMED_CATEGORIES,
+    DISK_BYTES,
     FOLD,
     LIST_ROWS,
     LISTED_AT_ENDS,
@@ -42,6 +43,7 @@ from dtrees.split.policy import (
     most_zones,
 )
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.disk_arrays import beside, forget, is_on_disk
 from dtrees.split.table.mmap_arrays import Reused, mapped
 
 #: A shift that makes all codes one.
@@ -99,7 +101,21 @@ class ZoneMap(NamedTuple):
     def take(self, places: NDArray[np.int64]) -> ZoneMap:
         """Return some of the columns."""
         rest: dict[str, Any] = {name: getattr(self, name)[places] for name in self._fields[1:-2]}
-        return self._replace(part=np.ascontiguousarray(self.part[:, places]), **rest)
+        return self._replace(part=_take_columns(self.part, places), **rest)
+
+
+def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """Return some columns of parts, on disk where those are."""
+    if not is_on_disk(part):
+        return np.ascontiguousarray(part[:, places])
+    n, k = part.shape[0], places.shape[0]
+    taken = beside(part)(n * k, np.uint16).reshape(n, k)
+    step = max(1, DISK_BYTES // (2 * part.shape[1]))
+    for first in range(0, n, step):
+        rows = slice(first, first + step)
+        taken[rows] = part[rows, places]
+        forget(part[rows], taken[rows])
+    return taken
 
 
 def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: Sequence[int] = ()) -> ZoneMap:

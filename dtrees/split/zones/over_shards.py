@@ -61,13 +61,18 @@ FLAGGED = np.dtype([("part", np.int64), ("g", np.int64), ("h", np.int64), ("befo
 
 @kernel
 def sum_nodes(queue, tasks, zone_map, partition, sums):
-    """Sum nodes into slots: tasks (first place, last place, slot, first column, last column), claimed by several threads."""
+    """Sum nodes into slots, by several threads.
+
+    ``tasks``, shape (n, 6), are first and last place, slot, first and last column, and whether the slot begins with these places; else they
+    are added to what it has.
+    """
     while True:
         k = claim(queue)
         if k >= tasks.shape[0]:
             return
-        start, stop, slot, first, last = tasks[k]
-        numbers_of(sums, slot, first, last)[:] = 0
+        start, stop, slot, first, last, begins = tasks[k]
+        if begins:
+            numbers_of(sums, slot, first, last)[:] = 0
         include_columns(zone_map, partition, start, stop, first, last, sums, slot, ZERO() + 1)
         finish(queue)
 

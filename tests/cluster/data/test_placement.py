@@ -29,7 +29,7 @@ from dtrees.ensemble.backend import LoadOptions
 from dtrees.ensemble.evaluation.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input.schema import Schema
-from dtrees.split.policy import FEWEST_ZONES, MAX_ZONES
+from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
 from tests.engine.shards import rules
 from tests.slow import one_quick
@@ -215,6 +215,36 @@ def test_rows_are_chosen_only_where_they_fit() -> None:
         place(few, worker_capacities(1e12, 1e12), "rows", rows={"a": 10, "b": 990}).needs["a"]
         == 120 + 8000 + 3 * 800_000 + 5_000 * FEWEST_ZONES * 2
     )
+
+
+def test_cells_are_on_disk_where_memory_holds_them_nowhere() -> None:
+    n, k = 10**7, 100
+    sizes, rows = Sizes(n, (6 * n,) * k, 8 * n, 10**8, keyed=True), {"a": n // 2, "b": n // 2}
+    # Of its own: a stretch, the target, 80 bytes for what grows; two partitions; sums by zones.
+    needed = DISK_BYTES + n // 2 * (8 + 80) + 2 * 10**8 + 5_000 * (MAX_ZONES - 1) * k
+    small = worker_capacities(needed, needed)
+    plan = place(sizes, small, rows=rows, storage="auto")
+    assert (plan.placement.kind, plan.placement.storage, plan.needs) == ("rows", "disk", {"a": needed, "b": needed})
+    assert str(plan.placement) == "rows on 2 workers, with cells on disk: in memory, cells would fit nowhere"
+    assert place(sizes, small, "rows", rows=rows, storage="auto").placement.storage == "disk"
+    large = worker_capacities(10 * needed, 10 * needed)
+    assert place(sizes, large, "rows", rows=rows, storage="auto").placement.storage == "memory"
+    assert place(sizes, large, "rows", rows=rows, storage="disk").needs == plan.needs
+    assert place(sizes, large, rows=rows, storage="auto").placement.storage == "memory"
+    alone = place(sizes, {"a": WorkerCapacity(1, 2 * needed)}, rows={"a": n}, storage="auto").placement
+    assert (alone.kind, alone.storage) == ("rows", "disk")
+    with pytest.raises(NotEnoughMemory, match=r"placement 'rows': .* Add workers, have cells on the workers' disks \(dtrees.storage in"):
+        place(sizes, small, "rows", rows=rows, storage="memory")
+    for placement in ("auto", "rows"):
+        with pytest.raises(NotEnoughMemory, match="placement 'rows' and cells on disk: worker b would need"):
+            place(sizes, worker_capacities(needed, needed - 1), placement, rows=rows, storage="auto")
+    # Without rows that may stay, or with another placement asked for, they are in memory.
+    for placement, some in (("auto", None), ("sharded", rows)):
+        with pytest.raises(NotEnoughMemory, match="placement 'sharded': worker"):
+            place(sizes, small, placement, rows=some, storage="auto")
+    # Columns that have to be sorted are put together in memory, one in each thread.
+    wide = Sizes(n, (14 * n,) * k, 8 * n, 10**8)
+    assert wide.needed_for_rows(n, 4, on_disk=True) - sizes.needed_for_rows(n, 4, on_disk=True) == n * (4 * 32 - 64)
 
 
 def test_a_tree_for_each_thread_takes_room() -> None:

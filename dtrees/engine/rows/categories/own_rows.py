@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.rows.passes import by_column
 from dtrees.engine.shard.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import THREAD_ROWS
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.disk_arrays import beside, forget
 from dtrees.split.zones.categories_over_shards import Tally, make_lists, make_tally, mark_by_words, sum_by_category, walk_rows_by_sets
 from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
@@ -27,6 +29,7 @@ def count_categories(columns: Columns, categorical: Sequence[int]) -> NDArray[np
     for j in categorical:
         codes, missing = columns.codes[j], columns.missing(j)
         highest = max((int(some[some < missing].max(initial=0)) for some in _pieces(codes)), default=0)
+        forget(codes)
         number = columns.values_of(j, np.array([highest]))[0]
         found[j] = 0 if np.isnan(number) else int(number) + 1
     return found
@@ -59,7 +62,7 @@ class CategoryRows:
         self._missing = n_categories[self.ids]
         self._place_of = np.full(n_categories.shape[0], -1, np.int64)
         self._place_of[self.ids] = np.arange(self.ids.shape[0])
-        self._codes = np.empty((self.ids.shape[0], columns.n_rows), np.uint32)
+        self._codes = beside(columns.codes)(self.ids.shape[0] * columns.n_rows, np.uint32).reshape(-1, columns.n_rows)
         list(threads.map(self._number, range(self.ids.shape[0])))
         self._tallies: list[Tally] = []
 
@@ -69,6 +72,7 @@ class CategoryRows:
             rows = slice(first, first + _ROWS_AT_A_TIME)
             numbers = self._columns.values_of(column, self._columns.codes[column][rows])
             self._codes[place, rows] = np.where(np.isnan(numbers), missing, numbers)
+        forget(self._columns.codes[column], self._codes[place])
 
     def deal(self, pool: NDArray[np.int32], n_shards: int) -> list[NDArray[np.int64]]:
         """Return which columns of a tree each shard searches, as their places among the tree's; the last shard is the first one's turn.
@@ -96,9 +100,14 @@ class CategoryRows:
             while len(self._tallies) < self._threads.n_threads:
                 self._tallies.append(make_tally(int(self._missing.max()) + 1))
             codes, tallies = self._codes, self._tallies
-            self._threads.share(
-                tasks.shape[0], lambda queue, thread: sum_by_category(queue, tasks, codes, partition, tallies[thread], lists)
-            )
+
+            def add(own: NDArray[np.int64]) -> None:
+                self._threads.share(
+                    own.shape[0], lambda queue, thread: sum_by_category(queue, own, codes, partition, tallies[thread], lists)
+                )
+
+            for some in by_column(codes, tasks[:, 2]):
+                add(tasks[some])
         sent: list[tuple[NDArray[Any], ...]] = []
         for mine in (slice(begin, end) for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
             counts = lists.length[mine]
@@ -125,26 +134,19 @@ class CategoryRows:
         ]
         tasks, of_split = np.array(pieces, np.int64).reshape(-1, 4), self._place_of[column]
         codes, missing, side = self._codes, self._missing, self._make_sides()
-        self._threads.share(
-            tasks.shape[0],
-            lambda queue, thread: mark_by_words(
-                queue,
-                tasks,
-                sets.offset,
-                sets.words,
-                codes,
-                of_split,
-                missing,
-                missing_left,
-                rows,
-                start,
-                stop,
-                side[thread],
-                bits,
-                offsets,
-            ),
-            most=1 + int((stop - start).sum()) // THREAD_ROWS,
-        )
+
+        def mark(own: NDArray[np.int64]) -> None:
+            self._threads.share(
+                own.shape[0],
+                lambda queue, thread: mark_by_words(
+                    queue, own, sets.offset, sets.words, codes, of_split, missing, missing_left, rows, start, stop, side[thread], bits,
+                    offsets,
+                ),
+                most=1 + int((stop - start).sum()) // THREAD_ROWS,
+            )  # fmt: skip
+
+        for some in by_column(codes, of_split[tasks[:, 1]]):
+            mark(tasks[some])
 
     def _make_sides(self) -> NDArray[np.uint8]:
         return np.empty((self._threads.n_threads, int(self._missing.max(initial=0)) + 1), np.uint8)
@@ -170,3 +172,4 @@ class CategoryRows:
                 value, rows, place_of, categories, set_of, sets.offset, sets.words, total,
             ),
         )  # fmt: skip
+        forget(categories)

@@ -1,0 +1,104 @@
+"""In what order a shard reads its cells: at will in memory, and in passes over them on disk.
+
+A node's rows are in ascending order, but far apart; so each node of a level, taken by itself, would have most of a table on disk read.
+For all nodes of a level together it is read in order: codes column by column, and parts, which lie row by row, by stretches of rows. What
+has been read is forgotten (:mod:`dtrees.split.table.disk_arrays`), so that a shard's memory holds a column, or a stretch, at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.shard.places import places_of
+from dtrees.split.policy import DISK_BYTES
+from dtrees.split.table.disk_arrays import forget, is_on_disk
+
+
+def by_column(codes: NDArray[np.uint32], column: NDArray[np.integer[Any]], *others: NDArray[Any]) -> Iterator[Any]:
+    """Give which tasks to carry out at a time: all, or, on disk, those of a column or a few; empty ones not.
+
+    Parameters
+    ----------
+    codes : ndarray of uint32, shape (n_columns, n_rows)
+    column : ndarray of int, shape (n_tasks,)
+        What each task reads.
+    *others : ndarray
+        What tasks read of besides.
+
+    Yields
+    ------
+    slice or ndarray of int64
+        Something to index tasks by; in ascending order within a column.
+    """
+    if not is_on_disk(codes):
+        yield slice(None)
+        return
+    n_rows, order = codes.shape[1], np.argsort(column, kind="stable")
+    at_once = max(1, DISK_BYTES // (codes.itemsize * n_rows))
+    group = column[order] // at_once
+    for some in np.split(order, np.flatnonzero(np.diff(group)) + 1):
+        if some.shape[0]:
+            yield some
+            forget(codes[column[some[0]] : column[some[-1]] + 1], *others)
+
+
+def by_rows(
+    cells: NDArray[Any], n_rows: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Give what places of nodes to read at a time: all, or, on disk, those whose rows are in a stretch.
+
+    Parameters
+    ----------
+    cells : ndarray
+        Of ``n_rows`` rows, in all columns.
+    rows : ndarray of uint32
+        By place; within each node ascending.
+    start, stop : ndarray of int64, shape (n,)
+        Of nodes.
+
+    Yields
+    ------
+    start, stop : ndarray of int64, shape (n,)
+        Some of the places of each node, from first to last.
+    """
+    if not is_on_disk(cells):
+        yield start, stop
+        return
+    at, step = start, max(1, DISK_BYTES * n_rows // cells.nbytes)
+    for end in range(step, n_rows + step, step):
+        last = np.uint32(min(end, n_rows))
+        bounds = zip(at.tolist(), stop.tolist(), strict=True)
+        until = np.array([first + np.searchsorted(rows[first:some], last) for first, some in bounds], np.int64)
+        yield at, until
+        forget(cells)
+        at = until
+
+
+def gather(codes: NDArray[np.uint32], rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the codes of some rows in a column."""
+    if not is_on_disk(codes):
+        return codes[rows]
+    order = np.argsort(rows)
+    found = np.empty(rows.shape[0], np.uint32)
+    found[order] = codes[rows[order]]
+    forget(codes)
+    return found
+
+
+def take_tasks(some: Any, tasks: NDArray[np.int64], begins: NDArray[np.int64], *of_parts: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Return some of the tasks, where their parts begin, and what there is of each part.
+
+    Examples
+    --------
+    >>> take_tasks(np.array([1, 0]), np.array([10, 20]), np.array([0, 2, 3]), np.array([5, 6, 7]))
+    (array([20, 10]), array([0, 1, 3]), array([7, 5, 6]))
+    """
+    if isinstance(some, slice):
+        return tasks, begins, *of_parts
+    sizes = np.diff(begins)[some]
+    at = places_of(begins[:-1][some], sizes)
+    return tasks[some], np.append(0, np.cumsum(sizes)), *(array[at] for array in of_parts)

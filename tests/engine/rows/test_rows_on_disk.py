@@ -1,0 +1,133 @@
+"""Shards whose cells are on disk: the same models, and cells are read in order."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtrees.engine.rows import passes
+from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.passes import by_column, by_rows, gather, take_tasks
+from dtrees.engine.run.boosting_rounds import boost
+from dtrees.split.table import keyed_columns, zone_map
+from dtrees.split.table.disk_arrays import is_on_disk, on_disk
+from tests.engine.rows.test_rows_fit import CASES, assert_same, cut_finely, fit_spread, make_plan, spread
+from tests.engine.shards import wild_table, wild_target, wild_weight
+
+
+def read_little_at_a_time(patch: pytest.MonkeyPatch, n_bytes: int = 4096) -> None:
+    for module in (passes, keyed_columns, zone_map):
+        patch.setattr(module, "DISK_BYTES", n_bytes)
+
+
+def check(case: str, keyed: bool, folder: Path) -> None:
+    loss, rule_changes, changes, weighted = CASES[case]
+    n = 700
+    table = [column.astype(np.float32) if keyed else column for column in wild_table(n, 4)]
+    plan = make_plan(loss, len(table), rule_changes=rule_changes, **changes)
+    y, weight = wild_target(wild_table(n, 4), plan.n_classes, 4), wild_weight(n, 4) if weighted else None
+    cuts = spread(n, 3, [100, 101, 400], [0, 1, 2, 0])
+    executor = LocalRowsExecutor.of(table, y, weight, cuts, 2, partial(on_disk, str(folder)))
+    try:
+        found = boost(executor, plan)
+        for shard in executor.shards:
+            assert is_on_disk(shard._columns.codes)
+            assert is_on_disk(shard._tree._zone_map.part)
+            assert shard._columns.is_keyed == keyed
+    finally:
+        executor.close()
+    assert_same(fit_spread(table, plan, y, weight, cuts), found)
+
+
+def test_a_model_of_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", 60)
+    read_little_at_a_time(monkeypatch)
+    cut_finely(monkeypatch)
+    check("rows and columns drawn", True, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent_rows", [0, 60])
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_models_of_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, keyed: bool, sent_rows: int) -> None:
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
+    if sent_rows:
+        read_little_at_a_time(monkeypatch)
+        cut_finely(monkeypatch)
+    check(case, keyed, tmp_path)
+
+
+@pytest.fixture
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is forgotten, in turn."""
+    seen: list[Any] = []
+    monkeypatch.setattr(passes, "forget", lambda *arrays: seen.extend(arrays))
+    return seen
+
+
+@pytest.mark.parametrize("n_bytes", [1, 2 * 4 * 50, 2**20])
+def test_columns_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: list[Any], n_bytes: int) -> None:
+    read_little_at_a_time(monkeypatch, n_bytes)
+    codes = on_disk(str(tmp_path), 6 * 50, np.uint32).reshape(6, 50)
+    codes[:] = np.arange(6)[:, None]
+    column = np.array([5, 0, 2, 5, 0, 3, 2])
+    groups = list(by_column(codes, column))
+    assert sorted(np.concatenate(groups).tolist()) == list(range(7))  # each task once
+    read = [set(column[group].tolist()) for group in groups]
+    assert all(max(one) < min(other) for one, other in itertools.pairwise(read))
+    at_once = {1: 1, 400: 2, 2**20: 6}[n_bytes]
+    assert len(groups) == len(set((column // at_once).tolist()))
+    for some, rows in zip(read, forgotten, strict=True):
+        assert some <= set(rows[:, 0].tolist())
+        assert rows.shape[0] <= at_once
+    assert list(by_column(codes, column[:0])) == []
+    assert list(by_column(codes.copy(), column)) == [slice(None)]
+
+
+@pytest.mark.parametrize("n_bytes", [1, 100, 2**20])
+def test_rows_are_read_by_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_bytes: int) -> None:
+    read_little_at_a_time(monkeypatch, n_bytes)
+    rng, n_rows = np.random.default_rng(0), 97
+    parts = on_disk(str(tmp_path), n_rows * 3, np.uint16).reshape(n_rows, 3)
+    side = rng.integers(0, 3, n_rows)
+    rows = np.concatenate([np.flatnonzero(side == i) for i in range(3)]).astype(np.uint32)
+    stop = np.cumsum(np.bincount(side, minlength=3))
+    start = np.concatenate([[0], stop[:-1]])
+    found: list[list[int]] = [[], [], []]
+    last = -1
+    for begin, end in by_rows(parts, n_rows, rows, start, stop):
+        stretch = [rows[a:b].tolist() for a, b in zip(begin, end, strict=True)]
+        mine = sorted(row for some in stretch for row in some)
+        assert not mine or mine[0] > last
+        assert not mine or (mine[-1] - mine[0] + 1) * 6 <= max(6, n_bytes)
+        last = mine[-1] if mine else last
+        for i, some in enumerate(stretch):
+            found[i] += some
+    assert found == [rows[a:b].tolist() for a, b in zip(start, stop, strict=True)]
+    ((begin, end),) = by_rows(parts.copy(), n_rows, rows, start, stop)
+    assert begin is start
+    assert end is stop
+
+
+def test_codes_of_some_rows(tmp_path: Path, forgotten: list[Any]) -> None:
+    codes = on_disk(str(tmp_path), 100, np.uint32)
+    codes[:] = np.random.default_rng(0).integers(0, 1000, 100)
+    rows = np.array([7, 3, 99, 0, 50], np.uint32)
+    assert gather(codes, rows).tolist() == codes.copy()[rows].tolist() == gather(codes.copy(), rows).tolist()
+    assert [array.shape for array in forgotten] == [(100,)]
+
+
+def test_some_of_the_tasks_with_their_parts() -> None:
+    tasks, begins, parts = np.arange(8).reshape(4, 2), np.array([0, 2, 2, 5, 6]), np.array([10, 11, 12, 13, 14, 15])
+    some, at, own, twice = take_tasks(np.array([2, 0, 1]), tasks, begins, parts, parts * 2)
+    assert some.tolist() == [[4, 5], [0, 1], [2, 3]]
+    assert [own[a:b].tolist() for a, b in itertools.pairwise(at)] == [[12, 13, 14], [10, 11], []]
+    assert twice.tolist() == (own * 2).tolist()
+    assert take_tasks(slice(None), tasks, begins, parts)[0] is tasks
