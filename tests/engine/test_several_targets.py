@@ -135,14 +135,18 @@ def test_trees_by_the_book(criterion: str, classes: tuple[int, ...], data: st.Da
 
 @pytest.mark.slow  # kernels of their own
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("random_splits", [False, True])
 @pytest.mark.parametrize(("criterion", "classes"), [("squared_error", (1, 1, 1)), ("gini", (2, 3, 2, 1))])
 @given(data=st.data())
 @examples(150)
-def test_sets_of_categories_by_the_book(criterion: str, classes: tuple[int, ...], data: st.DataObject) -> None:
-    """Orders by each target, by each class, and by the direction in which means differ most; few rows, ties, missing values, draws."""
+def test_sets_of_categories_by_the_book(criterion: str, classes: tuple[int, ...], random_splits: bool, data: st.DataObject) -> None:
+    """Orders by each target, by each class, and by the direction in which means differ most; few rows, ties, missing values, draws.
+
+    Sets at random are drawn whatever the classes of the first target.
+    """
     problem = data.draw(several(criterion, classes))
     _, target, weight, plan = problem
-    plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
+    plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=random_splits))
     table, plan = data.draw(with_categories(problem[:3], plan))
     sample = sample_of(ForestTargets(plan, target, weight).start(3, 0), plan)
     root = naive.grow(as_lists(table), sample, plan.rules, SEVERAL, plan.seed, 3)

@@ -314,7 +314,7 @@ def search_kept(node, column, values, m, limits, bits, bar, groups, scratch):
     most = min(limits.categories.most[column], m - 1)
     top, best, order = bar, ZERO(), ZERO()
     for which in range(ZERO() + 1 if is_random(limits.thresholds) else n_orders(node)):
-        if not is_order(node, which):
+        if not (is_random(limits.thresholds) or is_order(node, which)):
             continue
         _set_keys(limits.thresholds, node, values, groups, m, which, limits.categories.smooth, bits)
         order_ends(groups, m, most)

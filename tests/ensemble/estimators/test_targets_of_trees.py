@@ -219,7 +219,7 @@ def _walk(model, table):
 
 
 @pytest.mark.slow  # kernels of their own
-@pytest.mark.parametrize("kind", [*SINGLE, dtrees.ExtraTreeRegressor], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*SINGLE, dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier], ids=lambda kind: kind.__name__)
 def test_sets_of_categories(kind, tmp_path):
     y = EFFECTS > 0.2 if is_classifier(kind) else EFFECTS
     model = kind(max_depth=5, min_samples_leaf=3, random_state=0).fit(FRAME, y)
