@@ -12,13 +12,13 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sklearn
 
 try:
     # Parameters are checked as scikit-learn checks those of its own estimators: the same rules, and the same messages.
-    from sklearn.base import _fit_context as fit_context
+    from sklearn.base import _fit_context
 
     # Rows of arrays and of frames of every kind, as scikit-learn takes them for its own validation sets.
     from sklearn.utils import _safe_indexing as safe_indexing
@@ -54,6 +54,15 @@ __all__ = [
     "sklearn_metric",
     "stand_in_for_sklearns",
 ]
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[_Method], _Method]:
+    """Return scikit-learn's decorator of ``fit``, which checks parameters; type checkers see the method as it was."""
+    decorator: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)
+    return decorator
 
 
 class DocumentationLink:

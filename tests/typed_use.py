@@ -1,0 +1,20 @@
+"""How users call dtrees, for the type checker (``mypy``): it is to know what ``fit`` returns and which parameters there are."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import dtrees
+
+
+def check(X: Any, y: Any) -> None:
+    """See that a chain of calls keeps its types. This is never run."""
+    assert_type(dtrees.GradientBoostingRegressor().fit(X, y), dtrees.GradientBoostingRegressor)
+    assert_type(dtrees.RandomForestClassifier(10).fit(X, y), dtrees.RandomForestClassifier)
+    assert_type(dtrees.DecisionTreeRegressor(max_depth=3).fit(X, y, y), dtrees.DecisionTreeRegressor)
+    assert_type(dtrees.BaggingRegressor().fit(X, y), dtrees.BaggingRegressor)
+    assert_type(dtrees.ExtraTreesRegressor().fit(X, y).score(X, y), float)
+    assert_type(dtrees.export_text(dtrees.DecisionTreeRegressor()), str)
+    dtrees.GradientBoostingRegressor(n_estimator=3)  # type: ignore[call-arg]
+    dtrees.GradientBoostingRegressor(n_estimators="many")  # type: ignore[arg-type]
+    dtrees.RandomForestClassifier().fit(X)  # type: ignore[call-arg]
