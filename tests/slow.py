@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -30,6 +31,26 @@ def slow_for(slow: Container[Any], values: Iterable[Any]) -> list[Any]:
         several = value if isinstance(value, tuple) else (value,)
         marked.append(pytest.param(*several, marks=pytest.mark.slow if several[0] in slow else ()))
     return marked
+
+
+def one_of_each(*parameters: Sequence[Any]) -> list[Any]:
+    """Return all combinations of the values of several parameters, all marked as slow but for enough that have each value once.
+
+    A value that is marked as slow itself is in no quick combination.
+
+    >>> [len(value.marks) for value in one_of_each("abc", [1, 2])]
+    [0, 1, 1, 0, 0, 1]
+    """
+    slow = [{i for i, value in enumerate(values) if getattr(value, "marks", ())} for values in parameters]
+    plain = [[value.values if hasattr(value, "values") and hasattr(value, "marks") else value for value in values] for values in parameters]
+    quick = [[i for i in range(len(values)) if i not in left_out] for values, left_out in zip(parameters, slow, strict=True)]
+    chosen = {tuple(which[number % len(which)] for which in quick) for number in range(max(map(len, quick)))}
+    found = []
+    for which in product(*(range(len(values)) for values in plain)):
+        values = [plain[k][i] for k, i in enumerate(which)]
+        flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+        found.append(pytest.param(*flat, marks=() if which in chosen else pytest.mark.slow))
+    return found
 
 
 #: Criteria with kernels that grow trees of their own, which take long to compile. Quick tests have them search single nodes.

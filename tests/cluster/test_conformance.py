@@ -176,13 +176,27 @@ AT = {
 SPARED = {"Fetch"}
 
 
+#: Cases that differ from others in what a shard does by itself: on clusters they are fitted in slow runs.
+ALONE = {
+    "tree by quantile",
+    "extra tree of classes",
+    "forest, pruned",
+    "forest of one column a node",
+    "boosting, best first",
+    "boosting of quantiles, pruned",
+    "boosting of counts",
+    "boosting by the exponential loss",
+    "boosting of classes that stops early",
+}
+
+
 def _places() -> Iterator[Any]:
     """Give each case three places: one in every run, unless it loses workers in every run, the largest cluster, and one of the others."""
     for number, (name, case) in enumerate(CASES.items()):
         places = BOOSTING if case.boosts else FORESTS
         usual, largest = places[-2], places[-1]
         others = places[:-2]
-        yield pytest.param(usual, name, marks=pytest.mark.slow if name in SLOW or name in SENT else ())
+        yield pytest.param(usual, name, marks=pytest.mark.slow if name in SLOW | SENT.keys() | ALONE else ())
         yield from (pytest.param(place, name, marks=pytest.mark.slow) for place in (largest, others[number % len(others)]))
 
 
@@ -195,11 +209,17 @@ def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str
 
 
 def _losses() -> Iterator[Any]:
-    """Give each kind of message and each case that has it: the worker is killed; once for each kind, it is not heard of any more."""
+    """Give each kind of message and each case that has it: the worker is killed; once for each kind, it is not heard of any more.
+
+    In every run, each case loses one, and one is lost at each kind of message, of boosting and of forests.
+    """
     seen: set[str] = set()
+    quick: set[Any] = set()
     for name, kinds in SENT.items():
         for kind in kinds:
-            yield pytest.param(name, kind, "killed", marks=pytest.mark.slow if name in SLOW else ())
+            own = {name, (kind, CASES[name].boosts)}
+            yield pytest.param(name, kind, "killed", marks=pytest.mark.slow if name in SLOW or own <= quick else ())
+            quick |= own
             if kind not in seen:
                 yield pytest.param(name, kind, "unheard", marks=pytest.mark.slow)
             seen.add(kind)

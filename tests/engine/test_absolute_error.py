@@ -19,6 +19,7 @@ from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 N = 3000
 SPREAD = [(0, 2, 4), (1, 3, 5, 6)]
@@ -28,20 +29,17 @@ def plan_of(table: Any, n_draws: int | None = None, **changes: Any) -> ForestPla
     return ForestPlan(rules("absolute_error", len(table), **changes), seed=3, n_draws=n_draws, out_of_bag=n_draws is not None)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"max_depth": 5, "n_draws": N},
-        {"max_leaf_nodes": 20},
-        {"max_features": 2, "min_samples_leaf": 10},
-        pytest.param({"random_splits": True, "n_draws": N // 2}, marks=pytest.mark.slow),  # kernels of its own
-        {"min_weight_fraction_leaf": 0.02, "min_impurity_decrease": 1e-3},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("target", ["continuous", "ties", "heavy"])
-@pytest.mark.parametrize("weighted", [False, True])
+CHANGES: list[Any] = [
+    {},
+    {"max_depth": 5, "n_draws": N},
+    {"max_leaf_nodes": 20},
+    {"max_features": 2, "min_samples_leaf": 10},
+    pytest.param({"random_splits": True, "n_draws": N // 2}, marks=pytest.mark.slow),  # kernels of its own
+    {"min_weight_fraction_leaf": 0.02, "min_impurity_decrease": 1e-3},
+]
+
+
+@pytest.mark.parametrize(("changes", "target", "weighted"), one_of_each(CHANGES, ["continuous", "ties", "heavy"], [False, True]), ids=str)
 def test_threads_and_shards(changes: dict[str, Any], target: str, weighted: bool) -> None:
     table = wild_table(N, 1)
     y = wild_target(table, 0, 1)

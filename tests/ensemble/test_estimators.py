@@ -31,6 +31,7 @@ from tests.ensemble.samples import (
     target,
     trees,
 )
+from tests.slow import one_of_each
 
 LEFT_OUT = {"set_predict_request", "oob_scores_"}
 
@@ -51,8 +52,7 @@ def test_parameters_are_sklearns(kind):
         assert {name: ours[name] for name in ours if name in theirs} == {name: theirs[name] for name in ours if name in theirs}
 
 
-@every_kind
-@pytest.mark.parametrize("max_features", [None, "sqrt", "log2", 0.5, 2])
+@pytest.mark.parametrize(("kind", "max_features"), one_of_each(KINDS, [None, "sqrt", "log2", 0.5, 2]))
 def test_max_features_is_sklearns(kind, max_features):
     ours = make(kind, max_features=max_features).fit(X, target(kind))
     theirs = make(sklearns(kind), max_features=max_features).fit(np.nan_to_num(X), target(kind))

@@ -22,6 +22,7 @@ from dtrees.tree import sparse_rows
 from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, assert_same_trees, every_ensemble, every_kind, is_classifier, make, trees
 from tests.examples import examples
 from tests.plain import classifier, regressor
+from tests.slow import one_of_each
 
 # The trees of some made-up tables have no split.
 pytestmark = pytest.mark.filterwarnings("ignore:no tree found a split", "ignore:Some inputs do not have OOB scores")
@@ -155,8 +156,9 @@ def test_same_model_as_of_the_dense_table(kind: type, criterion: str | None, dat
         assert model.predict_proba(S).tobytes() == dense.predict_proba(X).tobytes()
 
 
-@every_kind
-@pytest.mark.parametrize(("n_rows", "n_columns", "density"), [(3000, 8, 0.02), (1500, 300, 0.02), (1200, 20, 0.6)])
+@pytest.mark.parametrize(
+    ("kind", "n_rows", "n_columns", "density"), one_of_each(KINDS, [(3000, 8, 0.02), (1500, 300, 0.02), (1200, 20, 0.6)])
+)
 def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, density: float) -> None:
     """Here every way is taken in which the cells of a node are found and sorted."""
     X = table(n_rows, n_columns, density, 1, missing=0.01)

@@ -15,6 +15,7 @@ from dtrees.engine.run.boosting_rounds import boost
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 N = 500
 TABLE = wild_table(N, 6)
@@ -29,9 +30,10 @@ def plan(loss: Any, n_classes: int, n_rounds: int, **changes: Any) -> BoostingPl
     return BoostingPlan(some, 2, loss, n_rounds, n_classes=n_classes, **{"subsample": 0.7} | changes)
 
 
-@pytest.mark.parametrize(("loss", "n_classes"), [(Squared(), 0), (Logistic(), 2), (Softmax(3), 3)])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("done", [0, 1, 4, 6])
+LOSSES = [(Squared(), 0), (Logistic(), 2), (Softmax(3), 3)]
+
+
+@pytest.mark.parametrize(("loss", "n_classes", "weighted", "done"), one_of_each(LOSSES, [False, True], [0, 1, 4, 6]))
 def test_going_on_is_the_unbroken_run(loss: Any, n_classes: int, weighted: bool, done: int) -> None:
     y = wild_target(TABLE, n_classes, 6)
     weight = WEIGHT if weighted else None

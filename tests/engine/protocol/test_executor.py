@@ -19,7 +19,7 @@ from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values
 from tests.engine.shards import ShardedExecutor, all_equal, grow_here, grow_sharded, local, rules, wild_table, wild_target, wild_weight
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 
 N = 900
 TABLE = wild_table(N, 1)
@@ -49,8 +49,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 TARGETS = slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 3)])
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), TARGETS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "criterion", "n_classes"), one_of_each(list(CASES), TARGETS))
 def test_shards_and_threads_grow_the_same_trees(case: str, criterion: str, n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
     plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)

@@ -21,6 +21,7 @@ from dtrees.split.table import zone_map
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values
 from tests.engine.shards import Logistic, ShardedExecutor, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 N = 700
 TABLE = wild_table(N, 4)
@@ -62,8 +63,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "loss"), one_of_each(list(CASES), list(LOSSES)))
 def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, changes, weighted = CASES[case]
     plan = make_plan(*LOSSES[loss], rule_changes=rule_changes, **changes)

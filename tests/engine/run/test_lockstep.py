@@ -25,7 +25,7 @@ from tests.engine.run.test_recovery import LossyExecutor
 from tests.engine.shards import ShardedExecutor, SpreadingExecutor, Table, all_equal, rules, wild_table, wild_target, wild_weight
 from tests.engine.test_naive_trees import plans, problems
 from tests.examples import examples
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 
 N = 500
 TABLE = wild_table(N, 1)
@@ -63,8 +63,7 @@ def assert_same(found: ForestResult, wanted: ForestResult) -> None:
         assert found.oob_exponent == wanted.oob_exponent
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CRITERIA))
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "criterion", "n_classes"), one_of_each(list(CASES), slow_for(KERNELS_OF_THEIR_OWN, CRITERIA)))
 def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
     plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)

@@ -20,6 +20,7 @@ from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.objective import registry
 from tests.ensemble.samples import RNG, SIGNAL, WEIGHT, N, X, trees
 from tests.plain import PLAIN
+from tests.slow import one_of_each
 
 FILLED = np.nan_to_num(X)
 Y = np.column_stack([SIGNAL, 5 * np.sin(3 * FILLED[:, 2]) + FILLED[:, 0], 0.3 * FILLED[:, 3] * FILLED[:, 4]])
@@ -62,8 +63,7 @@ def assert_same(model, alone):
         assert_allclose(model.validation_score_, np.mean([one.validation_score_ for one in alone], axis=0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("loss", sorted(registry.REGRESSION))
+@pytest.mark.parametrize(("loss", "variant"), one_of_each(sorted(registry.REGRESSION), list(VARIANTS)))
 def test_each_target_has_the_trees_of_a_model_of_its_own(loss, variant):
     y, parameters = target_of(loss), {"loss": loss, **VARIANTS[variant]}
     for weight in (None, WEIGHT):

@@ -207,6 +207,7 @@ def imported_names(path: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_all_that_kernels_use_counts() -> None:
     """Kernels, and the constants and functions that they use, are in files whose change leads to another folder."""
     names = [module.name for module in pkgutil.walk_packages(dtrees.__path__, "dtrees.")]

@@ -63,6 +63,7 @@ def run_together(folder: Path, dtypes: list[str]) -> list[list[list]]:
     return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
 
 
+@pytest.mark.slow
 def test_different_types_are_all_cached(tmp_path: Path) -> None:
     together = run_together(tmp_path, list(DTYPES))
     assert [results for results, _ in together] == [[4.0]] * len(DTYPES)

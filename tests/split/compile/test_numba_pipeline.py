@@ -60,6 +60,7 @@ def run(folder: Path, *names: str) -> list[str]:
     return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True, timeout=300).stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_kernels_apart(tmp_path: Path) -> None:
     (tmp_path / "apart.py").write_text(SOURCE)
     assert run(tmp_path, "one") == ["one 13.0 0"]
@@ -101,6 +102,7 @@ def test_interrupts_wait_for_the_machine_code() -> None:
     file.unlink()
 
 
+@pytest.mark.slow
 def test_others_are_compiled_by_numba_as_ever() -> None:
     """Nothing of Numba stays changed."""
     before = TargetConfig.__eq__

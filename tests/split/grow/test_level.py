@@ -23,7 +23,7 @@ from dtrees.split.table.zone_map import map_zones
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from tests.slow import KERNELS_OF_THEIR_OWN, quick_criteria, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, quick_criteria, slow_for
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of
 from tests.split.strategies import Task, as_lists
 
@@ -139,8 +139,9 @@ def make_case(kinds: list[str], target: str, criterion: str, weighted: bool, n: 
     return table, a, b
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
+@pytest.mark.parametrize(
+    ("target", "criterion"), one_of_each(list(TARGETS), slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
+)
 def test_every_kind_of_column(target: str, criterion: str) -> None:
     for seed, weighted in enumerate([False, True]):
         table, a, b = make_case(list(COLUMNS), target, criterion, weighted, 400, seed)
@@ -176,8 +177,7 @@ def test_flagged_zones_are_cut_finer(target: str) -> None:
         search_in_levels(table, a, b, naive.SplitLimits(NEWTON, penalty=1.0), seed, n_threads=2)
 
 
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("criterion", "weighted"), one_of_each([SQUARED_ERROR, NEWTON], [False, True]))
 def test_sums_are_made_anew(criterion: str, weighted: bool) -> None:
     """In a scale of their own, where the root's tells nothing: without an outlier, and where all targets are far from the root's mean."""
     penalty = 3.0 if criterion == NEWTON else 0.0

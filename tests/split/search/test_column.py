@@ -21,7 +21,7 @@ from dtrees.split.table.columns import presort
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from tests.slow import quick_criteria
+from tests.slow import one_of_each, quick_criteria
 from tests.split.nodes import KEY, best_of, candidate, comparable, expected, package_limits, same, search, search_of, widen
 from tests.split.strategies import Task, as_lists, tasks
 
@@ -76,8 +76,7 @@ def large_task(criterion: str, target: str, weighted: bool, missing: float, seed
 TARGETS = ["step", "noise", "heavy", "ties", "one row", "mirrored", "all the same", "inside a zone", "hidden inside a zone"]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("criterion", [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+@pytest.mark.parametrize(("criterion", "target"), one_of_each([SQUARED_ERROR, GINI, ENTROPY, NEWTON], TARGETS))
 def test_large_nodes(criterion: str, target: str) -> None:
     """Whatever part of a large node's rows is skipped: the split of the full scan, of every column and of all."""
     cases = [(False, 0.0), (True, 0.0), (False, 0.2), (True, 0.9), (False, 0.0), (True, 0.01), (False, 0.0), (False, 0.0), (True, 0.0)]

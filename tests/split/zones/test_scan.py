@@ -25,7 +25,7 @@ from dtrees.split.zones.sums import SCALE, Sums, fold, lay_out_slots, size_shift
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
 from tests.split.grow.test_level import COLUMNS, make_case, search_in_levels
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
 from tests.split.strategies import Task, as_lists
@@ -103,9 +103,10 @@ def noise(n: int, seed: int, criterion: str, weighted: bool) -> Task:
     return Task(list(x), a, b, rng.random(n) < 0.9, naive.SplitLimits(criterion, penalty=penalty, min_samples=1 + 30 * (seed % 2)))
 
 
-@pytest.mark.parametrize("fine", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
+@pytest.mark.parametrize(
+    ("criterion", "weighted", "fine"),
+    one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), [False, True], [True, False]),
+)
 def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
     seen: set[tuple[int, bool]] = set()
     for seed in range(3):
@@ -122,9 +123,10 @@ def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
         assert {cut for way, cut in seen if way != NONE} == {False, True}
 
 
-@pytest.mark.parametrize("share", [0.9, 0.02])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
+@pytest.mark.parametrize(
+    ("criterion", "weighted", "share"),
+    one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), [False, True], [0.9, 0.02]),
+)
 def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float) -> None:
     """From the lists of whole columns where the node has many of the rows; where it has few, its own rows are looked at."""
     seen: set[int] = set()
@@ -140,9 +142,10 @@ def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float
     assert (LISTED if share > 0.5 else PICKED) in seen
 
 
-@pytest.mark.parametrize("fine", [False, True])
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("criterion", "weighted", "fine"),
+    one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), [False, True], [True, False]),
+)
 def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
     """Values that take turns: every zone and every part hides more than there is to find, so that all rows are picked."""
     table, a, b = make_case(["continuous"], "turns", criterion, weighted, 1500, 1)
