@@ -34,11 +34,11 @@ PART_ROWS = 125_000
 
 
 @contextlib.contextmanager
-def cluster(n_workers: int, threads: int = 1) -> Iterator[Client]:
-    """Give the current client of as many workers, each a process, without limits of memory."""
+def cluster(n_workers: int, threads: int = 1, memory_limit: int = 0) -> Iterator[Client]:
+    """Give the current client of as many workers, each a process, by default without limits of memory."""
     with (
         LocalCluster(
-            n_workers=n_workers, threads_per_worker=threads, memory_limit=0, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+            n_workers=n_workers, threads_per_worker=threads, memory_limit=memory_limit, host="127.0.0.1", dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as local,
         Client(local, set_as_default=False) as client,

@@ -3,7 +3,8 @@
 A worker that has columns, or rows, holds, while trees grow::
 
     its columns         4 bytes a cell for codes, 2 for zones, and the distinct values (4 bytes each where float32 holds all, else 8); of
-                        a sparse table 24 bytes for each stored cell; of rows that stay, no distinct values where float32 holds all
+                        a sparse table 24 bytes for each stored cell; of rows that stay, no distinct values where float32 holds all, and
+                        4 bytes more a cell in columns of categories
     state of the rows   64 bytes a row for each tree that grows there: row numbers, sums, gradients, predictions
     target, weight      8 bytes a row each; of several targets, 24 bytes a row for each, with its predictions, and in forests 8 more for
                         each tree that grows there
@@ -93,6 +94,10 @@ class Sizes:
     amounts : int
         Bytes of what each tree of a forest that grows has of its own for several targets (what rows add to their sums), and each booster
         of a bag (its weights); 0 otherwise.
+    keyed : bool
+        Whether float32 holds all values, so that rows that stay are not sorted.
+    n_categorical : int
+        Columns of categories.
     """
 
     n_rows: int
@@ -103,6 +108,7 @@ class Sizes:
     votes: int = 0
     amounts: int = 0
     keyed: bool = field(default=False, repr=False)
+    n_categorical: int = field(default=0, repr=False)
 
     @classmethod
     def of(
@@ -133,7 +139,9 @@ class Sizes:
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
-        return cls(n_rows, columns, n_rows * _VECTOR_BYTES * vectors, partition, tuple(evaluation), votes, amounts, width == 4)
+        n_categorical = sum(column.kind == CATEGORICAL for column in schema.columns)
+        vector_bytes = n_rows * _VECTOR_BYTES * vectors
+        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical)
 
     def of_stored(self, cells: int) -> Sizes:
         """Return the sizes of a sparse table of the same schema, with so many stored cells.
@@ -177,6 +185,8 @@ class Sizes:
             cells, state = n_rows * len(self.columns) * (CODE_BYTES + ZONE_BYTES), STATE_BYTES
         else:
             cells, state = math.ceil(share * self.table), max(STATE_BYTES, SORTING_BYTES * threads)
+        if not on_disk:
+            cells += n_rows * self.n_categorical * CODE_BYTES
         state += PICKING_BYTES * threads
         looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
         sums = _ZONE_SUMS_BYTES * most_zones(self.n_rows) * len(self.columns)

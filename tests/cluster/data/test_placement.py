@@ -77,6 +77,15 @@ def test_bytes_of_a_worker() -> None:
     assert Sizes(10, (90,) * 4, 80, 0).needed(range(4), threads=8) == 360 + 4 * 24 * 10 + 80
 
 
+def test_bytes_of_categories_where_rows_stay() -> None:
+    """Their numbers are written once more, 4 bytes each, in memory or on disk."""
+    numbers = Sizes.of(Schema.infer(np.zeros((1, 2), np.float32)), 1000, weighted=False, partition=0)
+    frame = pd.DataFrame({"a": np.zeros(1, np.float32), "b": pd.Series(["elm"], dtype="category")})
+    mixed = Sizes.of(Schema.infer(frame), 1000, weighted=False, partition=0)
+    assert mixed.needed_for_rows(600) - numbers.needed_for_rows(600) == 600 * 4
+    assert mixed.needed_for_rows(600, on_disk=True) == numbers.needed_for_rows(600, on_disk=True)
+
+
 def test_bytes_of_evaluation_sets() -> None:
     """What blocks of both widths, and the predictions that a scorer keeps for them, really take."""
     rng = np.random.default_rng(0)
@@ -455,6 +464,25 @@ def _give_back() -> None:
 def _last_told(dask_scheduler: Any) -> dict[str, float]:
     """Return when each worker told its scheduler last what it uses."""
     return {address: worker.metrics["time"] for address, worker in dask_scheduler.workers.items()}
+
+
+@pytest.mark.slow
+def test_a_table_that_no_memory_holds(client: Client, limited: Any) -> None:
+    """By rows, a worker needs 200,000 * (60 * 6 + 88) + 77 MB = 166 MB and a partition in memory, but 33 + 17 + 77 = 127 MB beside disks.
+
+    By columns, 600,000 * (20 * 10 + 72) bytes = 163 MB.
+    """
+    n = 600_000
+    X = da.random.default_rng(0).integers(0, 2**20, (n, 60), chunks=(20_000, 60)).astype(np.float32)
+    y = X[:, 0] + X[:, 1] // 1000
+    model = MODELS["boosting"]().set_params(n_estimators=2, max_depth=3)
+    limited(148e6)
+    fitted = dtrees.submit(model, X, y).result(timeout=150)
+    assert (fitted.placement_.kind, fitted.placement_.storage) == ("rows", "disk")
+    assert_same_model(fitted, model.fit(*dask.compute(X, y)))
+    with dask.config.set({"dtrees.storage": "memory"}), pytest.raises(NotEnoughMemory, match="does not fit the memory"):
+        model.fit(X, y)
+    assert_clean(client)
 
 
 @pytest.mark.parametrize("name", ["boosting", "forest"])
