@@ -19,7 +19,7 @@ from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.scored_rows import ScoredRows
-from dtrees.engine.rows.between.torn_blocks import mended
+from dtrees.engine.rows.between.torn_blocks import put_together
 from dtrees.engine.rows.by_order.quantiles import quantiles
 from dtrees.engine.rows.categories.own_rows import count_categories
 from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, Step
@@ -144,7 +144,7 @@ class RowShard:
         if scored is None:
             return m.Finished(None, derived)
         sent = yield self._step("losses", message.serial, scored[1].sent(self._elsewhere), self._helpers)
-        return m.Finished(mended(*scored, sent), derived, score)
+        return m.Finished(put_together(*scored, sent), derived, score)
 
     def _level(self, message: m.Level) -> Program:
         """Divide nodes, and find the best splits of some of their children, together with the other shards."""

@@ -97,6 +97,36 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     assert same(fit_here(plan, y, weight, n_threads=3), here)
 
 
+def test_best_first_growth_takes_no_exchange_for_each_node() -> None:
+    """Over shards, trees of many leaves take as many exchanges as by levels, and are the same where all leaves are wanted."""
+    y = wild_target(TABLE, 0, 4)
+    found = {}
+    for n_leaves in (None, 5000, 100):
+        plan = make_plan(*LOSSES["squared"], n_rounds=2, rule_changes={"max_depth": None, "max_leaf_nodes": n_leaves})
+        executor = ShardedExecutor(TABLE, y, None, SPREADS[0])
+        found[n_leaves] = boost(executor, plan), len(executor.log)
+    assert same(found[5000][0], found[None][0])
+    assert min(tree.node_count for trees in found[5000][0].rounds for tree in trees) > 300
+    assert [tree.node_count for trees in found[100][0].rounds for tree in trees] == [199, 199]
+    assert max(n_messages for _, n_messages in found.values()) < 2 * found[None][1] < 400
+
+
+@pytest.mark.slow
+def test_more_threads_than_there_are_pieces_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    y = wild_target(TABLE, 0, 4)
+    plan = make_plan(*LOSSES["squared"], n_rounds=2)
+    here = fit_here(plan, y)
+    monkeypatch.setattr(search_plan, "WHOLE_BLOCK_CELLS", 0)
+    for module, name in (
+        (search_plan, "BOUNDED_ROWS"),
+        (one_tree, "GROW_CELLS"),
+        (one_tree, "GROW_CELLS_BY_SUMS"),
+        (one_tree, "SHARE_ROWS"),
+    ):
+        monkeypatch.setattr(module, name, 1)
+    assert same(fit_here(plan, y, n_threads=130), here)
+
+
 def test_one_slot_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where few rows are split off many, and both children are to be searched by zone sums."""
     rng = np.random.default_rng(3)

@@ -62,7 +62,7 @@ def meetings(stretches: Sequence[NDArray[np.int64]]) -> list[tuple[dict[int, int
     return [(rows, sorted(some)) for rows, some in zip(elsewhere, helpers, strict=True)]
 
 
-def mended(losses: BlockLosses, torn: Torn, sent: Sequence[tuple[NDArray[np.float64], ...]]) -> BlockLosses:
+def put_together(losses: BlockLosses, torn: Torn, sent: Sequence[tuple[NDArray[np.float64], ...]]) -> BlockLosses:
     """Return the losses with those of torn blocks, of which other shards have sent the pieces that are missing here."""
     pieces = [*torn.pieces, *(one for first, *some in sent for one in zip(first.tolist(), some, strict=True))]
     by_block: dict[int, list[tuple[int, NDArray[np.float64]]]] = {}
