@@ -33,6 +33,8 @@ PEOPLE = pd.DataFrame(
 )
 WAGE = (PEOPLE["job"].fillna("0").str[-1].isin(list("1357")) * 3.0 + PEOPLE["job"].isna() * 2 + (PEOPLE["town"] == "Bonn")).to_numpy()
 WAGE = WAGE + 0.1 * RNG.normal(size=300)
+#: Two targets, of which each has sets of its own.
+WAGE_AND_HOURS = np.column_stack([WAGE, PEOPLE["job"].fillna("00").str[-2:].astype(int) % 3 + (PEOPLE["town"] == "Celle")])
 
 
 class Case(NamedTuple):
@@ -83,6 +85,16 @@ def _bags() -> list[Case]:
         Case("BaggingRegressor", {"estimator": clone(booster).set_params(loss=name), **size}) for name in ("squared_error", "quantile")
     ]
     return [*found, Case("BaggingRegressor", {"estimator": booster, **size}, "several")]
+
+
+def fit_sets(kind: str, task: str) -> Any:
+    """Return a model of people that splits by sets of categories, of two targets where the task is ``several``."""
+    targets = {"Regressor": WAGE, "Classifier": np.digitize(WAGE, [0.5, 2.0]), "several": WAGE_AND_HOURS}
+    parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
+    name = kind + ("Regressor" if task == "several" else task)
+    model = getattr(dtrees, name)(random_state=0, min_samples_category=1, **parameters).fit(PEOPLE, targets[task])
+    assert any(tree.categories.node.size for group in model._trees.groups for tree in group)
+    return model
 
 
 TREES, BOOSTING, BAGS = _trees(), _boosting(), _bags()

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dtrees
 from dtrees import to_jax, to_numbers
-from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
+from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, Case, X, fit_sets, predictions
 
 pytestmark = pytest.mark.slow
 jax = pytest.importorskip("jax")
@@ -43,11 +43,9 @@ def test_predictions_are_equal(case: Case) -> None:
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "ExtraTrees", "GradientBoosting"])
-@pytest.mark.parametrize("task", ["Regressor", "Classifier"])
+@pytest.mark.parametrize("task", ["Regressor", "Classifier", "several"])
 def test_sets_of_categories(kind: str, task: str) -> None:
-    parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
-    target = WAGE if task == "Regressor" else np.digitize(WAGE, [0.5, 2.0])
-    model = getattr(dtrees, kind + task)(random_state=0, min_samples_category=1, **parameters).fit(PEOPLE, target)
+    model = fit_sets(kind, task)
     check(model, PEOPLE)
     missing = PEOPLE.assign(job="none such")
     check(model, missing)

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 
 import dtrees
 from dtrees import to_numbers, to_onnx
-from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
+from tests.interop.cases import BAGS, BOOSTING, FULL, PEOPLE, SIGNAL, TREES, WAGE, Case, X, fit_sets, predictions
 
 pytestmark = pytest.mark.slow
 onnx = pytest.importorskip("onnx")
@@ -42,12 +42,9 @@ def test_predictions_are_equal(case: Case) -> None:
 
 
 @pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "ExtraTrees", "GradientBoosting"])
-@pytest.mark.parametrize("task", ["Regressor", "Classifier"])
+@pytest.mark.parametrize("task", ["Regressor", "Classifier", "several"])
 def test_sets_of_categories(kind: str, task: str) -> None:
-    parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
-    target = WAGE if task == "Regressor" else np.digitize(WAGE, [0.5, 2.0])
-    model = getattr(dtrees, kind + task)(random_state=0, min_samples_category=1, **parameters).fit(PEOPLE, target)
-    assert any(tree.categories.node.size for group in model._trees.groups for tree in group)
+    model = fit_sets(kind, task)
     check(model, PEOPLE)
     check(model, PEOPLE.assign(job="none such"))
 

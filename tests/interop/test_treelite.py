@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import dtrees
 from dtrees import to_numbers, to_treelite
-from tests.interop.cases import BAGS, BOOSTING, PEOPLE, SIGNAL, TREES, WAGE, Case, X, predictions
+from tests.interop.cases import BAGS, BOOSTING, PEOPLE, SIGNAL, TREES, Case, X, fit_sets, predictions
 
 pytestmark = pytest.mark.slow
 treelite = pytest.importorskip("treelite")
@@ -35,11 +35,9 @@ def test_predictions_are_equal(case: Case) -> None:
 
 
 @pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "ExtraTrees", "GradientBoosting"])
-@pytest.mark.parametrize("task", ["Regressor", "Classifier"])
+@pytest.mark.parametrize("task", ["Regressor", "Classifier", "several"])
 def test_sets_of_categories(kind: str, task: str, tmp_path: Path) -> None:
-    parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
-    target = WAGE if task == "Regressor" else np.digitize(WAGE, [0.5, 2.0])
-    model = getattr(dtrees, kind + task)(random_state=0, min_samples_category=1, **parameters).fit(PEOPLE, target)
+    model = fit_sets(kind, task)
     check(model, PEOPLE)
     to_treelite(model).serialize(tmp_path / "model")
     check(model, PEOPLE.assign(job="none such"), treelite.Model.deserialize(tmp_path / "model"))
