@@ -82,8 +82,9 @@ class Page:
         self._sources = {name: ColumnDataSource(data) for name, data in rows.EMPTY.items()}
         # Tables of Bokeh's are not drawn anew when values change, but not their number.
         self._list = Div(sizing_mode="stretch_width", styles=_STYLES | {"max-height": "180px", "overflow-y": "auto"})
-        self._heading, self._workers = Div(sizing_mode="stretch_width", styles=_STYLES), Div(sizing_mode="stretch_width", styles=_STYLES)
-        self._lines = Div(width=450, styles=_STYLES | {"overflow-y": "auto", "max-height": "260px"})
+        self._heading = Div(sizing_mode="stretch_width", styles=_STYLES)
+        self._workers = Div(sizing_mode="stretch_width", styles=_STYLES | {"overflow-x": "auto"})
+        self._lines = Div(sizing_mode="stretch_width", styles=_STYLES | {"overflow-y": "auto", "max-height": "260px"})
         self._choice = Select(title="Shown below:", value=_UNDER_WAY, options=[_UNDER_WAY], width=420, styles={"padding-left": "6px"})
         self._choice.on_change("value", lambda attr, old, new: self.update())
         self._losses, self._pace = _curves_figure(self._sources["curves"]), _pace_figure(self._sources["pace"])
@@ -92,7 +93,8 @@ class Page:
             self._list,
             row(self._choice, self._heading, sizing_mode="stretch_width"),
             row(self._losses, self._pace, self._seconds, sizing_mode="stretch_width"),
-            row(self._workers, self._lines, sizing_mode="stretch_width"),
+            self._workers,
+            self._lines,
             sizing_mode="stretch_width",
         )
 

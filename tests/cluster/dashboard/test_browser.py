@@ -52,6 +52,18 @@ const walk = (node) => {
 walk(document.body);
 return found;
 """
+#: Where the tables end, and where what happened begins: pixels from above.
+HEIGHTS = """
+const found = {tables: [], lines: 0};
+const walk = (node) => {
+    if (node.shadowRoot) walk(node.shadowRoot);
+    node.childNodes.forEach(walk);
+    if (node.nodeName === "TABLE") found.tables.push(node.getBoundingClientRect().bottom);
+    if (node.nodeName === "B" && node.textContent === "What happened") found.lines = node.getBoundingClientRect().top;
+};
+walk(document.body);
+return found;
+"""
 
 
 @pytest.fixture
@@ -101,6 +113,9 @@ def test_a_fit_is_followed(client: Client, browser: Any, tmp_path: Path) -> None
     assert "sharded" in texts
     for worker in client.scheduler_info()["workers"]:
         assert worker.removeprefix("tcp://") in texts
+    heights = browser.execute_script(HEIGHTS)  # the lines stood beside the table of workers, and some of its columns under them
+    assert len(heights["tables"]) == 2
+    assert max(heights["tables"]) <= heights["lines"]
     errors = [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE" and "favicon" not in line["message"]]
     assert errors == []
     pixels = np.asarray(screenshot(browser))
