@@ -41,9 +41,9 @@ class Fault:
     times: int = 1
 
 
-def install(client: Client, *faults: Fault) -> None:
-    """Have the processes of all workers follow a script."""
-    client.run(_install, faults)
+def install(client: Client, *faults: Fault, workers: list[str] | None = None) -> None:
+    """Have the processes of all workers, or of some, follow a script."""
+    client.run(_install, faults, workers=workers)
 
 
 def uninstall(client: Client) -> None:

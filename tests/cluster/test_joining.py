@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,13 @@ from hypothesis import strategies as st
 import dtrees
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.growing import forest_fit as forest
-from dtrees.cluster.growing import rebalancing as spreading
-from dtrees.cluster.growing import worker_shards as executor
-from dtrees.cluster.growing.rebalancing import Newcomers, share
-from tests.cluster.clusters import process
+from dtrees.cluster.growing.joining import columns as columns_joining
+from dtrees.cluster.growing.joining.columns import ColumnNewcomers
+from dtrees.cluster.growing.joining.newcomers import Newcomers, share
 from tests.cluster.faults import Fault, install, stopped
-from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
+from tests.cluster.running import FRAME, TARGETS, Running, hasten, joining
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, wait_until
 from tests.slow import one_quick
-
-FRAME = table()
-TARGETS = targets(FRAME)
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -47,78 +44,14 @@ MODELS: dict[str, tuple[str, Callable[[int], Any]]] = {
 }
 
 
-def hasten() -> None:
-    """Have this process look for newcomers often."""
-    executor._SECONDS_BETWEEN_CENSUSES = 0.3
-    spreading._SECONDS_TO_SETTLE = 0.5
-
-
-@contextlib.contextmanager
-def joining(client: Client) -> Iterator[str]:
-    """A worker that joins, for as long as the block lasts: its address."""
-    before = set(client.nthreads())
-    with process("dask_worker", client.scheduler.address, "--no-nanny", "--nthreads", "1"):
-        wait_until(lambda: len(client.nthreads()) == len(before) + 1, 120)
-        (address,) = set(client.nthreads()) - before
-        yield address
-
-
-class Running:
-    """A fit over shards that goes on until it is told to end; it may be held between two trees meanwhile."""
-
-    def __init__(self, client: Client, name: str, folder: Path, n_trees: int = 10**5) -> None:
-        self.client = client
-        self._end, self._hold, self._held = folder / "end", folder / "hold", folder / "held"
-        self._task, self._make = MODELS[name]
-        client.run(hasten)
-        with dask.config.set({"dtrees.placement": "sharded", "dtrees.patience": 8.0}):
-            self.future = dtrees.submit(self._make(n_trees), *training_set(self._task), callbacks=[self._callback()])
-        self.goes_on()
-
-    def _callback(self) -> Callable[[Any], bool]:
-        end, hold, held = self._end, self._hold, self._held
-
-        def callback(progress: Any) -> bool:
-            if hold.exists():
-                held.touch()
-                wait_until(lambda: not hold.exists())
-            return end.exists()
-
-        return callback
-
-    def events(self, what: str) -> list[dict[str, Any]]:
-        return events(self.client, what, self.future.key)
-
-    def goes_on(self) -> None:
-        """Wait for further exchanges."""
-        last = [event["seconds"] for event in self.events("exchange")[-1:]]
-        wait_until(lambda: [event["seconds"] for event in self.events("exchange")[-1:]] != last)
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold it for as long as the block lasts."""
-        self._hold.touch()
-        wait_until(self._held.exists)
-        yield
-        self._hold.unlink()
-
-    def shards(self) -> int:
-        """The most shards of one of the latest messages."""
-        return max(event["n_shards"] for event in self.events("exchange")[-20:])
-
-    def finish(self) -> None:
-        """End it, and check the model."""
-        self._end.touch()
-        fitted = self.future.result(timeout=60)
-        assert_same_model(fitted, self._make(len(fitted._trees.groups[0])).fit(FRAME, TARGETS[self._task]))
-        self.future.release()
-        assert_clean(self.client)
+def start(client: Client, name: str, folder: Path) -> Running:
+    return Running(client, *MODELS[name], folder)
 
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
 @pytest.mark.parametrize("name", one_quick(["boosting of classes", "out of bag"]))
 def test_a_worker_that_joins_has_columns_from_the_next_tree_on(no_nannies: Client, tmp_path: Path, name: str) -> None:
-    running = Running(no_nannies, name, tmp_path)
+    running = start(no_nannies, name, tmp_path)
     with joining(no_nannies) as newcomer:
         wait_until(lambda: bool(running.events("columns spread")), 120)
         (spread,) = running.events("columns spread")
@@ -130,7 +63,7 @@ def test_a_worker_that_joins_has_columns_from_the_next_tree_on(no_nannies: Clien
 
 @pytest.mark.slow
 def test_one_without_room_for_its_columns_twice_gives_of_them_where_they_lie(no_nannies: Client, tmp_path: Path) -> None:
-    running = Running(no_nannies, "boosting of classes", tmp_path)
+    running = start(no_nannies, "boosting of classes", tmp_path)
     no_nannies.run(_have_no_room_for_columns)
     with joining(no_nannies):
         wait_until(lambda: bool(running.events("columns spread")), 120)
@@ -141,8 +74,9 @@ def test_one_without_room_for_its_columns_twice_gives_of_them_where_they_lie(no_
 
 def _have_no_room_for_columns() -> None:
     """Have all shards of a fit that this process coordinates keep what they keep in place, and in no other way."""
+    spreading: Any = columns_joining
     share = spreading.share
-    spreading._only = None  # type: ignore[assignment]
+    spreading._only = None
 
     def share_in_place(*args: Any) -> Any:
         return share(*args[:5], range(len(args[0])), args[6])
@@ -158,7 +92,7 @@ def numbers() -> list[Any]:
 @pytest.mark.slow
 def test_another_dies_in_the_same_tree(no_nannies: Client, tmp_path: Path, number: signal.Signals) -> None:
     """It is then the newcomer that takes its shard over."""
-    running = Running(no_nannies, "boosting", tmp_path)
+    running = start(no_nannies, "boosting", tmp_path)
     fault = Fault(tmp_path, "Start", number=number)
     with contextlib.ExitStack() as stack:
         with running.held():
@@ -181,7 +115,7 @@ def _end(process: int) -> None:
 @pytest.mark.parametrize(("kind", "own"), [("Renew", False), ("Renew", True), ("Adopt", False)])
 @pytest.mark.slow
 def test_one_dies_as_soon_as_columns_are_spread(no_nannies: Client, tmp_path: Path, kind: str, own: bool) -> None:
-    running = Running(no_nannies, "boosting of classes", tmp_path)
+    running = start(no_nannies, "boosting of classes", tmp_path)
     fault = Fault(tmp_path, kind, own=own)
     with contextlib.ExitStack() as stack:
         with running.held():
@@ -198,7 +132,7 @@ def test_one_dies_as_soon_as_columns_are_spread(no_nannies: Client, tmp_path: Pa
 @pytest.mark.slow
 def test_one_is_lost_while_it_gives_columns(no_nannies: Client, tmp_path: Path, number: signal.Signals) -> None:
     """Then they stay where they are, and its shard is made anew where there is room for it."""
-    running = Running(no_nannies, "boosting", tmp_path)
+    running = start(no_nannies, "boosting", tmp_path)
     with contextlib.ExitStack() as stack:
         with running.held():
             stack.enter_context(joining(no_nannies))
@@ -212,6 +146,7 @@ def test_one_is_lost_while_it_gives_columns(no_nannies: Client, tmp_path: Path, 
 
 def _lose_who_gives(marker: Path, number: signal.Signals) -> None:
     """Have a worker that is not the coordinator's get a signal when it is to give columns."""
+    spreading: Any = columns_joining
     some = spreading._some
 
     def lost(*args: Any) -> Any:
@@ -284,8 +219,8 @@ def test_columns_are_shared_so_that_the_busiest_has_less(data: st.DataObject) ->
         load[owners[shard]] = load.get(owners[shard], 0) + sum(sizes[j] for j in columns)
     assert handover.after == max(load[worker] / threads[worker] for worker in load)
     assert handover.after <= handover.before
-    assert handover.n_bytes == sum(sizes[j] for columns in taken.values() for j in columns)
-    assert handover.n_columns == sum(map(len, taken.values()))
+    assert handover.moved == sum(sizes[j] for columns in taken.values() for j in columns)
+    assert handover.n_pieces == sum(map(len, taken.values()))
 
 
 class Clock:
@@ -293,19 +228,19 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("dtrees.cluster.growing.rebalancing.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("dtrees.cluster.growing.joining.newcomers.time.monotonic", lambda: self.now)
 
 
 def test_newcomers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    newcomers = Newcomers([9] * 6, 100)
+    newcomers = Newcomers()
     told = []
     for there in ["", "c", "cd", "cd", "cd"]:
         told.append(newcomers.have_settled(there, 100, {}))
         clock.now += 3.0
     assert told == [False, False, False, False, True]
     # Not for ever, where they keep coming.
-    newcomers = Newcomers([9] * 6, 100)
+    newcomers = Newcomers()
     told = []
     for i in range(12):
         told.append(newcomers.have_settled(range(i + 1), 100, {}))  # type: ignore[arg-type]
@@ -315,7 +250,7 @@ def test_newcomers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_columns_are_not_spread_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    newcomers = Newcomers([9] * 6, 100)
+    newcomers = Newcomers()
     newcomers.note_handover(seconds=2.0, n_left=100)
     told = {}
     for n_left in range(100, 80, -1):
@@ -341,7 +276,7 @@ def planned(n_left: int, seconds_a_tree: float, free: tuple[float, float, float]
         for worker, space in zip("abc", free, strict=True)
     }
     columns = ClusterColumns(None, None, [], [[0, 1, 2], [3, 4, 5]], ["a", "b"], 10**6, None, None, {}, [])  # type: ignore[arg-type]
-    newcomers = Newcomers([GIGABYTES] * 6, 10**6)
+    newcomers = ColumnNewcomers([GIGABYTES] * 6, 10**6)
     newcomers.have_settled("c", n_left + 10, {})
     return newcomers.plan(columns, workers, n_left, {"a": 10 * seconds_a_tree, "b": seconds_a_tree})
 

@@ -246,7 +246,11 @@ class FitHistory:
         self.lose(event["workers"])
 
     def _take_shard_moved(self, event: Mapping[str, Any]) -> None:
-        self.say(f"columns of a lost worker are loaded again on {event['to']}")
+        what = "rows" if self.placement == "rows" else "columns"
+        self.say(f"{what} of a lost worker are loaded again on {event['to']}")
 
     def _take_columns_spread(self, event: Mapping[str, Any]) -> None:
         self.say(f"{event['columns']} columns moved to {', '.join(event['to'])}, which joined")
+
+    def _take_rows_spread(self, event: Mapping[str, Any]) -> None:
+        self.say(f"{event['rows']:,} rows moved to {', '.join(event['to'])}, which joined")

@@ -36,7 +36,7 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import check_target, check_weights, encode_target
 from dtrees.ensemble.persistence.checkpoint import array_digest
 from dtrees.split.table.columns import Columns
-from dtrees.split.table.disk_arrays import Room, forget, is_on_disk, on_disk
+from dtrees.split.table.disk_arrays import Room, beside, forget, is_on_disk, on_disk
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.mmap_arrays import mapped
 
@@ -44,6 +44,8 @@ from dtrees.split.table.mmap_arrays import mapped
 _MOST_SHARE = 1.25
 
 Stretch = tuple[int, int]
+#: The keys of the tasks for partitions of X, of y, and of weights or None.
+Keys = tuple[list[str], list[str], list[str] | None]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,17 @@ class RowBlock:
     stretches: list[Stretch]
     target: NDArray[Any]
     weight: NDArray[np.float64] | None
+
+    def of_partitions(self, places: Sequence[int]) -> RowBlock:
+        """Return a block of some of the partitions, ascending, that has nothing of the others."""
+        ends = np.cumsum([0, *(last - first for first, last in self.stretches)])
+        pieces = [slice(int(ends[i]), int(ends[i + 1])) for i in places]
+        return RowBlock(
+            _of_rows(self.columns, pieces),
+            [self.stretches[i] for i in places],
+            np.asarray(np.concatenate([self.target[:0], *(self.target[piece] for piece in pieces)]), order="F"),
+            None if self.weight is None else np.concatenate([self.weight[:0], *(self.weight[piece] for piece in pieces)]),
+        )
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays that are in memory."""
@@ -120,9 +133,8 @@ class ClusterRows:
         Of each block.
     workers : list of str
         Where each block was made.
-    parts : list of tuple
-        For each block, the keys of the tasks for its partitions of X, of y, and of weights or None. What they stand for is not kept; Dask
-        knows how to make it again.
+    parts : list of Keys
+        Of the partitions of each block. What they stand for is not kept; Dask knows how to make it again.
     n_rows : int
     encoding : RowEncoding
     sizes : Sizes
@@ -136,7 +148,7 @@ class ClusterRows:
     blocks: list[Future]
     stretches: list[list[Stretch]]
     workers: list[str]
-    parts: list[tuple[list[str], list[str], list[str] | None]]
+    parts: list[Keys]
     n_rows: int
     encoding: RowEncoding
     sizes: Sizes
@@ -151,6 +163,18 @@ class ClusterRows:
         """Return the number of rows of a block."""
         return sum(last - first for first, last in self.stretches[i])
 
+    def partitions(self, places: Sequence[tuple[int, int]]) -> tuple[list[Stretch], Keys]:
+        """Return the stretches and the keys of some partitions, each given by its block and its place there."""
+        X, y = [self.parts[i][0][place] for i, place in places], [self.parts[i][1][place] for i, place in places]
+        weight = [given[place] for i, place in places if (given := self.parts[i][2]) is not None]
+        return [self.stretches[i][place] for i, place in places], (X, y, weight if self.parts[0][2] is not None else None)
+
+    def load(self, tasks: Tasks, stretches: list[Stretch], keys: Keys, worker: str) -> Future:
+        """Start making a block on a worker, of the user's data."""
+        X, y, weight = keys
+        found = None if weight is None else tasks.find(weight)
+        return _make_block(tasks, tasks.find(X), tasks.find(y), found, stretches, self.encoding, worker)
+
     def bring(self, i: int, worker: str) -> Future:
         """Return block ``i`` on another worker: moved there if it is in memory somewhere, else made again from the user's data.
 
@@ -162,10 +186,7 @@ class ClusterRows:
             if worker in having if self.encoding.is_on_disk else having:
                 new = tasks.submit("rows", _same, old, workers=[worker], allow_other_workers=True)
             else:
-                X, y, weight = (None if keys is None else tasks.find(keys) for keys in self.parts[i])
-                assert X is not None
-                assert y is not None
-                new = _make_block(tasks, X, y, weight, self.stretches[i], self.encoding, worker)
+                new = self.load(tasks, self.stretches[i], self.parts[i], worker)
             tasks.keep(new)
         self.blocks[i], self.workers[i] = new, worker
         current_fit().own(new)
@@ -217,7 +238,7 @@ def partition_holders(client: Client, parts: Sequence[Future]) -> list[list[str]
 
 def load_rows(
     tasks: Tasks, parts: Partitions, shares: Mapping[str, Sequence[int]], encoding: RowEncoding
-) -> tuple[list[Future], list[list[Stretch]], list[tuple[list[str], list[str], list[str] | None]]]:
+) -> tuple[list[Future], list[list[Stretch]], list[Keys]]:
     """Start making a block for each worker; return blocks, their stretches, and the keys of what they are made of."""
     ends = np.cumsum(parts.lengths).tolist()
     blocks, stretches, keys = [], [], []
@@ -289,6 +310,28 @@ def _load(X: list[Any], y: list[Any], weight: list[Any] | None, stretches: list[
 
 def _same(block: RowBlock) -> RowBlock:
     return block
+
+
+def _of_rows(columns: Columns, pieces: Sequence[slice]) -> Columns:
+    """Return columns of some of the rows, with their distinct values alone, where they are: in memory or on disk."""
+    k, n_rows = columns.n_columns, sum(piece.stop - piece.start for piece in pieces)
+    codes = beside(columns.codes)(k * n_rows, np.uint32).reshape(k, n_rows)
+    words = [columns.words[:0]]
+    for j in range(k):
+        own = np.concatenate([columns.codes[j, :0], *(columns.codes[j, piece] for piece in pieces)])
+        if not columns.is_keyed:
+            n_distinct = columns.missing(j)
+            there = np.zeros(n_distinct + 1, np.bool_)
+            there[own] = True
+            words.append(columns.words[columns.offsets[j] : columns.offsets[j + 1]][there[:n_distinct]])
+            rank: NDArray[np.int64] = np.cumsum(there) - there
+            own = rank.astype(np.uint32)[own]
+        codes[j] = own
+        forget(columns.codes[j], codes[j])
+    if columns.is_keyed:
+        return Columns(codes, columns.words, columns.offsets)
+    offsets = np.cumsum([0, *(len(own) for own in words[1:])])
+    return Columns(codes, np.concatenate(words), offsets.astype(np.int64))
 
 
 def digests(tasks: Tasks, rows: ClusterRows) -> tuple[list[str], str, str | None]:

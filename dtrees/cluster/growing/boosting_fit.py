@@ -96,7 +96,8 @@ def boost_rows(
     refusal = rows_placement_refusal(plan, given)
     if refusal is not None:
         raise ValueError(refusal)
-    return _over_shards(DaskRowsExecutor(rows), rows.client, plan, previous, initial, callback, sets)
+    shards = DaskRowsExecutor(rows, plan.n_rounds * plan.loss.n_outputs)
+    return _over_shards(shards, rows.client, plan, previous, initial, callback, sets)
 
 
 def _over_shards(

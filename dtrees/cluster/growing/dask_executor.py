@@ -2,7 +2,7 @@
 
 The executor lives where the coordinator does, in a task of the cluster. Lost shards are replaced as
 :mod:`dtrees.cluster.growing.worker_shards` says. Workers that join, where no two shards share one, are given columns of the others
-(:mod:`dtrees.cluster.growing.rebalancing`).
+(:mod:`dtrees.cluster.growing.joining.columns`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from dtrees.cluster.compat import actor_on, threads_of
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.data.memory import STATE_BYTES
 from dtrees.cluster.growing.actors import ActorBase, Failed
+from dtrees.cluster.growing.joining.columns import ColumnNewcomers, hand_over
+from dtrees.cluster.growing.joining.newcomers import Handover
 from dtrees.cluster.growing.kernel_shipping import share_kernels
-from dtrees.cluster.growing.rebalancing import Handover, Newcomers, hand_over
 from dtrees.cluster.growing.worker_shards import WorkerShards
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.events import tell
@@ -85,20 +86,15 @@ class DaskExecutor(WorkerShards, Executor):
     """
 
     whole_threads = 0  # what one worker grows by itself is a task there, without shards
+    _pieces = "columns"
+    _newcomers: ColumnNewcomers
 
     def __init__(self, columns: ClusterColumns, target: Future, weight: Future | None) -> None:
-        super().__init__(columns.client, ShardActor)
+        self._sizes = _sizes_of(columns)
+        super().__init__(columns.client, ShardActor, ColumnNewcomers(self._sizes.tolist(), columns.n_rows))
         self.n_rows, self.n_columns = columns.n_rows, columns.n_columns
-        with Tasks(columns.client) as tasks:
-            sizes = tasks.waiter.gather(tasks.map("size", _sizes, columns.blocks))
-        self._sizes = np.empty(self.n_columns, np.int64)
-        for ids, by_column in zip(columns.ids, sizes, strict=True):
-            self._sizes[ids] = by_column
         self._columns = columns
         self._note_columns()
-        self._newcomers = Newcomers(self._sizes.tolist(), self.n_rows)
-        self._handover: Handover | None = None
-        self._n_left = 0
         self._rows = target, weight
         self._make_all(columns.workers)
         logger.info("%d columns in %d shards on %s", self.n_columns, self.n_shards, ", ".join(self._actors.workers))
@@ -107,43 +103,21 @@ class DaskExecutor(WorkerShards, Executor):
         """Return the shard that has each of some columns."""
         return self._owner[columns]
 
-    def _pays(self, workers: Mapping[str, Mapping[str, Any]], n_left: int) -> bool:
-        there = {worker: facts for worker, facts in workers.items() if facts["status"] == "running" and facts["nthreads"]}
-        idle = there.keys() - set(self._actors.workers)
-        self._n_left, self._handover = n_left, None
-        if self._newcomers.have_settled(idle, n_left, self.timings.scan):
-            self._handover = self._newcomers.plan(self._columns, there, n_left, self.timings.scan)
-        return self._handover is not None
+    def _plan_handover(self, workers: Mapping[str, Mapping[str, Any]], n_left: int) -> Handover | None:
+        return self._newcomers.plan(self._columns, workers, n_left, self.timings.scan)
 
-    def _rearrange(self) -> None:
-        if self._handover is not None:
-            self._spread(self._handover)
-
-    def repair(self) -> None:
-        """Put new shards in the place of those that are lost, or spread columns anew; see :meth:`WorkerShards.repair`."""
-        try:
-            super().repair()
-        finally:
-            self._handover = None
-
-    def _spread(self, handover: Handover) -> None:
-        """Have workers that joined take over columns, and start making the shards that this takes."""
-        began = time.monotonic()
-        n_before = self.n_shards
+    def _hand_over(self, handover: Handover) -> list[int] | None:
         gave = hand_over(self._columns, handover)
-        seconds = time.monotonic() - began
-        self._newcomers.note_handover(seconds, self._n_left)
-        if gave is None:
-            logger.info("columns stay where they are, since a worker was lost while they were to be spread anew")
-            return
-        self._note_columns()
-        for shard in gave:
-            self._actors.replace(shard, self._columns.workers[shard], (*self._arguments(shard), self._actors.key(shard)))
-        for shard in range(n_before, self.n_shards):
-            self._actors.add(self._columns.workers[shard], self._arguments(shard))
-        workers = self._columns.workers[n_before:]
-        logger.info("%d columns moved to %s, which joined, in %.1f s", handover.n_columns, ", ".join(workers), seconds)
-        tell(self._fit.name, "columns spread", to=workers, columns=handover.n_columns, bytes=handover.n_bytes, seconds=seconds)
+        if gave is not None:
+            self._note_columns()
+        return gave
+
+    def _heritage(self, shard: int) -> tuple[str]:
+        return (self._actors.key(shard),)
+
+    def _tell_spread(self, handover: Handover, seconds: float) -> None:
+        told = {"to": list(handover.given), "columns": handover.n_pieces, "bytes": handover.moved, "seconds": seconds}
+        tell(self._fit.name, "columns spread", **told)
 
     def _note_columns(self) -> None:
         """Take in which shard has which columns."""
@@ -170,6 +144,16 @@ class DaskExecutor(WorkerShards, Executor):
 
     def _describe(self, shard: int) -> str:
         return f"{len(self._ids[shard])} of {self.n_columns} columns, {self._bytes[shard] / 1e6:,.0f} MB"
+
+
+def _sizes_of(columns: ClusterColumns) -> NDArray[np.int64]:
+    """Return the bytes of each column."""
+    with Tasks(columns.client) as tasks:
+        found = tasks.waiter.gather(tasks.map("size", _sizes, columns.blocks))
+    sizes = np.empty(columns.n_columns, np.int64)
+    for ids, by_column in zip(columns.ids, found, strict=True):
+        sizes[ids] = by_column
+    return sizes
 
 
 def _sizes(block: Columns) -> list[int]:

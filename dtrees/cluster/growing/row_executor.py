@@ -4,7 +4,8 @@ What shards send one another (:mod:`dtrees.engine.rows`) goes from worker to wor
 there. Nobody waits for ever: when a shard is lost, or fails as it cannot reach another, the coordinator interrupts all. A shard that its
 worker has been told to forget gives up as well.
 
-Lost shards are replaced as :mod:`dtrees.cluster.growing.worker_shards` says: their partitions are loaded again, on another worker.
+Lost shards are replaced as :mod:`dtrees.cluster.growing.worker_shards` says: their partitions are loaded again, on another worker. Workers
+that join take partitions over from the others (:mod:`dtrees.cluster.growing.joining.rows`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.row_blocks import ClusterRows, RowBlock
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.growing.actors import ActorBase, ActorsLost, Failed
+from dtrees.cluster.growing.joining.newcomers import Handover
+from dtrees.cluster.growing.joining.rows import RowNewcomers, hand_over
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.worker_shards import WorkerShards
 from dtrees.cluster.transport.events import tell
@@ -121,16 +124,19 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
     Parameters
     ----------
     rows : ClusterRows
+    n_trees : int
+        That the fit is to have in all.
     """
 
     places_rows = True
+    _pieces = "partitions"
+    _newcomers: RowNewcomers
 
-    def __init__(self, rows: ClusterRows) -> None:
-        super().__init__(rows.client, RowShardActor, ends_at_failure=True)
-        self.n_shards, self.n_rows, self.n_columns = len(rows.blocks), rows.n_rows, rows.n_columns
+    def __init__(self, rows: ClusterRows, n_trees: int) -> None:
+        super().__init__(rows.client, RowShardActor, RowNewcomers(n_trees), ends_at_failure=True)
+        self.n_rows, self.n_columns = rows.n_rows, rows.n_columns
         self._rows = rows
-        on_disk = rows.encoding.is_on_disk
-        self._bytes = [rows.sizes.needed_for_rows(rows.rows_of(shard), on_disk=on_disk) for shard in range(self.n_shards)]
+        self._note_rows()
         self._n_broken = 0
         self._have_met = self._may_wait = False
         self._make_all(rows.workers)
@@ -178,6 +184,25 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
                 f"Workers could not reach one another {self._n_broken} times in this fit, more often than max_restarts; the last time: "
                 f"{error}. With placement='rows', each worker must be able to connect to every other; or use another placement."
             ) from error
+
+    def _plan_handover(self, workers: Mapping[str, Mapping[str, Any]], n_left: int) -> Handover | None:
+        return self._newcomers.plan(self._rows, workers, n_left, self.timings.scan)
+
+    def _hand_over(self, handover: Handover) -> list[int] | None:
+        gave = hand_over(self._rows, handover)
+        if gave is not None:
+            self._note_rows()
+        return gave
+
+    def _tell_spread(self, handover: Handover, seconds: float) -> None:
+        told = {"to": list(handover.given), "partitions": handover.n_pieces, "rows": handover.moved, "seconds": seconds}
+        tell(self._fit.name, "rows spread", **told)
+
+    def _note_rows(self) -> None:
+        """Take in which shard has which rows."""
+        self.n_shards = len(self._rows.blocks)
+        on_disk = self._rows.encoding.is_on_disk
+        self._bytes = [self._rows.sizes.needed_for_rows(self._rows.rows_of(shard), on_disk=on_disk) for shard in range(self.n_shards)]
 
     def _bring(self, shard: int, worker: str) -> None:
         self._rows.bring(shard, worker)

@@ -1,7 +1,8 @@
 """Shards on the workers of a cluster, whatever they have of the table: calls to them, and new ones in place of those that are lost.
 
 What shards have is made again from the user's data, on a worker that has no shard yet where there is one, else beside another shard. When
-such a worker turns up later, one of two that share a worker moves there between two trees. :mod:`dtrees.engine.run.recovery`, or
+such a worker turns up later, one of two that share a worker moves there between two trees. Workers that join where no two shards share one
+take over some of what the others have (:mod:`dtrees.cluster.growing.joining`). :mod:`dtrees.engine.run.recovery`, or
 :mod:`dtrees.engine.rows` where shards have rows, brings new ones up to date.
 """
 
@@ -21,6 +22,7 @@ from dtrees.cluster.data.memory import WorkerCapacity
 from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.errors import WorkerLost
 from dtrees.cluster.growing.actors import ActorBase, Actors, ActorsLost
+from dtrees.cluster.growing.joining.newcomers import Handover, Newcomers
 from dtrees.cluster.growing.timings import Timings
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.transport.events import Exchanges, tell
@@ -51,6 +53,8 @@ class WorkerShards(ABC):
     client : distributed.Client
     make : callable
         Makes a shard on a worker.
+    newcomers : Newcomers
+        Workers that join.
     ends_at_failure : bool
         Whether shards wait for one another, so that an exchange is over when one fails.
 
@@ -64,8 +68,10 @@ class WorkerShards(ABC):
     n_shards: int
     n_rows: int
     n_columns: int
+    #: What shards have.
+    _pieces: str
 
-    def __init__(self, client: Client, make: Callable[..., ActorBase], ends_at_failure: bool = False) -> None:
+    def __init__(self, client: Client, make: Callable[..., ActorBase], newcomers: Newcomers, ends_at_failure: bool = False) -> None:
         self.timings = Timings()
         self._fit = current_fit()
         self._exchanges = Exchanges(self._fit.name)
@@ -74,6 +80,9 @@ class WorkerShards(ABC):
         self._posted: deque[_Posted] = deque()
         self._ended = 0.0
         self._client = client
+        self._newcomers = newcomers
+        self._handover: Handover | None = None
+        self._n_left = 0
         self._bytes: list[int] = []  # that each shard needs
         self._actors = Actors(client, "shard", make, ends_at_failure)
         self.timings.sent, self.timings.received = self._actors.sent_to, self._actors.received_from
@@ -103,7 +112,9 @@ class WorkerShards(ABC):
         return bool(self._actors.lost) or self._to_move(workers) is not None or self._pays(workers, n_left)
 
     def repair(self) -> None:
-        """Put new shards in the place of those that are lost; see :meth:`dtrees.engine.protocol.executor.Executor.repair`.
+        """Put new shards in the place of those that are lost, or give workers that joined something.
+
+        See :meth:`dtrees.engine.protocol.executor.Executor.repair`.
 
         Raises
         ------
@@ -117,8 +128,9 @@ class WorkerShards(ABC):
             self._note_loss()
         elif (moved := self._to_move(workers)) is not None:
             self._actors.lost.add(moved)
-        else:
-            self._rearrange()
+        elif self._handover is not None:
+            self._spread(self._handover)
+        self._handover = None
         for shard in sorted(self._actors.lost):
             worker = self._place_for(shard)
             self._bring(shard, worker)
@@ -132,16 +144,51 @@ class WorkerShards(ABC):
             raise ShardsLost(str(error)) from error
 
     def _pays(self, workers: Mapping[str, Mapping[str, Any]], n_left: int) -> bool:
-        """Tell whether it pays that shards are given something else before the next of ``n_left`` trees (:meth:`_rearrange`)."""
-        return False
+        """Tell whether it pays to give workers that joined something before the next of ``n_left`` trees."""
+        there = {worker: facts for worker, facts in workers.items() if facts["status"] == "running" and facts["nthreads"]}
+        idle = there.keys() - set(self._actors.workers)
+        self._n_left, self._handover = n_left, None
+        if self._newcomers.have_settled(idle, n_left, self.timings.scan):
+            self._handover = self._plan_handover(there, n_left)
+        return self._handover is not None
 
-    def _rearrange(self) -> None:
-        """Give shards something else, where none is lost."""
-        return
+    def _spread(self, handover: Handover) -> None:
+        """Have workers that joined take something over, and start making the shards that this takes."""
+        began = time.monotonic()
+        n_before = self.n_shards
+        gave = self._hand_over(handover)
+        seconds = time.monotonic() - began
+        self._newcomers.note_handover(seconds, self._n_left)
+        if gave is None:
+            logger.info("%s stay where they are, since a worker was lost while they were to be spread anew", self._pieces)
+            return
+        workers = list(handover.given)
+        for shard in gave:
+            self._actors.replace(shard, self._actors.workers[shard], (*self._arguments(shard), *self._heritage(shard)))
+        for shard, worker in enumerate(workers, n_before):
+            self._actors.add(worker, self._arguments(shard))
+        logger.info("%d %s moved to %s, which joined, in %.1f s", handover.n_pieces, self._pieces, ", ".join(workers), seconds)
+        self._tell_spread(handover, seconds)
 
     def _take_account(self, shard: int, account: Any) -> tuple[float, float | None]:
         """Take in what a shard tells of its work beside a reply; return the seconds that took, and those that it waited, if it knows."""
         return float(account), None
+
+    @abstractmethod
+    def _plan_handover(self, workers: Mapping[str, Mapping[str, Any]], n_left: int) -> Handover | None:
+        """Say what newcomers had best be given before the next of ``n_left`` trees; None if nothing."""
+
+    @abstractmethod
+    def _hand_over(self, handover: Handover) -> list[int] | None:
+        """Have it done: shards of newcomers come after the others; return those that gave something, None if all is as it was."""
+
+    @abstractmethod
+    def _tell_spread(self, handover: Handover, seconds: float) -> None:
+        """Tell that it was done."""
+
+    def _heritage(self, shard: int) -> tuple[Any, ...]:
+        """Return what a shard is made of, besides, that takes the place of one on the same worker."""
+        return ()
 
     @abstractmethod
     def _arguments(self, shard: int) -> tuple[Any, ...]:

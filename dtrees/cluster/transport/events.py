@@ -25,6 +25,9 @@ On ``dtrees``:
 ``columns spread``
     workers have joined, and have columns of the others from now on: ``to`` which workers, how many ``columns``, their ``bytes``, and the
     ``seconds`` it took.
+``rows spread``
+    the same where rows stay: ``to`` which workers, how many ``partitions``, their ``rows``, and the ``seconds`` it took, without those in
+    which the finished trees are replayed.
 ``no direct channel``
     messages to shards go by Dask's own way, since connections are of another ``kind`` than tcp (encrypted, ``tls``).
 

@@ -1,0 +1,182 @@
+"""Workers that joined a fit under way: when it is time to give them something, and what they had best be given.
+
+What shards have is in *pieces*: columns, or partitions of rows. It takes time to hand them over. So it is done where the trees left to grow
+will make up for it, for newcomers together that come shortly after each other, and not too often.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+#: Newcomers are waited for until none has come for so long, but no longer than that.
+_SECONDS_TO_SETTLE, _MOST_SECONDS_TO_SETTLE = 4.0, 30.0
+#: Trees between two times at least, and how many times as long as the last one took it has to last.
+_TREES_BETWEEN, TIMES_AS_LONG = 10, 20.0
+#: What it takes: so long in any case, and the bytes that have to travel, by so many a second.
+SECONDS, BYTES_PER_SECOND = 1.0, 100e6
+#: It is given up if it takes longer than planned by far, and than this.
+MIN_DEADLINE = 120.0
+#: What is saved has to be so many times what it takes.
+WORTH = 2.0
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Who gives which pieces to whom.
+
+    Attributes
+    ----------
+    given : dict from str to dict from int to list of int
+        For each newcomer, for each shard that gives to it, the pieces, ascending.
+    before, after : float
+        What each thread of the busiest worker has to do: the sizes of its pieces.
+    moved : int
+        The sizes of the pieces that move.
+    in_place : frozenset of int
+        Shards that keep their pieces where they lie.
+    """
+
+    given: dict[str, dict[int, list[int]]]
+    before: float
+    after: float
+    moved: int
+    in_place: frozenset[int] = frozenset()
+
+    @property
+    def n_pieces(self) -> int:
+        """How many pieces move."""
+        return sum(len(pieces) for by_shard in self.given.values() for pieces in by_shard.values())
+
+    def kept(self, ids: Sequence[Sequence[int]]) -> dict[int, list[int]]:
+        """Return the pieces that each shard keeps that gives some of its pieces ``ids``."""
+        gone: dict[int, set[int]] = {}
+        for by_shard in self.given.values():
+            for shard, pieces in by_shard.items():
+                gone.setdefault(shard, set()).update(pieces)
+        return {shard: [j for j in ids[shard] if j not in gone[shard]] for shard in sorted(gone)}
+
+    def taken(self) -> dict[str, list[int]]:
+        """Return the pieces that each newcomer takes, ascending."""
+        return {worker: sorted(j for pieces in by_shard.values() for j in pieces) for worker, by_shard in self.given.items()}
+
+
+def share(
+    ids: Sequence[Sequence[int]],
+    owners: Sequence[str],
+    sizes: Sequence[int],
+    threads: Mapping[str, int],
+    newcomers: Mapping[str, float],
+    in_place: Iterable[int] = (),
+    closed: Iterable[int] = (),
+) -> Handover:
+    """Say which pieces newcomers had best take over: one after the other from the busiest worker, until that helps no more.
+
+    Parameters
+    ----------
+    ids : sequence of sequence of int
+        The pieces of each shard.
+    owners : sequence of str
+        The worker of each shard.
+    sizes : sequence of int
+        Of each piece: how much there is to do with it.
+    threads : mapping from str to int
+        Of all these workers.
+    newcomers : mapping from str to float
+        For each, the sizes of pieces that it can take.
+    in_place : iterable of int, optional
+        Shards that can give only the last of their pieces.
+    closed : iterable of int, optional
+        Shards that cannot give any.
+
+    Examples
+    --------
+    >>> handover = share([[0, 1, 2], [3, 4, 5]], "ab", [9] * 6, {"a": 1, "b": 1, "c": 1}, {"c": 1000})
+    >>> handover.given, handover.before, handover.after
+    ({'c': {0: [2], 1: [5]}}, 27.0, 18.0)
+    >>> handover.kept([[0, 1, 2], [3, 4, 5]])
+    {0: [0, 1], 1: [3, 4]}
+    """
+    load = dict.fromkeys([*owners, *newcomers], 0)
+    for pieces, owner in zip(ids, owners, strict=True):
+        load[owner] += sum(sizes[j] for j in pieces)
+    in_place, full = frozenset(in_place), set(closed)
+    # The last of the largest pieces of a shard is the next to go.
+    left = [list(pieces) if i in in_place else sorted(pieces, key=lambda j: (sizes[j], j)) for i, pieces in enumerate(ids)]
+    given: dict[str, dict[int, list[int]]] = {}
+    moved = 0
+    before = max(load[worker] / threads[worker] for worker in load)
+    while True:
+        busiest = max(load, key=lambda worker: load[worker] / threads[worker])
+        giving = [i for i, owner in enumerate(owners) if owner == busiest and i not in full and len(left[i]) > 1]
+        if not giving:
+            break
+        shard = max(giving, key=lambda i: (len(left[i]), -i))
+        size = sizes[left[shard][-1]]
+        after = {
+            worker: (load[worker] + size) / threads[worker] for worker, capacity in newcomers.items() if load[worker] + size <= capacity
+        }
+        if not after or min(after.values()) >= load[busiest] / threads[busiest]:
+            break
+        worker = min(after, key=lambda worker: (after[worker], worker))
+        given.setdefault(worker, {}).setdefault(shard, []).append(left[shard].pop())
+        load[busiest] -= size
+        load[worker] += size
+        moved += size
+    for by_shard in given.values():
+        for pieces in by_shard.values():
+            pieces.sort()
+    return Handover(given, before, max(load[worker] / threads[worker] for worker in load), moved, in_place)
+
+
+class Newcomers:
+    """Workers that joined a fit under way: when it is time to give them something."""
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+        self._first_came = self._last_came = 0.0
+        self._not_before = 0.0
+        self._n_left_then: int | None = None
+        self._n_left_before, self._worked_before = 0, dict[str, float]()
+
+    def have_settled(self, there: Iterable[str], n_left: int, worked: Mapping[str, float]) -> bool:
+        """Tell whether it is time to give newcomers something.
+
+        Parameters
+        ----------
+        there : iterable of str
+            Workers that have nothing.
+        n_left : int
+            Trees that are left to grow.
+        worked : mapping from str to float
+            Seconds that each worker has worked on this fit.
+        """
+        now = time.monotonic()
+        there = set(there)
+        if n_left > self._n_left_before:
+            self._n_left_before, self._worked_before = n_left, dict(worked)
+        if there - self.there:
+            self._last_came = now
+            if not self.there:
+                self._first_came = now
+        self.there = there
+        if not there or now < self._not_before:
+            return False
+        if self._n_left_then is not None and abs(self._n_left_then - n_left) < _TREES_BETWEEN:
+            return False
+        return now - self._last_came >= _SECONDS_TO_SETTLE or now - self._first_came >= _MOST_SECONDS_TO_SETTLE
+
+    def seconds_a_tree(self, n_left: int, worked: Mapping[str, float]) -> float | None:
+        """Return how long the busiest worker has worked on a tree; None before there is one. See :meth:`have_settled`."""
+        n_grown = self._n_left_before - n_left
+        if n_grown < 1:
+            return None
+        return max(seconds - self._worked_before.get(worker, 0.0) for worker, seconds in worked.items()) / n_grown
+
+    def note_handover(self, seconds: float, n_left: int) -> None:
+        """Take in that something was handed over, or was to be, which took a while."""
+        self.there = set()
+        self._not_before = time.monotonic() + TIMES_AS_LONG * seconds
+        self._n_left_then = n_left
+        self._n_left_before = 0

@@ -1,0 +1,105 @@
+"""Fits over shards that go on until they are told to end, and workers that join them meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client
+
+import dtrees
+from dtrees.cluster.growing import worker_shards as executor
+from dtrees.cluster.growing.joining import newcomers, rows
+from tests.cluster.clusters import process
+from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
+
+FRAME, WEIGHTS = table(), weights()
+TARGETS = targets(FRAME)
+
+
+def hasten() -> None:
+    """Have this process look for newcomers often."""
+    executor._SECONDS_BETWEEN_CENSUSES = 0.3
+    newcomers._SECONDS_TO_SETTLE = 0.5
+    rows.ROWS_EXCHANGES_WORKER = 0.0  # or the small tables of tests would be left to few
+
+
+@contextlib.contextmanager
+def joining(client: Client) -> Iterator[str]:
+    """A worker that joins, for as long as the block lasts: its address."""
+    before = set(client.nthreads())
+    with process("dask_worker", client.scheduler.address, "--no-nanny", "--nthreads", "1"):
+        wait_until(lambda: len(client.nthreads()) == len(before) + 1, 120)
+        (address,) = set(client.nthreads()) - before
+        yield address
+
+
+class Running:
+    """A fit over shards that goes on until it is told to end; it may be held between two trees meanwhile.
+
+    ``make`` makes a model of so many rounds or trees.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        task: str,
+        make: Callable[[int], Any],
+        folder: Path,
+        *,
+        placement: str = "sharded",
+        lengths: list[int] = LENGTHS[3],
+        weighted: bool = False,
+        n_trees: int = 10**5,
+    ) -> None:
+        self.client = client
+        self._end, self._hold, self._held = folder / "end", folder / "hold", folder / "held"
+        self._task, self._make, self._weight = task, make, WEIGHTS if weighted else None
+        client.run(hasten)
+        X, y = in_partitions(FRAME, lengths), in_partitions(TARGETS[task], lengths)
+        weight = None if self._weight is None else in_partitions(self._weight, lengths)
+        with dask.config.set({"dtrees.placement": placement, "dtrees.patience": 8.0}):
+            self.future = dtrees.submit(make(n_trees), X, y, weight, callbacks=[self._callback()])
+        self.goes_on()
+
+    def _callback(self) -> Callable[[Any], bool]:
+        end, hold, held = self._end, self._hold, self._held
+
+        def callback(progress: Any) -> bool:
+            if hold.exists():
+                held.touch()
+                wait_until(lambda: not hold.exists())
+            return end.exists()
+
+        return callback
+
+    def events(self, what: str) -> list[dict[str, Any]]:
+        return events(self.client, what, self.future.key)
+
+    def goes_on(self) -> None:
+        """Wait for further exchanges."""
+        last = [event["seconds"] for event in self.events("exchange")[-1:]]
+        wait_until(lambda: [event["seconds"] for event in self.events("exchange")[-1:]] != last)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold it for as long as the block lasts."""
+        self._hold.touch()
+        wait_until(self._held.exists)
+        yield
+        self._hold.unlink()
+
+    def shards(self) -> int:
+        """The most shards of one of the latest messages."""
+        return max(event["n_shards"] for event in self.events("exchange")[-20:])
+
+    def finish(self) -> None:
+        """End it, and check the model."""
+        self._end.touch()
+        fitted = self.future.result(timeout=60)
+        assert_same_model(fitted, self._make(len(fitted._trees.groups[0])).fit(FRAME, TARGETS[self._task], self._weight))
+        self.future.release()
+        assert_clean(self.client)
