@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,10 @@ from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
+from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.row_shard import RowShard
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
@@ -225,6 +228,28 @@ def test_the_coordinators_worker_is_killed(mortal_client: Client, by_rows: None,
     check(fit(CASES["squared error"], PARTS[7]), "squared error")
     assert len(stopped(fault)) == 1
     assert_clean(mortal_client)
+
+
+def test_the_time_of_a_slow_worker_is_told_as_its_own(five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what rounds tell and the dashboard shows: a worker that takes longer over each of its steps than the others."""
+    original, slept = RowShard._step, [0.0]
+
+    def step_slowly(self: RowShard, *arguments: Any) -> Any:
+        if self._shard == 1:
+            time.sleep(0.02)
+            slept[0] += 0.02
+        return original(self, *arguments)
+
+    monkeypatch.setattr(RowShard, "_step", step_slowly)
+    check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    told = events(five_threads, "round")[-1]
+    history = FitHistory("fit", "GradientBoostingRegressor", "round")
+    history.take(told)
+    slow = max(told["scan"], key=lambda worker: told["scan"][worker])
+    assert slept[0] > 0.1
+    assert told["scan"][slow] >= slept[0], "what it took itself is not waiting"
+    assert history.workers[slow].scan == told["scan"][slow]
+    assert set(told["wait"]) == set(told["scan"])
 
 
 def _grow_together() -> None:
