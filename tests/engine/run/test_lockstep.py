@@ -48,8 +48,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "some of the rows": ({"min_samples_leaf": 3}, {"n_draws": N // 3, "out_of_bag": True}, True),
     "columns by node": ({"max_features": 1}, {"n_draws": N}, True),
     "columns by tree": ({"columns_per_tree": 4, "max_features": 2}, {"n_draws": N}, False),
-    "best first": ({"max_leaf_nodes": 17}, {"n_draws": N, "out_of_bag": True}, True),
     "random thresholds": ({"random_splits": True, "max_features": 3}, {}, True),
+    "best first": ({"max_leaf_nodes": 17}, {"n_draws": N, "out_of_bag": True}, True),
     "stopped": ({"max_depth": 6, "min_weight_fraction_leaf": 0.01, "min_impurity_decrease": 1e-3}, {"n_draws": N}, False),
 }
 

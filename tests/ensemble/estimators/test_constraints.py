@@ -24,6 +24,11 @@ QUICK = [kind for kind in KINDS if not ("Extra" in kind.__name__ and is_classifi
 most_kinds = pytest.mark.parametrize("kind", slow_for(set(KINDS) - set(QUICK), KINDS), ids=lambda kind: kind.__name__)
 
 
+def quick_target(kind):
+    """Of two classes for trees, whose kernels are those of numbers; more have others, for slow tests."""
+    return LABELS == "low" if is_classifier(kind) and kind not in BOOSTING else target(kind)
+
+
 def data(seed, n=400, n_columns=4, missing=0.0, digits=1):
     """A table with ties, and a target that goes up and down with every column."""
     rng = np.random.default_rng(seed)
@@ -166,8 +171,7 @@ may_meet = pytest.mark.parametrize(
 @most_kinds
 @may_meet
 def test_paths_are_of_columns_that_may_meet(kind, given, fits):
-    """Of two classes, whose kernels are those of numbers; more have others, for slow tests."""
-    check_paths(kind, given, fits, LABELS == "low" if is_classifier(kind) and kind not in BOOSTING else target(kind))
+    check_paths(kind, given, fits, quick_target(kind))
 
 
 @pytest.mark.slow
@@ -244,8 +248,9 @@ def test_errors_of_frames_and_classes():
 
 @most_kinds
 def test_saved_models_keep_constraints(kind, tmp_path):
+    y = quick_target(kind)
     signs = None if is_classifier(kind) else np.array([1, 0, 0, -1, 0])
-    model = make(kind, monotonic_cst=signs, interaction_cst=[{0, 1}, (2, 3)]).fit(X, target(kind))
+    model = make(kind, monotonic_cst=signs, interaction_cst=[{0, 1}, (2, 3)]).fit(X, y)
     dtrees.save(model, tmp_path / "model.dtrees")
     again = dtrees.load(tmp_path / "model.dtrees")
     assert again.interaction_cst == [[0, 1], [2, 3]]
@@ -254,7 +259,7 @@ def test_saved_models_keep_constraints(kind, tmp_path):
         assert again._batches == model._batches
     if kind not in SINGLE:
         for one in (model, again):
-            one.set_params(warm_start=True, n_estimators=10).fit(X, target(kind))
+            one.set_params(warm_start=True, n_estimators=10).fit(X, y)
         assert all(a.equals(b) for a, b in zip(trees(model), trees(again), strict=True))
 
 

@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score, r2_score
 import dtrees
 from tests.ensemble.samples import (
     BOOSTING,
+    FORESTS,
     LABELS,
     SIGNAL,
     WEIGHT,
@@ -24,6 +25,7 @@ from tests.ensemble.samples import (
     target,
     trees,
 )
+from tests.slow import slow_for
 
 
 def test_balanced_counts_rows_in_trees_and_weights_in_forests():
@@ -108,7 +110,8 @@ def test_warm_start_adds_what_one_fit_would_have_grown(kind):
     assert_same_trees(model.set_params(n_estimators=5, warm_start=False).fit(X, y), make(kind, n_estimators=5, **parameters).fit(X, y))
 
 
-@every_ensemble
+# Random thresholds beside sets of categories have kernels of their own.
+@pytest.mark.parametrize("kind", slow_for(set(FORESTS[2:]), FORESTS + BOOSTING), ids=lambda kind: kind.__name__)
 def test_warm_start_with_other_data(kind):
     frame = pd.DataFrame({"x": X[:, 0], "c": np.where(X[:, 1] > 0, "a", "b")})
     y = target(kind)
