@@ -153,7 +153,7 @@ def ZERO():
 
 @kernel
 def NONE():
-    """Return -1, likewise."""
+    """Return -1, which is no literal either."""
     return np.int64(-1)
 
 

@@ -38,7 +38,7 @@ def amounts_of(criterion, sums, n):
 
 
 def classes_of_targets(criterion, sums, n):
-    """Return the weights of classes of several targets in a node: likewise, of criteria of several lists of classes."""
+    """Return the weights of classes of several targets in a node, where a criterion has several lists of classes."""
     n_classes = sums.shape[0] - 1
     return ClassesOfTargets(criterion.rows, criterion.first, sums[:n_classes], sums[n_classes], n)
 

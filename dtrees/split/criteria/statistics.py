@@ -176,7 +176,7 @@ def _subtract_each(one, other, out):
 
 @specialised
 def write_sums(statistic: Any, out: Any) -> None:
-    """Write a statistic to an array of int64 (see the module's text)."""
+    """Write a statistic to an array of int64, one element for each of its sums."""
 
 
 @write_sums.of(Moments)

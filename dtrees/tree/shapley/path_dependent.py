@@ -81,7 +81,7 @@ def _combine(passing, first, left, points, weights, above, share, product, sums,
 
 @inner_kernel
 def _combine_leaves(passing, first, left, points, weights, above, share, product, one, other, out, total, scratch):
-    """Do the same as :func:`_combine` for two leaves, of the values ``one`` and ``other``."""
+    """Write the sums of a node whose children are leaves, of the values ``one`` and ``other``, and add to the values of its column."""
     n = left.shape[0]
     integral = scratch
     for r in range(n):
