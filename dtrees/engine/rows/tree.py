@@ -259,8 +259,6 @@ class _Levels:
 
     def __init__(self, session: RowsSession) -> None:
         self._session = session
-        self._most_grain = session.grain.current
-        self._fine_rows = ROWS_PER_PART * (MAX_ZONES - 1) << (self._most_grain or FOLD)
         self._grain: dict[int, int] = {}
         self._slot: dict[int, int] = {}  # of the nodes searched last
         self._tasks = np.empty((0, 4), np.int64)
@@ -268,7 +266,8 @@ class _Levels:
         self._n_slots = 0
 
     def _grain_for(self, n_rows: int) -> int:
-        return int(grain_for.py_func(self._most_grain, self._fine_rows, n_rows))
+        most_grain = self._session.grain.current
+        return int(grain_for.py_func(most_grain, ROWS_PER_PART * (MAX_ZONES - 1) << (most_grain or FOLD), n_rows))
 
     def root(self, n_rows: int) -> m.Levelled:
         """Return what to sum of the root."""
@@ -278,7 +277,10 @@ class _Levels:
         return self._summed
 
     def plan(self, grower: _RowsGrower, splits: Splits) -> m.Levelled:
-        """Return what to sum of the children of nodes just split: of two, the smaller, as the other's sums follow."""
+        """Return what to sum of the children of nodes just split: of two, the smaller, as the other's sums follow.
+
+        Unless finer parts are wanted than those that the node was summed by.
+        """
         wanted = {node: i for i, node in enumerate(grower.to_search.tolist())}
         n_rows = dict(zip(wanted, grower.about(grower.to_search)[0].tolist(), strict=True))
         grains: dict[int, int] = {}
@@ -287,7 +289,13 @@ class _Levels:
         n_left, n_all = splits.n_left.tolist(), grower.about(splits.node)[0].tolist()
         for parent, left, lefts, rows in zip(splits.node.tolist(), splits.left.tolist(), n_left, n_all, strict=True):
             smaller, larger = (left, left + 1) if 2 * lefts <= rows else (left + 1, left)
-            if larger in wanted:
+            if larger in wanted and self._grain[parent] < self._grain_for(n_rows[larger]):
+                for node in (smaller, larger):
+                    if node in wanted:
+                        grains[node] = self._grain_for(n_rows[node])
+                        tasks.append((wanted[node], -1, -1, wanted[node]))
+                        summed.append((node, grains[node]))
+            elif larger in wanted:
                 grain = min(self._grain[parent], self._grain_for(n_rows[larger]))
                 grains[larger] = grain
                 one = wanted.get(smaller, -1)

@@ -212,6 +212,43 @@ def write_parts(
     return part
 
 
+def list_ends(part: NDArray[np.uint16], n_parts: NDArray[np.int64], most: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the rows in the first and the last parts of each column, up to ``most`` at either end, and which parts these are.
+
+    They are ``listed`` and ``ends`` of :class:`~dtrees.split.table.zone_map.ZoneMap`.
+    """
+    k = part.shape[1]
+    listed, ends = np.zeros((k, 2, most), np.uint32), np.zeros((k, 4), np.int64)
+    counts = np.zeros((k, int(n_parts.max(initial=0)) + 1), np.int64)
+    _count_parts(part, counts)
+    for j, n in enumerate(n_parts.tolist()):
+        below = np.cumsum(np.append(0, counts[j, :n]))
+        low = int(np.searchsorted(below, most, side="right")) - 1
+        high = max(low, int(np.searchsorted(below, below[-1] - most)))
+        ends[j] = low, high, below[low], below[-1] - below[high]
+    _list_ends(part, n_parts, ends, listed)
+    return listed, ends
+
+
+@kernel
+def _count_parts(part, counts):
+    for i in range(part.shape[0]):
+        for j in range(part.shape[1]):
+            counts[j, part[i, j]] += 1
+
+
+@kernel
+def _list_ends(part, n_parts, ends, listed):
+    n = np.zeros((part.shape[1], 2), np.int64)
+    for i in range(part.shape[0]):
+        for j in range(part.shape[1]):
+            mine = np.int64(part[i, j])
+            if mine < ends[j, 0] or ends[j, 1] <= mine < n_parts[j]:
+                side = np.int64(mine >= ends[j, 0])
+                listed[j, side, n[j, side]] = i
+                n[j, side] += 1
+
+
 @kernel
 def _write_parts(codes, firsts, tables, shifts, steps, first, last, part):
     one = np.uint64(1)

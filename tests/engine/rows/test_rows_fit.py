@@ -19,7 +19,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows import searcher
+from dtrees.engine.rows import searcher, session, zone_edges
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.exchange import Step
@@ -137,6 +137,7 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
     if sent_rows:
         cut_finely(monkeypatch)
+        monkeypatch.setattr(zone_edges, "_LISTED_AT_ENDS", 2)  # and looked up in nodes of 256 rows
     loss, rule_changes, changes, weighted = CASES[case]
     n = 9_000 if case == "plain" else 700
     table = wild_table(n, 4)
@@ -146,6 +147,26 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
         monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
         assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads))
+
+
+@pytest.mark.slow
+def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_FIRST_GRAIN", 0)
+    monkeypatch.setattr(session, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
+    both, plan_level = [], rows_tree._Levels.plan
+
+    def plan_and_note(levels: Any, grower: Any, splits: Any) -> m.Levelled:
+        summed = plan_level(levels, grower, splits)
+        both.append(any({left, left + 1} <= set(summed.node.tolist()) for left in splits.left.tolist()))
+        return summed
+
+    monkeypatch.setattr(rows_tree._Levels, "plan", plan_and_note)
+    n = 9_000
+    table = wild_table(n, 5)
+    plan, y = make_plan("squared", len(table)), np.random.default_rng(5).normal(size=n)
+    assert_same(fit_here(table, plan, y, None), fit_spread(table, plan, y, None, spread(n, 2, [n // 3], range(9))))
+    assert both[0]
+    assert not all(both)
 
 
 #: What comes less than five times.

@@ -76,6 +76,22 @@ def test_parts_hold_all_values_in_order(name: str, cuts: list[int], sketched: in
     assert first == N
 
 
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("most", [1, 60, 100_000])
+def test_rows_at_ends_are_listed(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zone_edges, "_LISTED_AT_ENDS", most)
+    column = COLUMNS[name]
+    edges, rows = edges_of(column, [10_000]), slice(10_000, N)
+    zone_map = own_zone_map(arranged(column[rows]), edges)
+    part, n_parts = zone_map.part[:, 0].astype(int), int(edges.n_zones[0]) << FOLD
+    low, high, n_low, n_high = zone_map.ends[0].tolist()
+    assert zone_map.listed[0, 0, :n_low].tolist() == np.flatnonzero(part < low).tolist()
+    assert zone_map.listed[0, 1, :n_high].tolist() == np.flatnonzero((part >= high) & (part < n_parts)).tolist()
+    # As many parts as there is room for, none of them at both ends.
+    assert low == n_parts or (part <= low).sum() > most
+    assert high == low or ((part >= high - 1) & (part < n_parts)).sum() > most
+
+
 def test_heavy_values_are_parts_of_their_own() -> None:
     edges = edges_of(COLUMNS["heavy"], [15_000])
     (place,) = np.flatnonzero(edges.alone[0])
