@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 import numpy as np
+from distributed import Future
 from numpy.typing import NDArray
 
 from dtrees.cluster.data.drawn_rows import draw_rows
 from dtrees.cluster.data.loading import ClusterColumns, load
 from dtrees.cluster.data.partitions import column_names, in_order, is_array, whole_rows
 from dtrees.cluster.data.predict import predict
-from dtrees.cluster.data.row_blocks import ClusterRows
+from dtrees.cluster.data.row_blocks import ClusterRows, whole_target
 from dtrees.cluster.growing.submission import fit
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, current_fit, is_coordinating, new_name
 from dtrees.cluster.reliability.fit_record import register
@@ -70,7 +71,7 @@ class DaskBackend:
         with current_client() as client:
             if client is not None:
                 table = load(client, X, y, sample_weight, options)
-                current_fit().own(*table.columns.blocks, table.target, table.weight)
+                current_fit().own(*table.columns.blocks, *(one for one in (table.target, table.weight) if isinstance(one, Future)))
                 return table
         logger.info("no Dask client: computing the collections here, and fitting in this process")
         names = column_names(whole_rows(X))
@@ -103,10 +104,12 @@ class DaskBackend:
         """Grow the trees ``first`` to ``last - 1``."""
         if not isinstance(table.columns, ON_CLUSTER):
             return LOCAL.grow_forest(table, plan, first, last, callback)
-        assert isinstance(table.columns, ClusterColumns)  # rows are for boosting
-        from dtrees.cluster.growing.forest_fit import forest_grower
+        from dtrees.cluster.growing.forest_fit import forest_grower, forest_grower_on_rows
         from dtrees.engine.run.saving import grow_in_batches
 
+        if isinstance(table.columns, ClusterRows):
+            with out_of_the_way(), forest_grower_on_rows(table.columns, plan, last - first) as grow:
+                return grow_in_batches(grow, plan, first, last, callback)
         with out_of_the_way(), forest_grower(table.columns, table.target, table.weight, plan) as grow:
             return grow_in_batches(grow, plan, first, last, callback)
 
@@ -145,6 +148,8 @@ class DaskBackend:
         if not isinstance(table.columns, ON_CLUSTER):
             return LOCAL.target(table)
         with out_of_the_way(), Tasks(table.columns.client) as tasks:
+            if isinstance(table.columns, ClusterRows):
+                return whole_target(tasks, table.columns)
             (target,) = tasks.waiter.gather([table.target])
         return np.asarray(target)
 

@@ -112,13 +112,33 @@ NOT_BY_ROWS = {
     "boosting by an objective": "loss='custom'",
     "boosting of classes by an objective": "loss='custom'",
     "boosting of several targets by an objective": "loss='custom'",
+    "tree of absolute error": "criterion='absolute_error'",
+    "tree by quantile": "criterion='quantile'",
+    "tree of classes": "y of 4 classes",
+    "tree by entropy": "y of 4 classes",
+    "extra tree": "random thresholds",
+    "extra tree of classes": "random thresholds",
+    "forest of absolute error": "criterion='absolute_error'",
+    "forest by quantile, in order": "criterion='quantile'",
+    "forest of balanced draws, pruned": "y of 4 classes",
+    "forest of classes": "y of 4 classes",
+    "forest of several targets": "y of 3 targets",
+    "extra trees of several targets": "random thresholds",
+    "forest of several targets of classes": "class_weight='balanced_subsample'",
+    "tree of medians of several targets": "criterion='absolute_error'",
+    "extra trees": "random thresholds",
+    "extra trees of classes": "random thresholds",
+    "forest of many classes, few columns a path": "y of 4 classes",
+    "extra trees in order": "random thresholds",
+    "forest of medians in order": "criterion='absolute_error'",
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.boosts])
+@pytest.mark.parametrize("name", CASES)
 def test_where_rows_stay(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     case = CASES[name]
     with dask.config.set({"dtrees.placement": "rows"}):
         if name not in NOT_BY_ROWS:

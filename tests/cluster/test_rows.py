@@ -19,7 +19,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dtrees
-from dtrees import GradientBoostingClassifier, GradientBoostingRegressor
+from dtrees import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
@@ -62,6 +62,7 @@ CASES = {
         "several",
         lambda: GradientBoostingRegressor(loss="huber", n_estimators=3, max_depth=4, n_iter_no_change=3, scoring="r2", random_state=7),
     ),
+    "forest": Case("regression", lambda: RandomForestRegressor(3, oob_score=True, max_features=0.5, max_depth=6, random_state=8)),
     "Poisson, evaluated": Case(
         "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
     ),
@@ -78,7 +79,7 @@ def fit(case: Case, lengths: list[int] | None = None) -> Any:
         options["eval_set"] = [(HELD_OUT, HELD_OUT_TARGETS[case.task])]
     weight = give(WEIGHTS) if case.weighted else None
     model = case.make()
-    by_default = {name: value for name, value in PLAIN.items() if getattr(model, name) == "auto"}
+    by_default = {name: value for name, value in PLAIN.items() if getattr(model, name, None) == "auto"}
     if not case.by_set:
         model.set_params(categorical_features=None)
     return model.set_params(**by_default).fit(give(TRAIN), give(TARGETS[case.task]), weight, **options)
@@ -128,6 +129,16 @@ def test_three_workers(client: Client, by_rows: None) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_five_workers(five_threads: Client, by_rows: None, few_rows: None, name: str, n_parts: int) -> None:
     check(fit(CASES[name], PARTS[n_parts]), name)
+
+
+def test_a_forest(five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
+    model = fit(CASES["forest"], PARTS[7])
+    check(model, "forest")
+    assert model.oob_score_ == fit(CASES["forest"]).oob_score_
+    with pytest.raises(AttributeError, match="drawn by weights or classes that are on a cluster"):
+        model.estimators_samples_  # noqa: B018
+    assert_clean(five_threads, in_processes=False)
 
 
 @pytest.mark.slow
@@ -292,8 +303,10 @@ def _fails(self: Any, calls: Any) -> None:
 
 def test_what_rows_cannot_do(client: Client) -> None:
     X, y = in_partitions(TRAIN, PARTS[1]), in_partitions(TARGETS["regression"], PARTS[1])
-    with pytest.raises(ValueError, match="placement is 'rows', which is for boosting"):
-        dtrees.submit(dtrees.RandomForestRegressor(2), X, y, placement="rows")
+    with pytest.raises(ValueError, match="does not take random thresholds"):
+        dtrees.ExtraTreesRegressor(2).fit(X, y, placement="rows")
+    with pytest.raises(ValueError, match="does not take y of 4 classes for trees and forests"):
+        dtrees.DecisionTreeClassifier().fit(X, in_partitions(TARGETS["multiclass"], PARTS[1]), placement="rows")
     with pytest.raises(ValueError, match="does not take loss='custom'"):
         GradientBoostingRegressor(loss=_halves).fit(X, y, placement="rows")
     assert not events(client, "placed")  # before anything is loaded

@@ -33,6 +33,7 @@ from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
+from dtrees.engine.rows.refusal import targets_refusal
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
@@ -118,8 +119,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     Returns
     -------
     Table
-        Its columns are a :class:`ClusterColumns`; target and weight are futures of arrays. Or they are :class:`ClusterRows`, which have
-        all that.
+        Its columns are a :class:`ClusterColumns`; target and weight are futures of arrays. Or all are :class:`ClusterRows`.
 
     Raises
     ------
@@ -146,21 +146,20 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         schema, summary = _summarise(tasks, parts, options)
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
-        plan, shares = _plan(tasks, parts, sizes, capacities, _rows_refusal(parts, options), options)
+        plan, shares = _plan(tasks, parts, sizes, capacities, _rows_refusal(parts, summary, options), options)
         _tell(plan, capacities)
         columns: ClusterColumns | ClusterRows
+        target: Future | ClusterRows
+        weight: Future | ClusterRows | None
         if plan.placement.kind == "rows":
-            columns, target, weight = (
-                _keep_rows(tasks, parts, plan, shares, row_encoding(schema, summary.labels, options, plan.placement)),
-                None,
-                None,
-            )
+            columns = target = _keep_rows(tasks, parts, plan, shares, row_encoding(schema, summary.labels, options, plan.placement))
+            weight = None if parts.weight is None else columns
         else:
             columns, target, weight = _load_columns(tasks, parts, plan, schema, summary, options)
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement)
 
 
-def _rows_refusal(parts: Partitions, options: LoadOptions) -> str | None:
+def _rows_refusal(parts: Partitions, summary: TargetSummary, options: LoadOptions) -> str | None:
     """Return why trees cannot grow where rows stay; None if they can.
 
     Raises
@@ -168,9 +167,11 @@ def _rows_refusal(parts: Partitions, options: LoadOptions) -> str | None:
     ValueError
         If that is where they are to grow.
     """
+    if options.bag or parts.cells is not None:
+        return "it is for dense tables, and no bags"  # check_placement says more
     refusal = options.rows_refusal
-    if options.n_trees is not None or options.bag or parts.cells is not None:
-        return "it is for boosting on dense tables"  # check_placement says more
+    if refusal is None and options.n_trees is not None:
+        refusal = targets_refusal(summary.n_classes, summary.n_targets)
     if refusal is not None and current_fit().settings.placement == "rows":
         raise ValueError(refusal)
     return refusal

@@ -46,6 +46,9 @@ SORTING_BYTES = 24
 PICKING_BYTES = 16
 #: Sums by zones of a column, of all nodes of a level, with those under way between workers, for each zone: measured, 35 MB for 28 columns.
 _ZONE_SUMS_BYTES = 5_000
+#: What a forest takes for each of a worker's rows besides: how often it is drawn and where draws begin, its leaf, and what is sent of it
+#: and sorted where leaves are measured. Counted, not measured.
+_FOREST_ROW_BYTES = 88
 #: Targets and weights of all rows as the worker that looks at them has them: as they came, put together, and what is made of them.
 _COPIES_OF_TARGETS = 3
 
@@ -191,6 +194,10 @@ class Sizes:
         looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
         sums = _ZONE_SUMS_BYTES * most_zones(self.n_rows) * len(self.columns)
         return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + partitions * self.partition
+
+    def forest_by_rows(self, n_rows: int) -> int:
+        """Return what a worker needs besides for a forest, if it keeps so many rows."""
+        return _FOREST_ROW_BYTES * n_rows + int(n_rows / self.n_rows * self.votes) + _VOTES_IN_THE_END * self.votes + self.delegated
 
     @property
     def delegated(self) -> int:

@@ -11,7 +11,8 @@ sharded
 rows
     every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
 auto
-    whichever is likely to be fastest, among those that there is memory for: for boosting, by :mod:`dtrees.cluster.data.costs`.
+    whichever is likely to be fastest, among those that there is memory for: for boosting, and for forests that fit no worker, by
+    :mod:`dtrees.cluster.data.costs`.
 """
 
 from __future__ import annotations
@@ -86,11 +87,6 @@ def check_placement(placement: str, *, boosting: bool, whole: str = "") -> None:
             "placement is 'replicated', which is for forests: in boosting each tree depends on those before it, so that workers cannot "
             "grow trees of their own; wants one of auto, one-worker, sharded, rows"
         )
-    if placement == "rows" and not boosting:
-        raise ValueError(
-            "placement is 'rows', which is for boosting: each tree of a forest is grown on rows drawn for it alone, so that workers would "
-            "have to exchange sums for each by itself; wants one of auto, one-worker, replicated, sharded"
-        )
 
 
 def place(
@@ -139,13 +135,13 @@ def place(
     try:
         if placement == "rows":
             assert rows is not None
-            return place_rows(sizes, rows, worker_capacities, storage="disk" if storage == "disk" else "memory")
+            return place_rows(sizes, rows, worker_capacities, storage="disk" if storage == "disk" else "memory", n_trees=n_trees)
         return _place_columns(sizes, worker_capacities, placement, n_trees, only_whole, rows)
     except NotEnoughMemory:
         if storage != "auto" or rows is None or placement not in ("auto", "rows"):
             raise
     reason = "in memory, cells would fit nowhere"
-    return place_rows(sizes, rows, worker_capacities, Placement("rows", reason, tuple(rows), storage="disk"))
+    return place_rows(sizes, rows, worker_capacities, Placement("rows", reason, tuple(rows), storage="disk"), n_trees=n_trees)
 
 
 def _place_columns(
@@ -170,6 +166,13 @@ def _place_columns(
             return place_rows(sizes, rows, worker_capacities, Placement(kind, reason, tuple(rows), predicted))
     elif placement == "auto":
         kind, reason = _choose(sizes, worker_capacities, able, n_trees)
+        if kind == "sharded" and not able and rows is not None and not only_whole:
+            predicted = _predict(sizes, worker_capacities, able, rows, n_trees)
+            if not _columns_fit(sizes, worker_capacities, n_trees) and "rows" in predicted:
+                del predicted["sharded"]
+            kind, reason = _fastest(sizes, predicted, able=False)
+            if kind == "rows":
+                return place_rows(sizes, rows, worker_capacities, Placement(kind, reason, tuple(rows), predicted), n_trees=n_trees)
     if only_whole and kind == "sharded":
         kind, reason = "one-worker", f"it grows on whole tables only, and {len(able)} of {len(worker_capacities)} workers can hold this one"
     if kind == "one-worker":
@@ -180,13 +183,7 @@ def _place_columns(
         needs = {best: whole[best]}
     else:
         columns = _spread_columns(sizes, worker_capacities, n_trees)
-        if kind == "sharded":
-            needs = {
-                worker: sizes.needed(own, threads=worker_capacities[worker].threads) + _with_shards(sizes, n_trees)
-                for worker, own in columns.items()
-            }
-        else:
-            needs = whole
+        needs = _needs_of_columns(sizes, columns, worker_capacities, n_trees) if kind == "sharded" else whole
     return _checked(sizes, Placement(kind, reason, tuple(needs), predicted), columns, needs, worker_capacities, only_whole)
 
 
@@ -196,8 +193,11 @@ def place_rows(
     worker_capacities: Mapping[str, WorkerCapacity],
     placement: Placement | None = None,
     storage: str = "memory",
+    n_trees: int | None = None,
 ) -> Plan:
     """Return the plan by which workers keep so many rows each; ``placement`` says why, by default that it was asked for, and ``storage``.
+
+    ``n_trees`` are as of :func:`place`.
 
     Raises
     ------
@@ -215,23 +215,46 @@ def place_rows(
     """
     columns = {worker: list(range(len(sizes.columns))) for worker in rows}
     placement = placement or Placement("rows", _AS_ASKED, tuple(rows), storage=storage)
-    needs = _needs_of_rows(sizes, rows, worker_capacities, on_disk=placement.storage == "disk")
+    needs = _needs_of_rows(sizes, rows, worker_capacities, n_trees, on_disk=placement.storage == "disk")
     return _checked(sizes, placement, columns, needs, worker_capacities)
 
 
 def _needs_of_rows(
-    sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], *, on_disk: bool = False
+    sizes: Sizes, rows: Mapping[str, int], worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None, *, on_disk: bool = False
 ) -> dict[str, int]:
     threads = {worker: min(worker_capacities[worker].threads, len(sizes.columns)) for worker in rows}
     needs = {worker: sizes.needed_for_rows(n, threads[worker], on_disk=on_disk) for worker, n in rows.items()}
     first = next(iter(rows))
-    return needs | {first: sizes.needed_for_rows(rows[first], threads[first], has_all_targets=True, on_disk=on_disk)}
+    needs[first] = sizes.needed_for_rows(rows[first], threads[first], has_all_targets=True, on_disk=on_disk)
+    return needs if n_trees is None else {worker: needed + sizes.forest_by_rows(rows[worker]) for worker, needed in needs.items()}
+
+
+def _columns_fit(sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None) -> bool:
+    """Tell whether there is memory for a forest by columns."""
+    needs = _needs_of_columns(sizes, _spread_columns(sizes, worker_capacities, n_trees), worker_capacities, n_trees)
+    return all(needed <= worker_capacities[worker].free for worker, needed in needs.items())
+
+
+def _needs_of_columns(
+    sizes: Sizes, columns: Mapping[str, Sequence[int]], worker_capacities: Mapping[str, WorkerCapacity], n_trees: int | None
+) -> dict[str, int]:
+    return {
+        worker: sizes.needed(own, threads=worker_capacities[worker].threads) + _with_shards(sizes, n_trees)
+        for worker, own in columns.items()
+    }
 
 
 def _predict(
-    sizes: Sizes, worker_capacities: Mapping[str, WorkerCapacity], able: Sequence[str], rows: Mapping[str, int] | None
+    sizes: Sizes,
+    worker_capacities: Mapping[str, WorkerCapacity],
+    able: Sequence[str],
+    rows: Mapping[str, int] | None,
+    n_trees: int | None = None,
 ) -> dict[str, float]:
-    """Return the seconds of a boosted tree for each placement that there is memory for; columns, which have the most words, in any case."""
+    """Return the seconds of a boosted tree for each placement that there is memory for; columns, which have the most words, in any case.
+
+    A tree of a forest takes as much for its first levels. The cells of small nodes travel either way, each once.
+    """
     threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
     n_rows, n_columns = sizes.n_rows, len(sizes.columns)
     predicted = {}
@@ -239,7 +262,7 @@ def _predict(
         predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in able))
     predicted["sharded"] = seconds_by_columns(n_rows, n_columns, threads)
     if rows is not None:
-        needs = _needs_of_rows(sizes, rows, worker_capacities)
+        needs = _needs_of_rows(sizes, rows, worker_capacities, n_trees)
         evaluated = sum(sizes.evaluation)
         spare = sum(capacity.free for capacity in worker_capacities.values()) - sum(needs.values())
         if all(needed <= worker_capacities[worker].free for worker, needed in needs.items()) and evaluated <= spare:

@@ -1,6 +1,7 @@
 """Forests by tasks: each grows a batch of trees, with one thread, from the whole table that its worker holds.
 
-Or, where columns are spread over workers, over shards: many trees side by side (:mod:`dtrees.engine.run.lockstep`).
+Or, where columns are spread over workers, over shards: many trees side by side (:mod:`dtrees.engine.run.lockstep`). Where workers keep
+rows, over shards as well, one tree after the other (:mod:`dtrees.engine.rows.forests`).
 
 A tree is a function of its number, the plan and the table. Which worker grows it, in which batch, and how often (a lost worker's tasks
 are simply run again) leaves no trace in the result.
@@ -24,15 +25,19 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, running, worker_capacities
+from dtrees.cluster.data.row_blocks import ClusterRows
 from dtrees.cluster.growing.dask_executor import DaskExecutor
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.reporting import Reporting
+from dtrees.cluster.growing.row_executor import DaskRowsExecutor
 from dtrees.cluster.growing.tree_batches import Batch, Batches, ForestWorkers
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.reliability.tree_log import log_of
 from dtrees.cluster.transport.events import tell
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.run.saving import without_checkpoint
 from dtrees.split.table.columns import Columns
@@ -68,6 +73,28 @@ def forest_grower(columns: ClusterColumns, target: Future, weight: Future | None
         logger.info("growing up to %d trees side by side over %d shards", side_by_side, executor.n_shards)
         yield lambda first, last, callback: grow_forest_on_shards(
             executor, bare, first, last, side_by_side, Reporting(fit, "tree", callback, executor.timings), log
+        )
+
+
+@contextlib.contextmanager
+def forest_grower_on_rows(rows: ClusterRows, plan: ForestPlan, n_trees: int) -> Iterator[Grow]:
+    """Give such a function where rows stay where they are, for so many trees in all.
+
+    Raises
+    ------
+    ValueError
+        If the plan wants what shards of rows cannot do.
+    """
+    refusal = rows_placement_refusal(plan)
+    if refusal is not None:
+        raise ValueError(refusal)
+    bare, fit = without_checkpoint(plan), current_fit()
+    with contextlib.ExitStack() as stack:
+        executor = DaskRowsExecutor(rows, n_trees)
+        stack.callback(executor.close)
+        log = None if plan.out_of_bag else stack.enter_context(log_of(fit, rows.client, plan))
+        yield lambda first, last, callback: grow_forest_on_rows(
+            executor, bare, first, last, Reporting(fit, "tree", callback, executor.timings), log
         )
 
 

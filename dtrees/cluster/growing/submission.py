@@ -103,7 +103,7 @@ def submit(
     placement : {"auto", "one-worker", "replicated", "sharded", "rows"}, optional
         Where the columns are: all on one worker; all on each, which grow trees by themselves (not for boosting, whose trees depend on each
         other); or spread over all workers, which grow each tree together. With "rows", each worker keeps the rows of the partitions that
-        it has, and all grow each tree together (only for boosting). "auto" decides by the sizes of the table, by the threads of workers
+        it has, and all grow each tree together. "auto" decides by the sizes of the table, by the threads of workers
         and by the memory that they have left; the model does not depend on it, and says in ``placement_`` which it was, and what a tree of
         boosting was predicted to take. By default ``dtrees.placement`` of Dask's configuration, or "auto". Only for Dask collections.
     **options

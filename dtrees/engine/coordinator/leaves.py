@@ -65,10 +65,7 @@ def complete(
             found = cast(m.Measured, replies[i])
             mean[mine], spread[mine] = found.center.reshape(-1, mean.shape[1]), found.spread
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
-        weight_at = n_sums_of(plan) - 1
-        value, weight, impurity = _from_leaves(
-            left, right, nodes.sums, weight_at, n_samples, h_exponent, gain, mean, spread, criterion.gain_is_decrease
-        )
+        value, weight, impurity = values_by_leaves(plan, nodes, left, right, n_samples, h_exponent, gain, mean, spread)
     elif criterion.measured == "nodes":
         places = records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
         replies = yield {one: m.MeasureNodes(session.fit, session.epoch, left, right, *places)}
@@ -89,18 +86,7 @@ def complete(
             nodes, criterion, h_exponent, plan.n_classes, () if isinstance(plan, BoostingPlan) else plan.targets
         )
         gain = scaled(records["gain"], -criterion.gain_exponent(root.exponents))
-    tree = Tree(
-        children_left=left,
-        children_right=right,
-        feature=feature,
-        threshold=threshold,
-        missing_go_to_left=missing_left,
-        impurity=impurity,
-        gain=gain,
-        n_node_samples=n_samples,
-        weighted_n_node_samples=weight,
-        value=value,
-    )
+    tree = Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
     if rules.monotonic:
         put_in_order(tree, rules.monotonic, measured=criterion.task == "boosting" and measures(plan))
     if rules.categorical:
@@ -118,6 +104,25 @@ def complete(
         if delegation.outside:
             closing = replace(closing, delegated=delegation.shard_of(start, -1) >= 0, outside=np.concatenate(delegation.outside))
     return Grown(tree, closing)
+
+
+def values_by_leaves(
+    plan: ForestPlan | BoostingPlan,
+    nodes: Nodes,
+    left: NDArray[np.int32],
+    right: NDArray[np.int32],
+    n_samples: NDArray[np.int64],
+    h_exponent: int,
+    gain: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    spread: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return means, weights and impurities of nodes, given the means, shape (n, n_targets), and spreads of leaves, and gains."""
+    decreases, weight_at = criterion_named(plan.rules.criterion).gain_is_decrease, n_sums_of(plan) - 1
+    found: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] = _from_leaves(
+        left, right, nodes.sums, weight_at, n_samples, h_exponent, gain, mean, spread, decreases
+    )
+    return found
 
 
 def _find_sets(session: Session, records: NDArray[Any], delegation: Delegation) -> Steps[CategorySets]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ class RowDraws:
         Numbers of classes if draws are balanced, which several targets do not allow; otherwise only its length counts.
     weight : ndarray of float64, shape (n_rows,), or None
         Rows are drawn in proportion to it; those of classes are multiplied by the classes' weights already.
+
+    Attributes
+    ----------
+    exponent : int
+        Of the power of two that weights are multiplied by.
     """
 
     def __init__(self, plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
@@ -38,14 +44,36 @@ class RowDraws:
             codes = target[self._rows]
             self._first = np.append(np.searchsorted(codes, np.unique(codes)), codes.shape[0])
             weight = None if weight is None else weight[self._rows]
-        self._cumulative = _NONE if weight is None else np.cumsum(to_fixed(weight)[0])
+        fixed, self.exponent = (_NONE, 0) if weight is None else to_fixed(weight)
+        self._cumulative = np.cumsum(fixed)
+
+    @property
+    def n_each(self) -> int:
+        """How often rows are drawn: of all, or of each class where draws are balanced."""
+        assert self._plan.n_draws is not None
+        return int(np.diff(self._first).min()) if self._plan.balanced_draws else self._plan.n_draws
+
+    def points_before(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what rows before each of some come to, shape (n_groups, n): their number, or their weight in fixed point.
+
+        It is those of a group that count, of which draws are made: of a class where these are balanced, else of all rows. A row number may
+        be that after the last.
+        """
+        groups = [(0, self._n_rows)] if not self._plan.balanced_draws else pairwise(self._first.tolist())
+        found = []
+        for first, last in groups:
+            place = rows if not self._plan.balanced_draws else np.searchsorted(self._rows[first:last], rows)
+            if self._cumulative.shape[0]:
+                sums = np.where(first + place > 0, self._cumulative[first + place - 1], 0)
+                place = sums - (self._cumulative[first - 1] if first > 0 else 0)
+            found.append(place)
+        return np.array(found, np.int64)
 
     def counts(self, tree: int) -> NDArray[np.int64]:
         """Return how often a tree draws each row, shape (n_rows,)."""
         counts = np.zeros(self._n_rows, np.int64)
         if self._plan.balanced_draws:
-            n_each = int(np.diff(self._first).min())
-            hashing.balanced_bootstrap_counts(self._seed, tree, n_each, self._rows, self._first, self._cumulative, counts)
+            hashing.balanced_bootstrap_counts(self._seed, tree, self.n_each, self._rows, self._first, self._cumulative, counts)
         else:
             hashing.bootstrap_counts(self._seed, tree, self._plan.n_draws, self._cumulative, counts)
         return counts

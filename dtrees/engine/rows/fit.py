@@ -23,11 +23,19 @@ from dtrees.engine.rows.between.torn_blocks import meetings
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.tree import grow_rows_tree
-from dtrees.engine.rows.zone_edges import Edges, merge_sketches
+from dtrees.engine.rows.zone_edges import Edges
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 
 T = TypeVar("T")
+
+
+def check_rows(executor: RowsExecutor) -> None:
+    """Raise ValueError if there are too many rows."""
+    if executor.n_rows >= MAX_PACKED_ROWS:
+        raise ValueError(
+            f'placement="rows" takes fewer than {MAX_PACKED_ROWS} rows, as their numbers are packed with sums; X has {executor.n_rows}'
+        )
 
 
 class RowsFit(TreeByTree[RowsExecutor]):
@@ -57,10 +65,7 @@ class RowsFit(TreeByTree[RowsExecutor]):
         log: TreeLog | None = None,
         sent_rows: int | None = None,
     ) -> None:
-        if executor.n_rows >= MAX_PACKED_ROWS:
-            raise ValueError(
-                f'placement="rows" takes fewer than {MAX_PACKED_ROWS} rows, as their numbers are packed with sums; X has {executor.n_rows}'
-            )
+        check_rows(executor)
         super().__init__(executor, plan, log)
         self._plan = plan
         self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=rows_tree.SENT_ROWS if sent_rows is None else sent_rows)
@@ -72,23 +77,13 @@ class RowsFit(TreeByTree[RowsExecutor]):
 
     def _open(self) -> None:
         """Open the fit on all shards, which know nothing of it yet, or are to forget it."""
-        session, executor, plan = self._session, self._executor, self._plan
-        sketches = self._edges is None
-        introduced = session.tell(
-            {shard: m.Introduce(session.fit, session.epoch, shard, executor.n_shards, plan, sketches) for shard in range(executor.n_shards)}
-        )
-        replies = [cast(m.Introduced, introduced[shard]) for shard in range(executor.n_shards)]
-        session.stretches = [reply.stretches for reply in replies]
-        if sketches:
-            edges = merge_sketches([reply.sketches for reply in replies if reply.sketches is not None])
-            counts = [reply.n_categories for reply in replies if reply.n_categories is not None]
-            self._edges = edges.of_categories(np.max(counts, axis=0))
+        session, executor = self._session, self._executor
+        self._edges = session.introduce(self._edges)
         serial = session.next_serial()
         given = [self._given, *[None] * (executor.n_shards - 1)]  # which may be as many as there are rows
         messages = {shard: m.Prepare(session.fit, session.epoch, serial, one) for shard, one in enumerate(given)}
         prepared = cast(m.Prepared, session.tell(messages)[0])
         initial = self._given = prepared.initial
-        assert self._edges is not None
         meets = meetings(session.stretches)
         session.tell(
             {

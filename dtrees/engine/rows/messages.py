@@ -2,7 +2,7 @@
 
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
 of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "sums", "bars", "flags", "finer sums", "finer flags", "picked",
-"apart" and "losses".
+"apart", "losses", "scores" and "leaves".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows.zone_edges import Edges, Sketches
@@ -28,7 +28,7 @@ class Introduce(Message):
 
     shard: int
     n_shards: int
-    plan: BoostingPlan
+    plan: BoostingPlan | ForestPlan
     sketches: bool
 
 
@@ -37,7 +37,8 @@ class Prepare(Message):
     """Have shard 0 find out what follows from all targets. Reply: :class:`Prepared`, from shard 0, else None.
 
     Parcels: targets and weights, to shard 0; which rows are held out, to each shard, and which rows of all may be drawn for a round, if not
-    all may. ``initial``, which only shard 0 needs, are as of :class:`~dtrees.engine.protocol.messages.Begin`.
+    all may; for a forest that draws rows, what the rows before each stretch of the shard come to. ``initial``, which only shard 0 needs,
+    are as of :class:`~dtrees.engine.protocol.messages.Begin`, None for a forest.
     """
 
     serial: int
@@ -220,11 +221,15 @@ class SearchFurther(Message):
 
 
 class Levelling(NamedTuple):
-    """How nodes were divided, what was found, and how many rows were flagged in a shard's columns."""
+    """How nodes were divided, what was found, and how many rows were flagged in a shard's columns.
+
+    In a forest, ``pure`` tells which of the nodes searched have one target in all their rows, of all shards: those are leaves.
+    """
 
     cut: Cut | None
     scanned: Scanned | None
     flagged: int
+    pure: NDArray[np.bool_] | None = None
 
 
 class GrowSent(NamedTuple):
@@ -374,7 +379,8 @@ class Introduced(NamedTuple):
 class Prepared(NamedTuple):
     """The raw prediction to start from, shape (K,) or (K, n_rows), and what the rows trained on and held out weigh, shape (2,).
 
-    ``weight_exponent`` is of the power of two that weights are multiplied by where they decide about quantiles.
+    ``weight_exponent`` is of the power of two that weights are multiplied by where they decide about quantiles. For a forest, the
+    reply is :class:`~dtrees.engine.rows.forests.messages.ForestScales` instead.
     """
 
     initial: NDArray[np.float64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.split.criteria.criterion import criterion_named
 
 
 def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = None) -> str | None:
@@ -14,17 +15,49 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = N
     --------
     >>> from dtrees.engine.plan.plans import ForestPlan, Rules
     >>> rows_placement_refusal(ForestPlan(Rules("squared_error", 3, 3), seed=0))
-    'placement="rows" is for gradient boosting: the trees of a forest each draw rows of the whole table'
+    >>> rows_placement_refusal(ForestPlan(Rules("squared_error", 3, 3, random_splits=True), seed=0))
+    'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
     """
-    if not isinstance(plan, BoostingPlan):
-        return 'placement="rows" is for gradient boosting: the trees of a forest each draw rows of the whole table'
-    rules, given = plan.rules, repr(plan.loss) if loss is None else repr(loss)
+    rules = plan.rules
+    if rules.random_splits:
+        return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
+    if isinstance(plan, ForestPlan):
+        return _refusal_of_forest(plan)
+    given = repr(plan.loss) if loss is None else repr(loss)
     if plan.loss.measures_leaves and plan.loss.residual_quantile is None:
         return (
             f'placement="rows" does not take loss={given}: its leaves are measured on rows in one place, and are no quantiles of residuals'
         )
     if plan.loss.takes_all_rows:
         return f'placement="rows" does not take loss={given}: its gradients are computed from all rows at once'
-    if rules.random_splits:
-        return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
+    return None
+
+
+def _refusal_of_forest(plan: ForestPlan) -> str | None:
+    if not criterion_named(plan.rules.criterion).by_sums:
+        return (
+            f'placement="rows" does not take criterion={plan.rules.criterion!r}: what a split is worth follows from the order of the '
+            "targets of all rows in a node, not from sums"
+        )
+    if plan.balanced_subsample:
+        return (
+            "placement=\"rows\" does not take class_weight='balanced_subsample': the weights of a tree follow from the classes of all rows "
+            "that it draws"
+        )
+    return targets_refusal(plan.n_classes, max(1, len(plan.targets)))
+
+
+def targets_refusal(n_classes: int, n_targets: int) -> str | None:
+    """Return why forests, and single trees, cannot be grown there for so many classes, and targets; None if they can.
+
+    Examples
+    --------
+    >>> targets_refusal(2, 1)
+    >>> targets_refusal(3, 1)
+    'placement="rows" does not take y of 3 classes for trees and forests: sums by zones are of two classes at most'
+    """
+    if n_targets > 1:
+        return f'placement="rows" does not take y of {n_targets} targets for trees and forests: sums by zones are of one target'
+    if n_classes > 2:
+        return f'placement="rows" does not take y of {n_classes} classes for trees and forests: sums by zones are of two classes at most'
     return None

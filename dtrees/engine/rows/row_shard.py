@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.scoring import Parts
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
@@ -23,7 +24,12 @@ from dtrees.engine.rows.between.torn_blocks import put_together
 from dtrees.engine.rows.by_order.quantiles import quantiles
 from dtrees.engine.rows.categories.own_rows import count_categories
 from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, Step
-from dtrees.engine.rows.row_target import RowTarget
+from dtrees.engine.rows.forests import messages as f
+from dtrees.engine.rows.forests.forest_rows import ForestRows, pure_in_all
+from dtrees.engine.rows.forests.leaf_rows import measure_means
+from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
+from dtrees.engine.rows.forests.scales import scales_of
+from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
@@ -103,6 +109,10 @@ class RowShard:
                 return (yield from self._prepare(message))
             case m.Open():
                 return self._open(message)
+            case f.OpenForest():
+                return self._open_forest(message)
+            case f.Draw():
+                return self._forest.draw(message.tree)
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.Derive():
@@ -119,6 +129,13 @@ class RowShard:
                 n = message.drawn.shape[0]
                 scanned, flagged = yield from self._scan(message.serial, np.full(n, -1.0), message.drawn)
                 return m.Levelling(None, scanned, flagged)
+            case f.MeasureMeans():
+                own = self._forest.rows_of_leaves(message)
+                return measure_means(self._plan.rules, (yield self._step("leaves", message.serial, own, self._everyone)))
+            case f.AddVotes():
+                return self._forest.add_votes(message)
+            case f.CountVotes():
+                return self._forest.count_votes()
             case m.GrowApart():
                 senders = () if message.grow is None else self._everyone
                 sent = yield self._step("apart", message.serial, self._tree.send_rows(message.nodes), senders)
@@ -136,7 +153,7 @@ class RowShard:
     def _finish(self, message: m.FinishTree) -> Program:
         """Add a tree to the predictions, and begin the next one."""
         scored, score = self._tree.finish(message), None
-        if message.score and self._plan.scoring is not None:
+        if message.score and isinstance(self._plan, BoostingPlan) and self._plan.scoring is not None:
             mine = {0: (self._tree.held_out_predictions(),)}
             sent = yield self._step("scores", message.serial, mine, () if self._shard else self._everyone)
             score = None if self._shard else self._scored_rows.score(sent)
@@ -155,10 +172,14 @@ class RowShard:
             sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
         if search is None:
             return m.Levelling(cut, None, 0)
-        bars = self._tree.find_bars(search, sent)
-        sent = yield self._to_all("bars", message.serial, (bars,))
-        scanned, flagged = yield from self._scan(message.serial, np.max([one[0] for one in sent], axis=0), search.drawn)
-        return m.Levelling(cut, scanned, flagged)
+        bars, pure = self._tree.find_bars(search, sent), None
+        sent = yield self._to_all("bars", message.serial, (bars, *self._tree.find_pure(search.node)))
+        bars = np.max([one[0] for one in sent], axis=0)
+        if isinstance(self._plan, ForestPlan):
+            pure = pure_in_all([one[1] for one in sent], [one[2] for one in sent])
+            bars[pure] = np.inf  # nothing is looked at in there
+        scanned, flagged = yield from self._scan(message.serial, bars, search.drawn)
+        return m.Levelling(cut, scanned, flagged, pure)
 
     def _scan(
         self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_]
@@ -213,15 +234,24 @@ class RowShard:
         target, weight = self._table
         mine = self._stretches, target, *(() if weight is None else (weight,))
         sent = yield self._step("targets", message.serial, {0: mine}, () if self._shard else self._everyone)
-        prepared, told = (None, {}) if self._shard else self._prepare_all(message, sent)
+        prepared, told = (None, {}) if self._shard else self._look_at_all(message, sent)
         del sent, mine
         (self._held_out,) = yield self._step("held out", message.serial, told, (0,))
         return prepared
 
-    def _prepare_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared, dict[int, Arrays]]:
-        plan = self._plan
+    def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared | f.ForestScales, dict[int, Arrays]]:
         target = self._put_together(sent, 1)
         weight = self._put_together(sent, 2) if len(sent[0]) > 2 else None
+        if isinstance(self._plan, BoostingPlan):
+            return self._prepare_all(message, sent, target, weight)
+        scales, before = scales_of(self._plan, target, weight, [one[0] for one in sent])
+        return scales, {shard: (some,) for shard, some in enumerate(before)}
+
+    def _prepare_all(
+        self, message: m.Prepare, sent: Sequence[Arrays], target: NDArray[Any], weight: NDArray[np.float64] | None
+    ) -> tuple[m.Prepared, dict[int, Arrays]]:
+        plan = self._plan
+        assert isinstance(plan, BoostingPlan)
         weight = combine_weights(weight, plan.class_weight, target)
         held_out = rows_held_out(plan, target, weight) if plan.n_iter_no_change is not None else None
         train = None if held_out is None else ~held_out
@@ -260,17 +290,29 @@ class RowShard:
     def _open(self, message: m.Open) -> None:
         target, weight = self._table
         bits, eligible = self._held_out
+        assert isinstance(self._plan, BoostingPlan)
         self._elsewhere, self._helpers = message.elsewhere, message.helpers
         held_out = None
         if self._plan.n_iter_no_change is not None:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)
-        if self._edges is None or self._zone_map is None or not _are_same(self._edges, message.edges):
-            self._edges, self._zone_map = message.edges, own_zone_map(self._columns, message.edges, self._threads.map)
         own = RowTarget(
             self._plan, target, weight, message.initial, held_out, message.weights, eligible, self._n_rows_total, self._threads,
             message.weight_exponent,
         )  # fmt: skip
-        self._tree = RowsInTree(
+        self._tree = RowsInTree(*self._about_rows(message.edges, own))
+
+    def _open_forest(self, message: f.OpenForest) -> None:
+        target, weight = self._table
+        (before,) = self._held_out
+        assert isinstance(self._plan, ForestPlan)
+        own = ForestRows(self._plan, message.scales, target, weight, self._stretches, before, self._threads)
+        self._tree = self._forest = RowsInForest(*self._about_rows(message.edges, own))
+
+    def _about_rows(self, edges: Edges, own: AddsByLeaf) -> tuple[Any, ...]:
+        """Return the arguments of :class:`RowsInTree`."""
+        if self._edges is None or self._zone_map is None or not _are_same(self._edges, edges):
+            self._edges, self._zone_map = edges, own_zone_map(self._columns, edges, self._threads.map)
+        return (
             self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,
             self._threads,
         )  # fmt: skip

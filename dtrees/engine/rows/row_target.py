@@ -6,6 +6,7 @@ What a shard's rows have in common with those of others, such as the first predi
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,46 @@ from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
 _NONE = np.empty(0, np.int64)
 
 
-class RowTarget:
+class AddsByLeaf(ABC):
+    """The targets of rows of a shard, of boosting or of a forest: adds what leaves say to what is known of rows, by threads.
+
+    Attributes
+    ----------
+    unit_hessian : bool
+        Whether the hessian, or weight, of every row is 1.
+    in_sample : ndarray of bool, shape (n,), or None
+        Which rows the tree under way learns from; None for all.
+    """
+
+    unit_hessian: bool
+    in_sample: NDArray[np.bool_] | None
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._leaf_of = np.empty(0, np.uint8)
+
+    @abstractmethod
+    def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what rows of the tree under way add to sums, in fixed point."""
+
+    def add(self, raw: NDArray[np.float64], rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
+        n = rows.shape[0]
+        if not n:
+            return
+        dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32
+        if n < raw.shape[0] or n <= ADDITION_ROWS:
+            leaf_of = np.empty(0, dtype)
+        elif self._leaf_of.dtype != dtype or self._leaf_of.shape[0] != n:
+            leaf_of = self._leaf_of = np.empty(n, dtype)
+        else:
+            leaf_of = self._leaf_of
+        n_pieces = min(4 * self._threads.n_threads, 1 + n // ADDITION_ROWS)
+        n_tasks = 2 * n_pieces if leaf_of.shape[0] else n_pieces
+        self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
+
+
+class RowTarget(AddsByLeaf):
     """The targets of a shard's rows.
 
     Parameters
@@ -71,7 +111,8 @@ class RowTarget:
         threads: Threads,
         weight_exponent: int = 0,
     ) -> None:
-        self.plan, self._threads = plan, threads
+        super().__init__(threads)
+        self.plan = plan
         self._target = target if target.ndim == 1 else np.ascontiguousarray(target.T)
         self._weight = combine_weights(weight, plan.class_weight, target)
         n = target.shape[0]
@@ -86,7 +127,6 @@ class RowTarget:
         self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._loss: Loss = plan.loss
         self.unit_hessian = unit_hessian = self._weight is None and (plan.loss.constant_hessian or plan.first_order)
-        self._leaf_of = np.empty(0, np.uint8)
         self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if unit_hessian else n), np.empty(n if plan.steps_apart else 0)
         self.weights = _NONE
         if self._weight is not None and plan.loss.measures_leaves:
@@ -185,22 +225,6 @@ class RowTarget:
             self._threads.over_rows(lambda x, out, exponent=exponent: scale_into(x, exponent, out), (values, out), ADDITION_ROWS)
             fixed.append(out)
         return fixed[0], fixed[1]
-
-    def add(self, raw: NDArray[np.float64], rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
-        """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
-        n = rows.shape[0]
-        if not n:
-            return
-        dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32
-        if n < raw.shape[0] or n <= ADDITION_ROWS:
-            leaf_of = np.empty(0, dtype)
-        elif self._leaf_of.dtype != dtype or self._leaf_of.shape[0] != n:
-            leaf_of = self._leaf_of = np.empty(n, dtype)
-        else:
-            leaf_of = self._leaf_of
-        n_pieces = min(4 * self._threads.n_threads, 1 + n // ADDITION_ROWS)
-        n_tasks = 2 * n_pieces if leaf_of.shape[0] else n_pieces
-        self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
 
     def losses(self, stretches: NDArray[np.int64], n_rows: int) -> tuple[BlockLosses, Torn]:
         """Return the losses of the shard's rows, which are some stretches of a table of ``n_rows`` rows, in whole blocks and others."""

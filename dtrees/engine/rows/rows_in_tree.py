@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.torn_blocks import Torn
@@ -19,7 +19,7 @@ from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
 from dtrees.engine.rows.passes import by_column, by_rows, gather, take_tasks
-from dtrees.engine.rows.row_target import RowTarget
+from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
@@ -58,14 +58,15 @@ class RowsInTree:
 
     Parameters
     ----------
-    plan : BoostingPlan
+    plan : BoostingPlan or ForestPlan
     columns : Columns
         Of the shard's rows.
     zone_map : ZoneMap
         Of these.
     edges : Edges
         Of the zones of all shards.
-    target : RowTarget
+    target : RowTarget or ForestRows
+        Whichever is of the plan.
     stretches : ndarray of int64, shape (n, 2)
     n_rows_total : int
     shard, n_shards : int
@@ -75,18 +76,18 @@ class RowsInTree:
 
     def __init__(
         self,
-        plan: BoostingPlan,
+        plan: BoostingPlan | ForestPlan,
         columns: Columns,
         zone_map: ZoneMap,
         edges: Edges,
-        target: RowTarget,
+        target: AddsByLeaf,
         stretches: NDArray[np.int64],
         n_rows_total: int,
         shard: int,
         n_shards: int,
         threads: Threads,
     ) -> None:
-        self._plan, self._columns, self._target, self._threads = plan, columns, target, threads
+        self._plan, self._columns, self._any_target, self._threads = plan, columns, target, threads
         self._all_zones, self._edges = zone_map, edges
         self._stretches, self._n_rows_total = stretches, n_rows_total
         self._shard, self._n_shards = shard, n_shards
@@ -103,6 +104,12 @@ class RowsInTree:
         self._kept: dict[int, _Kept] = {}
         self._categories = CategoryRows(columns, edges.n_categories, threads)
 
+    @property
+    def _target(self) -> RowTarget:
+        """The target, of boosting."""
+        assert isinstance(self._any_target, RowTarget)
+        return self._any_target
+
     def replay(self, tree: Tree, output: int) -> None:
         """Add a finished tree to the predictions."""
         if output == 0:
@@ -112,17 +119,18 @@ class RowsInTree:
 
     def derive(self, tree: int, output: int, cuts: tuple[float, ...] | None = None) -> m.Derived:
         """Begin a tree: compute gradients."""
+        self._use_columns(tree)
+        self._target.draw(tree - output, self._stretches)
+        return self._target.derive(output, cuts)
+
+    def _use_columns(self, tree: int) -> None:
+        """Have a tree of its columns."""
         rules, n_columns = self._plan.rules, self._columns.n_columns
         pool = self._everything
         if rules.columns_per_tree < n_columns:
             pool = hashing.tree_columns(self._seed, tree, n_columns, rules.columns_per_tree)
-        if not np.array_equal(pool, self._pool):
-            self._use_columns(pool)
-        self._target.draw(tree - output, self._stretches)
-        return self._target.derive(output, cuts)
-
-    def _use_columns(self, pool: NDArray[np.int32]) -> None:
-        """Have trees of some columns."""
+        if np.array_equal(pool, self._pool):
+            return
         self._pool = pool
         self._zone_map = self._all_zones if pool.shape[0] == self._columns.n_columns else self._all_zones.take(pool.astype(np.int64))
         self._layout = lay_out_slots(self._zone_map, self._width)
@@ -151,8 +159,8 @@ class RowsInTree:
 
     def fix(self, message: m.Fix) -> tuple[m.Totals, _Sent]:
         """Put gradients in fixed point and the rows in sample in order, and sum the root."""
-        a, b = self._target.fix(message.exponents)
-        in_sample = self._target.in_sample
+        a, b = self._any_target.fix(message.exponents)
+        in_sample = self._any_target.in_sample
         if in_sample is None:
             rows = self._rows.rows if self._rows.rows.shape[0] == a.shape[0] else np.empty(a.shape[0], np.uint32)
             partition.number(rows)
@@ -160,6 +168,7 @@ class RowsInTree:
         else:
             rows = np.flatnonzero(in_sample).astype(np.uint32)
             self._rows = partition.RowPartition(rows, a[rows], b[rows] if b.shape[0] else b)
+        del a, b
         n = rows.shape[0]
         if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < self._rows.h.shape[0]:
             self._spare = self._rows.spare(n)
@@ -377,8 +386,9 @@ class RowsInTree:
     def _cut_codes(self, column: NDArray[np.int64], cut: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the highest code of each column up to a value, -1 if there is none."""
         codes = np.empty(column.shape[0], np.int64)
-        for i, j in enumerate(column.tolist()):
-            codes[i : i + 1] = self._columns.codes_up_to(j, cut[i : i + 1])
+        order = np.argsort(column, kind="stable")
+        for some in np.split(order, np.flatnonzero(np.diff(column[order])) + 1) if order.shape[0] else ():
+            codes[some] = self._columns.codes_up_to(int(column[some[0]]), cut[some])
         return codes
 
     def _reserve(self, n: int) -> None:
@@ -405,6 +415,10 @@ class RowsInTree:
         """Grow nodes to their ends, whose rows all shards have sent."""
         grown, sets = grow_sent(message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent)
         return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
+
+    def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """Return nothing: what nodes of a boosted tree have is not looked at; see :class:`~dtrees.engine.rows.forests.rows_in_forest`."""
+        return ()
 
     def finish(self, message: m.FinishTree) -> tuple[m.BlockLosses, Torn] | None:
         """Add a tree to the predictions; return losses, if they are asked for."""
@@ -474,9 +488,9 @@ class RowsInTree:
         gaps = np.flatnonzero(after > before)  # nodes that another shard has grown: nothing is added there, not even to a negative zero
         others = rows[places_of(before[gaps], (after - before)[gaps])]
         at = np.searchsorted(start, before[gaps])
-        self._target.add(total, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
-        if outside and self._target.in_sample is not None:
-            others = np.concatenate([others, np.flatnonzero(~self._target.in_sample).astype(np.uint32)])
+        self._any_target.add(total, rows, np.insert(start, at, before[gaps]), np.insert(value, at, -0.0))
+        if outside and self._any_target.in_sample is not None:
+            others = np.concatenate([others, np.flatnonzero(~self._any_target.in_sample).astype(np.uint32)])
         if others.shape[0]:
             self._walk(tree, values, total, others)
 
@@ -484,7 +498,8 @@ class RowsInTree:
         """Look rows up in a tree, and add values of its leaves to a total of each."""
         inner = np.flatnonzero(tree.children_left >= 0)
         cuts = np.full(tree.node_count, -1, np.int64)
-        inner = np.setdiff1d(inner, tree.categories.node)
+        if tree.categories.node.shape[0]:
+            inner = np.setdiff1d(inner, tree.categories.node)
         cuts[inner] = self._cut_codes(tree.feature[inner].astype(np.int64), tree.threshold[inner])
         codes, n_distinct, by_set = self._columns.codes, self._n_distinct, tree.categories.node.shape[0] > 0
         if is_on_disk(codes):

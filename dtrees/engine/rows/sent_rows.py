@@ -37,9 +37,9 @@ def grow_sent(
     threads: Threads,
     sent: list[tuple[NDArray[Any], ...]],
 ) -> tuple[list[Nodes], list[CategorySets]]:
-    """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, and their g and h.
+    """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, their g and h, and perhaps targets.
 
-    Return them, and the sets of categories of each.
+    Nodes in which targets are the same are leaves. Return them, and the sets of categories of each.
 
     Parameters
     ----------
@@ -61,6 +61,7 @@ def grow_sent(
     for place, column in enumerate(pool.tolist()):
         assembly.sort(column, np.concatenate([one[1][place] for one in sent])[order])
     g, h = (np.concatenate([one[i] for one in sent]) for i in (2, 3))
+    target = np.concatenate([one[4] for one in sent])[order] if len(sent[0]) > 4 else _NO_TARGET
     partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g[order], h[order] if h.shape[0] else h)
     stop = np.cumsum(np.sum([one[0] for one in sent], axis=0))
     start = np.concatenate([[0], stop[:-1]])
@@ -69,7 +70,7 @@ def grow_sent(
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
-    context = TreeContext(partition, partition.spare(n_rows), _NO_TARGET, limits, stops, (keys[0], keys[1]), budget, pool)
+    context = TreeContext(partition, partition.spare(n_rows), target, limits, stops, (keys[0], keys[1]), budget, pool)
     columns = assembly.finished()
     runner = SubtreeRunner(columns)
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))

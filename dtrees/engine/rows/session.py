@@ -9,10 +9,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.plans import BoostingPlan
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.exchange import RowsExecutor
+from dtrees.engine.rows.zone_edges import Edges, merge_sketches
 from dtrees.split.policy import FOLD
 
 #: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.
@@ -63,7 +64,7 @@ class RowsSession:
     Attributes
     ----------
     executor : RowsExecutor
-    plan : BoostingPlan
+    plan : BoostingPlan or ForestPlan
     fit : str
     sent_rows : int
         Up to how many rows a node is grown by one shard.
@@ -78,7 +79,7 @@ class RowsSession:
     """
 
     executor: RowsExecutor
-    plan: BoostingPlan
+    plan: BoostingPlan | ForestPlan
     fit: str
     sent_rows: int
     epoch: int = 0
@@ -87,9 +88,29 @@ class RowsSession:
     derived: tuple[tuple[int, int], list[m.Derived]] | None = None
     grain: Grain = field(default_factory=Grain)
 
+    @property
+    def boosting(self) -> BoostingPlan:
+        """The plan, of boosting."""
+        assert isinstance(self.plan, BoostingPlan)
+        return self.plan
+
     def renewed(self) -> RowsSession:
         """Return the session of the next epoch."""
         return replace(self, epoch=self.epoch + 1, derived=None)
+
+    def introduce(self, edges: Edges | None) -> Edges:
+        """Have shards begin the epoch; return the edges of zones that all shards share, found anew if they are not known."""
+        executor, sketches = self.executor, edges is None
+        introduced = self.tell(
+            {shard: m.Introduce(self.fit, self.epoch, shard, executor.n_shards, self.plan, sketches) for shard in range(executor.n_shards)}
+        )
+        replies = [cast(m.Introduced, introduced[shard]) for shard in range(executor.n_shards)]
+        self.stretches = [reply.stretches for reply in replies]
+        if edges is not None:
+            return edges
+        merged = merge_sketches([reply.sketches for reply in replies if reply.sketches is not None])
+        counts = [reply.n_categories for reply in replies if reply.n_categories is not None]
+        return merged.of_categories(np.max(counts, axis=0))
 
     def next_serial(self) -> int:
         """Return a number for an exchange that leads to parcels."""

@@ -32,7 +32,7 @@ from dtrees.engine.rows.whole_sums import exponent_of, exponents_of, scores_of_a
 from dtrees.split.criteria.constraints.words import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
-from dtrees.split.node.status import CONSTANT
+from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import FOLD, MAX_ZONES, ROWS_PER_PART, SHARED_CELLS
 from dtrees.split.zones.sums import grain_for, size_shift
@@ -83,44 +83,60 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     """Grow one tree and add it to the predictions; parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`."""
     cuts = find_cuts(session, output)
     derived = _derived(session, tree, output, cuts)
-    nodes, exponents, known, sets = _grow(session, tree, derived)
-    session.grain.adapt()
-    rules = session.plan.rules
+    plan, exponents = session.boosting, exponents_of(session, derived)
+    nodes, known, sets = grow_nodes(session, tree, derived, exponents)
+    rules = plan.rules
     nodes, _ = pruned(nodes, exponents, rules)
     grown = boosted_tree(nodes, exponents, penalties_of(rules), learning_rate)
     records = nodes.records
     if rules.categorical:
         grown = grown.with_categories(sets.of_tree(records, rules))
     leaf = np.flatnonzero(records["column"] < 0)
-    places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
-    numbers = np.array([known.get(place, -1) for place in places], np.int64)
-    mine = numbers >= 0
-    known_leaves = numbers[mine], leaf[mine]
-    if session.plan.loss.measures_leaves:
+    known_leaves = leaves_known(records, known)
+    if plan.loss.measures_leaves:
         grown.value[leaf, 0] = learning_rate * leaf_quantiles(session, grown, output, known_leaves, cuts)
-    elif session.plan.steps_apart:
+    elif plan.steps_apart:
         of_steps = exponents[0], exponent_of(session, derived, 2)
         grown.value[leaf, 0] = learning_rate * leaf_steps(session, grown, output, known_leaves, of_steps, rules)
     if rules.monotonic:
-        put_in_order(grown, rules.monotonic, measured=session.plan.measures_leaves)
-    then = _next_derived(session.plan, tree, output)
+        put_in_order(grown, rules.monotonic, measured=plan.measures_leaves)
+    then = _next_derived(plan, tree, output)
     finished = cast(list[m.Finished], session.say(m.FinishTree, session.next_serial(), grown, output, *known_leaves, score, then))
     session.derived = None if then is None else (then, [one.derived for one in finished if one.derived is not None])
     losses = [one.losses for one in finished if one.losses is not None]
     return grown, scores_of_all(session, losses, finished[0].score) if losses else Scores(math.nan, math.nan)
 
 
-def _grow(
-    session: RowsSession, tree: int, derived: list[m.Derived]
-) -> tuple[Nodes, tuple[int, int], dict[tuple[int, int], int], KnownSets]:
-    """Return the nodes of a tree, in preorder, the exponents of their sums, and the numbers by which shards know nodes, by their places.
+def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers by which shards know leaves of a tree, and the numbers of these in the tree."""
+    leaf = np.flatnonzero(records["column"] < 0)
+    places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
+    numbers = np.array([known.get(place, -1) for place in places], np.int64)
+    mine = numbers >= 0
+    return numbers[mine], leaf[mine]
+
+
+def grow_nodes(
+    session: RowsSession, tree: int, derived: list[m.Derived], exponents: tuple[int, int], rounded: int = 0
+) -> tuple[Nodes, dict[tuple[int, int], int], KnownSets]:
+    """Return the nodes of a tree, in preorder, and the numbers by which shards know nodes, by their places.
 
     The sets of categories of its splits come last.
+
+    Parameters
+    ----------
+    session : RowsSession
+    tree : int
+    derived : list of Derived
+        Of each shard.
+    exponents : tuple of int
+        The powers of two that gradients and hessians are multiplied by.
+    rounded : int, default=0
+        By how much more the sizes of all rows may be than the shards said, for rounding, beside one for each row.
     """
     plan = session.plan
-    exponents = exponents_of(session, derived)
     n_in = sum(one.n_in for one in derived)
-    size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in
+    size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in + rounded
     shift = int(size_shift.py_func(min(int(size), 2**62))) if math.isfinite(size) else 32
     planner = _Levels(session)
     whole = n_in <= session.sent_rows
@@ -140,6 +156,8 @@ def _grow(
     while True:
         if search is not None:
             found, above, words = planner.found(search, levelled)
+            if (pure := levelled[0].pure) is not None:
+                found.records["status"][pure] = NO_SPLIT
             constant = grower.accept(search.node, found)
             if constant.shape[0]:
                 at = np.searchsorted(search.node, constant)
@@ -179,7 +197,8 @@ def _grow(
     known = {place: node for node, place in enumerate(zip(*(ends.tolist() for ends in grower.in_stop_of_all()), strict=True))}
     for node in _grow_sent(session, grower, tree, root, path, known_sets):
         del known[node]
-    return grower.arrange(), exponents, known, known_sets
+    session.grain.adapt()
+    return grower.arrange(), known, known_sets
 
 
 def _thresholds(cut: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:

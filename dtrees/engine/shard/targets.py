@@ -95,6 +95,7 @@ class ForestTarget:
         self.keeps_out_of_sample = plan.out_of_bag
         self._levels = _NONE
         self._factor = 1
+        self.center = 0.0
         criterion = criterion_of(plan.rules)
         self.target = np.ascontiguousarray(target, np.float64)
         if plan.n_classes:
@@ -112,7 +113,7 @@ class ForestTarget:
             self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
             if not math.isfinite(bound):
                 self.exponent = exponent_for(self.target - self.center)
-        self._draws = None if plan.n_draws is None else RowDraws(plan, target, self.weight)
+        self.draws = None if plan.n_draws is None else RowDraws(plan, target, self.weight)
         self._fixed: Prepared | None = None
         if plan.n_draws is None and (self.weight is not None or self._keeps_codes):
             self._fixed = self._weighted(self.weight)
@@ -133,6 +134,11 @@ class ForestTarget:
         """Whether ``codes`` are kept: classes, or the numbers of targets; otherwise targets are put in fixed point for each tree."""
         return self.plan.n_classes > 0 or self._levels.shape[0] > 0
 
+    @property
+    def exponents(self) -> tuple[int, int]:
+        """The powers of two that ``g`` and ``h`` of every tree are multiplied by, unless classes are weighed for each tree."""
+        return (self.exponent, 0) if self._fixed is None else self._fixed.exponents
+
     def _in_fixed_point(self) -> NDArray[np.int64]:
         """Return the centred targets in fixed point, in new memory."""
         centered = self.target - self.center
@@ -144,9 +150,9 @@ class ForestTarget:
         """Draw the rows of a tree."""
         if self._fixed is not None:
             return self._fixed
-        if self._draws is None:
+        if self.draws is None:
             return Prepared(None, self._in_fixed_point(), _NONE, (self.exponent, 0), self.target, spent=True)
-        counts = self._draws.counts(tree)
+        counts = self.draws.counts(tree)
         if self.plan.balanced_subsample:
             drawn = np.bincount(self.codes, weights=counts, minlength=self.plan.n_classes)
             present = np.maximum(drawn, 1)
@@ -201,6 +207,16 @@ def check_order(plan: ForestPlan, total_weight: int, factor: int) -> None:
         )
 
 
+def largest_vote(plan: ForestPlan, target: NDArray[Any]) -> float:
+    """Return what no leaf says more than, in size."""
+    return 1.0 if plan.n_classes else float(np.abs(target).max(initial=0.0)) or 1.0
+
+
+def exponent_of_votes(largest: float) -> int:
+    """Return the power of two that what leaves say of rows out of bag is multiplied by, given the largest."""
+    return 40 - math.frexp(largest)[1]  # for up to 2**22 trees
+
+
 class OutOfBag:
     """Sums, for each row, of the predictions of the trees that did not draw it.
 
@@ -209,8 +225,7 @@ class OutOfBag:
 
     def __init__(self, plan: ForestPlan, target: NDArray[Any]) -> None:
         n_values = plan.n_values
-        largest = 1.0 if plan.n_classes else float(np.abs(target).max(initial=0.0)) or 1.0
-        self.exponent = 40 - math.frexp(largest)[1]  # for up to 2**22 trees
+        self.exponent = exponent_of_votes(largest_vote(plan, target))
         self.sum = np.zeros((target.shape[0], n_values), np.int64)
         self.count = np.zeros(target.shape[0], np.int64)
         self._lock = threading.Lock()

@@ -109,8 +109,8 @@ class Forest(Members, TreeEstimator):
         client : distributed.Client or None, default=None
             The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
             here is sent to one worker.
-        placement : {"auto", "one-worker", "replicated", "sharded"} or None, default=None
-            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+        placement : {"auto", "one-worker", "replicated", "sharded", "rows"} or None, default=None
+            Where the cells of a Dask collection are on the cluster; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -131,7 +131,8 @@ class Forest(Members, TreeEstimator):
             )
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
-        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score)
+        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS, by_tree=self._weighs_by_tree)
+        backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, rows_refusal=refusal)
         several_targets.check(self, table)
         if not keep:
             self._batches, self._votes, self._drawn_from = [], None, []
@@ -175,6 +176,12 @@ class Forest(Members, TreeEstimator):
         if not self.bootstrap and self.oob_score:
             raise ValueError("oob_score=True is only available if bootstrap=True: without it no tree leaves rows out")
 
+    @property
+    def _weighs_by_tree(self) -> bool:
+        """Whether each tree weighs the classes of its own rows."""
+        weight = getattr(self, "class_weight", None)
+        return isinstance(weight, str) and weight == "balanced_subsample" and bool(self.bootstrap)
+
     def _plan(self, table: Table, keep: bool) -> ForestPlan:
         class_weight = getattr(self, "class_weight", None)
         if keep and isinstance(class_weight, str):
@@ -182,7 +189,7 @@ class Forest(Members, TreeEstimator):
                 f"class_weight={class_weight!r} is not recommended with warm_start if the data of the fits differ: it would mean "
                 "other weights each time. Pass a dict of weights instead.",
             )
-        by_tree = class_weight == "balanced_subsample" and bool(self.bootstrap)
+        by_tree = self._weighs_by_tree
         factors = None if by_tree else parameters.class_weights(class_weight, table, by_rows=False)
         # An integer means the same seed whenever; other random states move on, and trees added later belong to the first seed.
         if not keep or isinstance(self.random_state, int | np.integer):

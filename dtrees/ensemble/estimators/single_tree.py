@@ -57,8 +57,8 @@ class SingleTree(TreeEstimator):
         client : distributed.Client or None, default=None
             The Dask cluster to fit on. By default the current client's if X is a Dask collection, and none otherwise. What is in memory
             here is sent to one worker.
-        placement : {"auto", "one-worker", "replicated", "sharded"} or None, default=None
-            Where the columns of a Dask collection are on the cluster; see :func:`dtrees.submit`.
+        placement : {"auto", "one-worker", "replicated", "sharded", "rows"} or None, default=None
+            Where the cells of a Dask collection are on the cluster; see :func:`dtrees.submit`.
 
         Returns
         -------
@@ -70,7 +70,8 @@ class SingleTree(TreeEstimator):
             If a parameter or the data cannot be used; the message says what is wanted.
         """
         callback = called_together(callbacks)
-        backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True)
+        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=self.splitter == "random")
+        backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
         several_targets.check(self, table)
         rules = parameters.rules_for(
             self,

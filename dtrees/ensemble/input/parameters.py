@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
-from dtrees.engine.plan.plans import Rules
+from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
 from dtrees.ensemble.input.by_size import AUTO, is_auto
 from dtrees.ensemble.input.combinations import check_categories, check_smoothing
@@ -191,6 +191,17 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         most_columns=most_columns,
         alpha=_quantile(estimator, criterion),
     )
+
+
+def rows_refusal_of_trees(criterion: str, *, random_splits: bool, by_tree: bool = False) -> str | None:
+    """Return why trees and forests with these parameters cannot be grown where rows stay where they are, whatever the table.
+
+    ``by_tree``: each tree weighs the classes of its own rows. None if they can.
+    """
+    from dtrees.engine.rows.refusal import rows_placement_refusal  # brings in the compiler
+
+    rules = Rules(CRITERION_ALIASES.get(criterion, criterion), 1, 1, random_splits=random_splits)
+    return rows_placement_refusal(ForestPlan(rules, 0, balanced_subsample=by_tree))
 
 
 def _quantile(estimator: Any, criterion: str) -> float:

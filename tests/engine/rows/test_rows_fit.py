@@ -358,4 +358,12 @@ def test_refusals_name_the_parameter() -> None:
     assert "random" in str(rows_placement_refusal(make_plan("squared", 3, rule_changes={"random_splits": True})))
     assert "loss='mine'" in str(rows_placement_refusal(replace(make_plan("squared", 3), loss=MeasuresOtherwise()), "mine"))
     forest = ForestPlan(rules("squared_error", 3), seed=0)
-    assert "boosting" in str(rows_placement_refusal(forest))
+    assert rows_placement_refusal(forest) is None
+    for changes, words in (
+        ({"rules": rules("absolute_error", 3)}, "criterion='absolute_error'"),
+        ({"rules": rules("gini", 3), "n_classes": 3}, "y of 3 classes"),
+        ({"targets": (1, 1)}, "y of 2 targets"),
+        ({"n_classes": 2, "n_draws": 9, "balanced_subsample": True}, "class_weight='balanced_subsample'"),
+        ({"rules": rules("squared_error", 3, random_splits=True)}, "random thresholds"),
+    ):
+        assert words in str(rows_placement_refusal(replace(forest, **changes)))

@@ -35,6 +35,17 @@ class LeafRows:
         rows = self._partition.rows[self._order]
         return Grouped(residuals[rows], weights[rows] if weights.shape[0] else weights, self._bounds)
 
+    def rows_of(
+        self, first: int, last: int, numbers: NDArray[np.uint32], target: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64], NDArray[np.int64]]:
+        """Return how many rows some leaves have, and of these their numbers in the table, their targets, and their h.
+
+        ``numbers`` and ``target`` are of all rows of the shard.
+        """
+        places, h = self._order[self._bounds[first] : self._bounds[last]], self._partition.h
+        rows = self._partition.rows[places]
+        return np.diff(self._bounds[first : last + 1]), numbers[rows], target[rows], h[places] if h.shape[0] else h
+
     def weights(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what the rows of each leaf weigh."""
         if not weights.shape[0]:

@@ -19,7 +19,7 @@ def find_cuts(session: RowsSession, output: int) -> tuple[float, ...] | None:
 
     ``output`` is that of the tree that is next: 0 at the beginning of a round.
     """
-    loss = session.plan.loss
+    loss = session.boosting.loss
     if loss.cut_quantile is None:
         return None
     n_values = session.executor.n_rows * loss.n_outputs
@@ -33,7 +33,7 @@ def leaf_quantiles(
 
     ``known`` are nodes as shards know them, and the leaves of the tree that they are.
     """
-    loss, leaves = session.plan.loss, np.flatnonzero(tree.children_left < 0)
+    loss, leaves = session.boosting.loss, np.flatnonzero(tree.children_left < 0)
     n_rows = int(tree.n_node_samples[0])
     found = session.say(m.MeasureLeaves, session.next_serial(), tree, output, *known, loss.residual_quantile, n_rows)
     values = _together([one.quantiles for one in found])

@@ -1,0 +1,1 @@
+"""Forests where rows stay where they are: what shards of rows do for trees that do not depend on one another."""

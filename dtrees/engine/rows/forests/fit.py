@@ -1,0 +1,137 @@
+"""A forest over shards of rows that outlasts its shards.
+
+When shards are lost, new ones take their places, with the same rows, and the tree under way is grown again. Trees do not depend on one
+another, so nothing is replayed; but where sums of what trees say of rows out of bag are wanted, finished trees are put through the rows.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numpy as np
+
+from dtrees.engine.coordinator.tree_by_tree import TreeLog
+from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
+from dtrees.engine.protocol.executor import ShardsLost
+from dtrees.engine.protocol.messages import Scores
+from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.exchange import RowsExecutor
+from dtrees.engine.rows.fit import check_rows
+from dtrees.engine.rows.forests import messages as f
+from dtrees.engine.rows.forests.tree import grow_forest_tree, rows_to_send
+from dtrees.engine.rows.session import RowsSession
+from dtrees.engine.rows.zone_edges import Edges
+from dtrees.engine.shard.targets import exponent_of_votes
+from dtrees.tree.tree import Tree
+
+T = TypeVar("T")
+
+
+def grow_forest_on_rows(
+    executor: RowsExecutor,
+    plan: ForestPlan,
+    first: int,
+    last: int,
+    callback: Callback | None = None,
+    log: TreeLog | None = None,
+) -> ForestResult:
+    """Grow the trees numbered ``first`` to ``last - 1``.
+
+    Parameters
+    ----------
+    executor : RowsExecutor
+        Closing it is left to the caller.
+    plan : ForestPlan
+    first, last : int
+    callback : callable, optional
+        Called after each tree, in their order; returning True leaves out the trees after it.
+    log : TreeLog, optional
+        Keeps trees, should the forest have to be grown again; not where sums of rows out of bag are wanted.
+
+    Returns
+    -------
+    ForestResult
+        That of :func:`dtrees.engine.run.forest_growth.grow_forest`.
+    """
+    check_rows(executor)
+    return _Forest(executor, plan, first).run(last, callback, log)
+
+
+class _Forest:
+    """The trees of a forest that are finished, and how another one is grown."""
+
+    def __init__(self, executor: RowsExecutor, plan: ForestPlan, first: int) -> None:
+        self._executor, self._plan, self._first = executor, plan, first
+        sent = rows_to_send(plan, executor.n_rows, executor.n_shards)
+        self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=sent)
+        self._edges: Edges | None = None
+        self._scales: f.ForestScales
+        self._trees: list[Tree] = []
+
+    def run(self, last: int, callback: Callback | None, log: TreeLog | None) -> ForestResult:
+        """Grow all trees."""
+        began, total = time.perf_counter(), last - self._first
+        recalled = [tree for tree, _ in ([] if log is None else log.recall())][:total]
+        if len(recalled) < total:
+            self._lasting(self._open, opens=False)
+        while len(self._trees) < total:
+            number = len(self._trees)
+            if number < len(recalled):
+                tree = recalled[number]
+            else:
+                if self._executor.wants_repair(total - number):
+                    self._recover(opens=True)
+                tree = self._lasting(self._grow, opens=True)
+                if log is not None:
+                    log.keep(tree, Scores(np.nan, np.nan))
+            self._trees.append(tree)
+            if callback is not None and callback(Progress(number + 1, total, time.perf_counter() - began)):
+                break
+        return self._lasting(self._result, opens=True) if self._plan.out_of_bag else ForestResult(self._trees)
+
+    def _open(self) -> None:
+        """Open the fit on all shards, which know nothing of it yet, or are to forget it."""
+        session = self._session
+        self._edges = session.introduce(self._edges)
+        self._scales = cast(f.ForestScales, session.say(m.Prepare, session.next_serial(), None)[0])
+        session.say(f.OpenForest, self._edges, self._scales)
+
+    def _grow(self) -> Tree:
+        return grow_forest_tree(self._session, self._plan, self._scales, self._first + len(self._trees))
+
+    def _result(self) -> ForestResult:
+        """Return all trees, with what they say of rows out of bag."""
+        session, n_rows = self._session, self._executor.n_rows
+        total, count = np.empty((n_rows, self._plan.n_values), np.int64), np.empty(n_rows, np.int64)
+        for votes, stretches in zip(cast(list[f.Votes], session.say(f.CountVotes)), session.stretches, strict=True):
+            at = 0
+            for first, last in stretches.tolist():
+                own = slice(at, at + last - first)
+                total[first:last], count[first:last] = votes.sums[own], votes.counts[own]
+                at += last - first
+        return ForestResult(self._trees, total, count, exponent_of_votes(self._scales.largest))
+
+    def _lasting(self, act: Callable[[], T], opens: bool) -> T:
+        """Do something as often as it takes: what it leaves on shards is forgotten if some are lost."""
+        while True:
+            try:
+                return act()
+            except ShardsLost:
+                self._recover(opens)
+
+    def _recover(self, opens: bool) -> None:
+        """Replace shards that are gone, and bring all to the state after the last finished tree."""
+        while True:
+            try:
+                self._executor.repair()
+                self._session = self._session.renewed()
+                if opens:
+                    self._open()
+                    for i, tree in enumerate(self._trees if self._plan.out_of_bag else ()):
+                        self._session.say(f.AddVotes, self._first + i, tree)
+                return
+            except ShardsLost:
+                continue

@@ -1,0 +1,143 @@
+"""The targets of the rows of one shard, in the trees of a forest: which rows each tree draws, and what leaves say of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.plan.row_draws import combine_weights
+from dtrees.engine.rows.forests.drawn_rows import OwnDraws
+from dtrees.engine.rows.forests.messages import ForestScales, Votes
+from dtrees.engine.rows.messages import Derived
+from dtrees.engine.rows.row_target import AddsByLeaf
+from dtrees.engine.shard.targets import exponent_of_votes
+from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.numbers import hashing
+from dtrees.split.numbers.fixed_point import scale_into
+from dtrees.split.search.node_batches import find_pure
+
+_NONE = np.empty(0, np.int64)
+
+
+class ForestRows(AddsByLeaf):
+    """The targets of a shard's rows.
+
+    Parameters
+    ----------
+    plan : ForestPlan
+    scales : ForestScales
+    target, weight : ndarray
+        Of the shard's rows.
+    stretches : ndarray of int64, shape (n, 2)
+    before : ndarray of int64, shape (n_groups, n)
+        See :class:`~dtrees.engine.rows.forests.drawn_rows.OwnDraws`.
+    threads : Threads
+
+    Attributes
+    ----------
+    target : ndarray of float64, shape (n,)
+        Nodes in which it is constant are leaves.
+    in_sample : ndarray of bool, shape (n,), or None
+        Which rows the tree under way learns from; None for all.
+    unit_hessian : bool
+        Whether all rows count the same, in all trees.
+    """
+
+    def __init__(
+        self,
+        plan: ForestPlan,
+        scales: ForestScales,
+        target: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        stretches: NDArray[np.int64],
+        before: NDArray[np.int64],
+        threads: Threads,
+    ) -> None:
+        super().__init__(threads)
+        self._plan, self._scales = plan, scales
+        self._weight = combine_weights(weight, plan.class_weight, target)
+        self.target = np.ascontiguousarray(target, np.float64)
+        self._draws = None
+        if scales.n_draws:
+            self._draws = OwnDraws(scales, hashing.as_seed(plan.seed), stretches, before, target, self._weight)
+        self.unit_hessian = self._draws is None and self._weight is None
+        self.in_sample = None
+        if self._draws is None and self._weight is not None and not self._weight.all():
+            self.in_sample = self._weight > 0
+        self._counts: NDArray[np.int64] = _NONE
+        self._drawn_for = -1
+        self._votes = Votes(_NONE.reshape(0, plan.n_values), _NONE)
+        if plan.out_of_bag:
+            self._votes = Votes(np.zeros((target.shape[0], plan.n_values), np.int64), np.zeros(target.shape[0], np.int64))
+
+    def draw(self, tree: int) -> Derived:
+        """Draw the rows of a tree; return the sum of the sizes of their targets, times their weights, and how many they are."""
+        if self._draws is not None and self._drawn_for != tree:
+            self._counts, self._drawn_for = self._draws.counts(tree), tree
+            self.in_sample = self._counts > 0
+        n_in = self.target.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
+        weight = self._counts if self._draws is not None else self._weight
+        with np.errstate(over="ignore", invalid="ignore"):
+            sizes = np.abs(self._centered())
+            size = float(sizes.sum() if weight is None else (sizes * weight).sum())
+        return Derived((size,), (), n_in)
+
+    def _centered(self) -> NDArray[np.float64]:
+        """Return targets about the center, or which rows are of the second class."""
+        return self.target - self._scales.center
+
+    def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return targets, times weights, and weights in fixed point, in new memory."""
+        centered = self._centered()
+        fixed, h = centered.view(np.int64), _NONE
+        if self._draws is not None:
+            scale_into(centered, exponents[0], fixed)
+            fixed *= self._counts
+            return fixed, self._counts
+        if self._weight is not None:
+            h = np.empty(fixed.shape[0], np.int64)
+            scale_into(self._weight, exponents[1], h)
+            if self._plan.n_classes:
+                return self.target.astype(np.int64) * h, h
+            centered *= self._weight
+        scale_into(centered, exponents[0], fixed)
+        return fixed, h
+
+    def find_pure(
+        self, rows: RowPartition, start: NDArray[np.int64], stop: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Tell which nodes have one target in all of the shard's rows, and return the target of the first row of each, NaN without any."""
+        first, some = np.full(start.shape[0], np.nan), stop > start
+        first[some] = self.target[rows.rows[start[some]]]
+        pure = np.ones(start.shape[0], np.bool_)
+        pure[some] = find_pure(self.target, rows.rows, start[some], stop[some])
+        return pure, first
+
+    def add_votes(self, rows: NDArray[np.uint32], leaf: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Add what leaves say of rows, which are out of sample, to the sums of these."""
+        fixed = np.rint(np.ldexp(value, exponent_of_votes(self._scales.largest))).astype(np.int64)
+        self._votes.sums[rows] += fixed[leaf]
+        self._votes.counts[rows] += 1
+
+    @property
+    def votes(self) -> Votes:
+        """The sums so far."""
+        return self._votes
+
+
+def pure_in_all(pure: list[NDArray[np.bool_]], first: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return which nodes have one target in the rows of all shards, given what each found of its own.
+
+    Examples
+    --------
+    >>> yes, nan = np.array([True, True, True]), np.nan
+    >>> pure_in_all([yes, yes], [np.array([1.0, 1.0, nan]), np.array([1.0, 2.0, 3.0])]).tolist()
+    [True, False, True]
+    """
+    low, high = np.fmin.reduce(first), np.fmax.reduce(first)
+    found: NDArray[np.bool_] = np.all(pure, axis=0) & ~(low < high)
+    return found

@@ -1,0 +1,275 @@
+"""Forests over shards of rows: byte for byte the trees of one process, however rows are spread, and whatever becomes of shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
+from dtrees.engine.plan.row_draws import RowDraws
+from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.between import relay
+from dtrees.engine.rows.forests.drawn_rows import OwnDraws
+from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.forests.leaf_rows import share_leaves
+from dtrees.engine.rows.forests.scales import scales_of
+from dtrees.engine.rows.forests.tree import rows_to_send
+from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.run.forest_growth import grow_forest
+from dtrees.split.numbers import hashing
+from dtrees.split.table.columns import presort
+from tests.engine.rows.test_rows_fit import KINDS, Cuts, Pickling, cut_finely, make_column, spread
+from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
+
+
+def forest_plan(criterion: str, n_columns: int, rule_changes: Any = None, **changes: Any) -> ForestPlan:
+    n_classes = 2 if criterion in ("gini", "entropy") else 0
+    return ForestPlan(rules(criterion, n_columns, **(rule_changes or {})), **{"seed": 9, "n_classes": n_classes} | changes)
+
+
+def grow_here(table: Any, plan: ForestPlan, y: NDArray[Any], weight: Any, n_trees: int = 2) -> ForestResult:
+    return grow_forest(presort(table), y, weight, plan, 0, n_trees, 1)
+
+
+def grow_spread(
+    table: Any, plan: ForestPlan, y: NDArray[Any], weight: Any, cuts: Cuts, n_trees: int = 2, n_threads: int = 1
+) -> ForestResult:
+    executor = Pickling.of(table, y, weight, cuts, n_threads)
+    try:
+        return grow_forest_on_rows(executor, plan, 0, n_trees)
+    finally:
+        executor.close()
+
+
+def assert_same(one: ForestResult, other: ForestResult) -> None:
+    assert all_equal(one.trees, other.trees)
+    assert one.oob_exponent == other.oob_exponent
+    for ours, theirs in ((one.oob_sum, other.oob_sum), (one.oob_count, other.oob_count)):
+        assert (ours is None) == (theirs is None)
+        assert ours is None or (ours.shape == theirs.shape and ours.tobytes() == theirs.tobytes())
+
+
+#: Of a criterion: changes of rules, and of plans, and whether rows have weights.
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
+    "tree": ("squared_error", {}, {}, False),
+    "weighted tree": ("squared_error", {"min_weight_fraction_leaf": 0.02}, {}, True),
+    "forest": ("squared_error", {"max_features": 3}, {"n_draws": 700, "out_of_bag": True}, False),
+    "weighted forest, best first": ("squared_error", {"max_leaf_nodes": 20}, {"n_draws": 300, "out_of_bag": True}, True),
+    "shallow, of columns drawn for trees": (
+        "squared_error",
+        {"max_depth": 3, "columns_per_tree": 5, "max_features": 2},
+        {"n_draws": 700},
+        False,
+    ),
+    "in order": ("squared_error", {"monotonic": (1, 0, -1, 0, 0, 1, 0)}, {"n_draws": 500, "out_of_bag": True}, False),
+    "few columns a path": ("squared_error", {"interactions": ((0, 1, 2), (2, 3, 4, 5, 6)), "most_columns": 2}, {"n_draws": 500}, False),
+    "pruned": ("squared_error", {"ccp_alpha": 0.02, "min_samples_leaf": 3}, {"n_draws": 700, "out_of_bag": True}, True),
+    "little gain": ("squared_error", {"min_impurity_decrease": 0.01, "min_samples_split": 9}, {}, True),
+    "Poisson": ("poisson", {"max_features": 4}, {"n_draws": 700, "out_of_bag": True}, False),
+    "weighted, of Poisson": ("poisson", {}, {}, True),
+    "tree of classes": ("gini", {}, {}, False),
+    "weighted tree of classes": ("gini", {"max_features": 2}, {"class_weight": (0.3, 2.0)}, True),
+    "forest of classes": ("gini", {"max_features": 2}, {"n_draws": 700, "out_of_bag": True}, False),
+    "balanced": ("gini", {"max_features": 3}, {"n_draws": 700, "balanced_draws": True, "out_of_bag": True}, False),
+    "weighted, balanced, pruned": ("gini", {"ccp_alpha": 0.01}, {"n_draws": 700, "balanced_draws": True, "out_of_bag": True}, True),
+    "entropy": ("entropy", {"max_features": 3}, {"n_draws": 900, "class_weight": (0.3, 2.0)}, True),
+    "weighted tree by entropy": ("entropy", {}, {}, True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first ones compile
+@pytest.mark.parametrize("sent_rows", [0, 30, 10_000])
+@pytest.mark.parametrize("case", CASES)
+def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.engine.rows.forests.tree.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
+    if sent_rows:
+        cut_finely(monkeypatch)
+    criterion, rule_changes, changes, weighted = CASES[case]
+    n = 700
+    table = wild_table(n, 4)
+    plan = forest_plan(criterion, len(table), rule_changes, **changes)
+    y, weight = wild_target(table, plan.n_classes, 4), wild_weight(n, 4) if weighted else None
+    if criterion == "poisson":
+        y = np.maximum(np.round(y), 0.0)
+    one = grow_here(table, plan, y, weight)
+    assert all(tree.node_count > 3 for tree in one.trees)
+    for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
+        monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
+        assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads=n_threads))
+
+
+def test_a_forest_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick one, with nodes of all shards and of one."""
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    n = 300
+    table = wild_table(n, 4)
+    plan, y = forest_plan("squared_error", len(table), {"max_features": 4}, n_draws=n, out_of_bag=True), wild_target(table, 0, 4)
+    one = grow_here(table, plan, y, None)
+    assert_same(one, grow_spread(table, plan, y, None, spread(n, 3, [20, 150], range(3))))
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_any_table_and_partition(data: st.DataObject) -> None:
+    n = data.draw(st.sampled_from([1, 2, 3, 10, 60, 400, 1500]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
+    table = [make_column(kind, n, rng) for kind in data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))]
+    y = np.nan_to_num(table[0].astype(float)) * 2 + data.draw(st.sampled_from([0.0, 1.0, 1e6])) * rng.normal(size=n)
+    criterion = data.draw(st.sampled_from(["squared_error", "gini"]))
+    shape = data.draw(st.sampled_from(["as it is", "few values", "one value", "mostly one value", "far away"]))
+    if criterion == "gini":
+        y = (y > data.draw(st.sampled_from([0.0, 0.0, 1e9]))).astype(np.int64)
+    elif shape == "few values":
+        y = np.round(y)
+    elif shape == "one value":
+        y = np.full(n, 0.1)
+    elif shape == "mostly one value":
+        y = np.where(rng.random(n) < 0.95, -0.0, y)
+    elif shape == "far away":
+        y = y * 1e-3 + 1e12
+    weight = None
+    if data.draw(st.booleans()):
+        weight = np.where(rng.random(n) < data.draw(st.sampled_from([0.0, 0.5])), 0.0, rng.random(n))
+        weight[0] = 1.0
+    changes = {
+        "max_depth": data.draw(st.sampled_from([None, None, 2, 6])),
+        "min_samples_leaf": data.draw(st.sampled_from([1, 4])),
+        "max_features": data.draw(st.sampled_from([1, len(table), len(table)])),
+        "max_leaf_nodes": data.draw(st.sampled_from([None, None, 6])),
+        "ccp_alpha": data.draw(st.sampled_from([0.0, 0.0, 0.01])),
+        "min_weight_fraction_leaf": data.draw(st.sampled_from([0.0, 0.1])),
+    }
+    n_draws = data.draw(st.sampled_from([None, 1, max(1, n // 2), n, 3 * n]))
+    balanced = criterion == "gini" and n_draws is not None and data.draw(st.booleans())
+    plan = forest_plan(criterion, len(table), changes, n_draws=n_draws, balanced_draws=balanced, out_of_bag=n_draws is not None)
+    n_shards = data.draw(st.integers(1, 5))
+    bounds = data.draw(st.lists(st.integers(0, n), max_size=7))
+    cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))
+    with pytest.MonkeyPatch.context() as patch:
+        sent_rows = data.draw(st.sampled_from([0, 8, 100]))
+        patch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
+        patch.setattr(relay, "MOST_DIRECT", data.draw(st.sampled_from([2, 16])))
+        cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])))
+        assert_same(grow_here(table, plan, y, weight), grow_spread(table, plan, y, weight, cuts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large nodes, all rows of which are 0, on all shards or but for one row of one."""
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 5)
+    n = 600
+    table = wild_table(n, 4)
+    y = np.where(table[0] > 1.0, table[5].astype(float), 0.0)
+    y[0] = y[n - 1] = -7.0
+    plan, weight = forest_plan("squared_error", len(table)), wild_weight(n, 4) if weighted else None
+    assert_same(grow_here(table, plan, y, weight), grow_spread(table, plan, y, weight, spread(n, 3, [1, 300], range(3))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize(
+    "place", ["Introduce", "Prepare", "OpenForest", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans", "AddVotes", "CountVotes",
+              "targets", "before targets", "held out", "sums", "before sums", "bars", "flags", "picked", "apart", "before apart", "leaves",
+              "before leaves"]
+)  # fmt: skip
+def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    n = 400
+    table = wild_table(n, 4)
+    y, weight = wild_target(table, 0, 4), wild_weight(n, 4)
+    plan = forest_plan("squared_error", len(table), {"max_features": 4}, n_draws=n, out_of_bag=True)
+    cuts = spread(n, 3, [10, 200], range(3))
+    one = grow_here(table, plan, y, weight, 4)
+    executor = Pickling.of(table, y, weight, cuts)
+    executor.lose, executor.nth = place, nth
+    executor.make = lambda: LocalRowsExecutor.of(table, y, weight, cuts)
+    got = grow_forest_on_rows(executor, plan, 0, 4)
+    executor.close()
+    once = ("Introduce", "Prepare", "OpenForest", "CountVotes")
+    assert executor.n_lost == (place not in once or nth == 1)
+    assert_same(one, got)
+
+
+class Log:
+    """Keeps trees in memory."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def recall(self) -> list[Any]:
+        return list(self.kept)
+
+    def keep(self, tree: Any, scores: Any) -> None:
+        self.kept.append((tree, scores))
+
+
+def test_trees_that_a_log_kept_are_not_grown_again_and_a_callback_ends_the_fit() -> None:
+    n = 200
+    table = wild_table(n, 4)
+    plan, y, cuts = forest_plan("squared_error", len(table), n_draws=n), wild_target(table, 0, 4), spread(n, 2, [90], range(2))
+    one, log, heard = grow_here(table, plan, y, None, 3).trees, Log(), list[Progress]()
+
+    def two(progress: Progress) -> bool:
+        heard.append(progress)
+        return progress.done == 2
+
+    def grow(n_trees: int, callback: Any = None) -> tuple[list[Any], Any]:
+        executor = Pickling.of(table, y, None, cuts)
+        executor.largest = {}
+        return grow_forest_on_rows(executor, plan, 0, n_trees, callback, log).trees, executor.largest
+
+    trees, _ = grow(3, two)
+    assert all_equal(trees, one[:2])
+    assert [(progress.done, progress.total) for progress in heard] == [(1, 3), (2, 3)]
+    assert len(log.kept) == 2
+    trees, sent = grow(3)
+    assert all_equal(trees, one)
+    assert "Draw" in sent
+    trees, sent = grow(3)
+    assert all_equal(trees, one)
+    assert not sent  # nothing was asked of shards
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: bool) -> None:
+    n = 500
+    rng = np.random.default_rng(0)
+    y = rng.choice([0, 2, 3], n, p=[0.7, 0.2, 0.1])
+    weight = wild_weight(n, 1) if weighted else None
+    plan = ForestPlan(rules("gini", 3), 5, n_classes=4, n_draws=n, balanced_draws=balanced)
+    cuts = [np.array([[0, 1], [2, 90], [300, 499]]), np.empty((0, 2), np.int64), np.array([[1, 2], [90, 300], [499, 500]])]
+    scales, before = scales_of(plan, y, weight, cuts)
+    wanted = RowDraws(plan, y, weight).counts(3)
+    assert wanted.sum() > 0
+    for stretches, some in zip(cuts, before, strict=True):
+        own = np.concatenate([np.empty(0, np.int64), *(np.arange(*ends) for ends in stretches.tolist())])
+        draws = OwnDraws(scales, hashing.as_seed(5), stretches, some, y[own], None if weight is None else weight[own])
+        np.testing.assert_array_equal(draws.counts(3), wanted[own])
+
+
+def test_leaves_are_shared_by_rows() -> None:
+    for sizes in ([5], [1, 1, 1, 1, 1, 1, 1, 1], [100, 1, 1], [1, 1, 100]):
+        begins = share_leaves(np.array(sizes), 3)
+        assert begins.shape[0] == 4
+        assert begins[0] == 0
+        assert begins[-1] == len(sizes)
+        assert (np.diff(begins) >= 0).all()
+    assert share_leaves(np.ones(9, np.int64), 3).tolist() == [0, 3, 6, 9]
+
+
+def test_nodes_sent_grow_with_the_table_but_for_what_a_message_may_weigh() -> None:
+    plan = forest_plan("squared_error", 28)
+    assert [rows_to_send(plan, n, 2) for n in (100, 100_000, 10**8)] == [1024, 12_500, 2**20 // 28]
+    wide = replace(plan, rules=replace(plan.rules, columns_per_tree=10**6))
+    assert rows_to_send(wide, 10**8, 2) == 1024
