@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dtrees import GradientBoostingRegressor
 from dtrees.cluster.data.row_blocks import Piece
 from dtrees.split.table.disk_arrays import NoRoomOnDisk, is_on_disk
 from tests.cluster.cases import N_ROWS, TARGETS, TRAIN
-from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
+from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
 from tests.cluster.test_rows import CASES, PARTS, _grow_together, check, fit
 
@@ -58,27 +58,15 @@ def test_cells_on_disk_of_five_workers(five_threads: Client, monkeypatch: pytest
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_disk")
-@pytest.mark.parametrize("kind", ["Introduce", "Open", "sums", "picked", "FinishTree"])
-def test_rows_of_a_lost_worker_are_put_on_another_disk(five_threads: Client, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)
-    cut = Cut(kind, 1 if kind in ("Introduce", "Open") else 3, "killed")
-    with cut_off(cut) as done:
-        model = fit(CASES["squared error"], PARTS[7])
-    check(model, "squared error")
-    assert done == [cut]
-    assert model.placement_.storage == "disk"
-    assert_clean(five_threads, in_processes=False)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_on_disk")
-def test_a_process_is_killed(mortal_client: Client, tmp_path: Path) -> None:
-    fault = Fault(tmp_path, "flags", at=9)
+@pytest.mark.parametrize(("kind", "at"), [("Open", 1), ("flags", 9), ("FinishTree", 3)])
+def test_rows_of_a_lost_worker_are_put_on_another_disk(mortal_client: Client, tmp_path: Path, kind: str, at: int) -> None:
+    fault = Fault(tmp_path, kind, at=at)
     install(mortal_client, fault)
     mortal_client.run(_grow_together)
-    check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    model = fit(CASES["squared error"], PARTS[7])
+    check(model, "squared error")
     assert len(stopped(fault)) == 1
+    assert model.placement_.storage == "disk"
     assert_clean(mortal_client)
 
 
@@ -94,20 +82,21 @@ def _is_full(file: int, offset: int, n: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_piece_that_moves_is_put_on_disk_again(client: Client) -> None:
+def test_a_piece_that_moves_is_in_memory(client: Client) -> None:
     columns = [np.arange(5, dtype=np.int8), np.array([0.5, np.nan, 1.0, 2.0, 3.0]), np.zeros(5, np.float32)]
-    assert client.submit(_moves, columns, pure=False).result(timeout=60)
+    one, other, _ = client.nthreads()
+    piece = client.submit(Piece, columns, workers=[one], pure=False)
+    assert client.submit(_is_there, piece, columns, on_disk=True, workers=[one], pure=False).result(timeout=60)
+    assert client.submit(_is_there, piece, columns, on_disk=False, workers=[other], pure=False).result(timeout=60)
 
 
-def _moves(columns: list[Any]) -> bool:
-    first = Piece(columns)
-    moved = pickle.loads(pickle.dumps(first))
-    for piece in (first, moved):
-        assert all(is_on_disk(column) for column in piece.columns)
-        for one, other in zip(columns, piece.columns, strict=True):
-            np.testing.assert_array_equal(one, other)
-            assert one.dtype == other.dtype
-    return bool(moved.columns[1].base is not first.columns[1].base)
+def _is_there(piece: Piece, columns: list[Any], on_disk: bool) -> bool:
+    for mine, column in zip(piece.columns, columns, strict=True):
+        np.testing.assert_array_equal(mine, column)
+        assert mine.dtype == column.dtype
+        assert is_on_disk(mine) == on_disk
+    assert sys.getsizeof(piece) < 100 + (not on_disk) * sum(column.nbytes for column in columns)
+    return True
 
 
 def test_settings_of_storage(client: Client) -> None:

@@ -85,7 +85,9 @@ class RowBlock:
 
 
 class Piece:
-    """The columns of a partition as numbers, on the disk of the worker that it is on.
+    """The columns of a partition as numbers, on the disk of the worker that has made them.
+
+    Where one is sent to another worker, it is in memory there: Dask reads what comes outside of tasks, where no worker's folder is known.
 
     Parameters
     ----------
@@ -103,9 +105,9 @@ class Piece:
             own[:] = column
         forget(whole)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Have another worker put it on its own disk."""
-        return Piece, ([np.array(column) for column in self.columns],)
+    def __sizeof__(self) -> int:
+        """Return the bytes of its arrays that are in memory."""
+        return sum(column.nbytes for column in self.columns if not is_on_disk(column))
 
 
 @dataclass(frozen=True)
