@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dtrees.backends import register_backend
+from dtrees.version import __version__
 
 if TYPE_CHECKING:
     from dtrees.cluster.growing.submission import attach, submit
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
     from dtrees.plots.metric import plot_metric
     from dtrees.plots.tree import plot_tree
     from dtrees.reports.report import report
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BaggingClassifier",

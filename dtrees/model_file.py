@@ -32,10 +32,11 @@ from typing import Any, Literal
 from safetensors import SafetensorError, safe_open
 from sklearn.utils.validation import check_is_fitted
 
-import dtrees
+from dtrees import ensemble
 from dtrees.atomic_file import atomic_file
 from dtrees.checked_arrays import MappedFile, check_bools, digest, pack
 from dtrees.ensemble.persistence.state import PACKED
+from dtrees.version import __version__
 
 #: Version of the files written here, and the newest that can be read.
 FORMAT_VERSION = 2
@@ -100,7 +101,7 @@ def save(model: Any, path: str | os.PathLike[str], *, mappable: bool = False) ->
         state, arrays = model._to_state(mappable)
     except ValueError as error:
         raise ValueError(f"this {name} cannot be saved: {error}") from error
-    document = {"format_version": FORMAT_VERSION, "dtrees_version": dtrees.__version__, "estimator": name, "state": state}
+    document = {"format_version": FORMAT_VERSION, "dtrees_version": __version__, "estimator": name, "state": state}
     with atomic_file(path) as file:
         file.write(pack(_KEY, document, arrays))
 
@@ -182,7 +183,7 @@ def _check_path(path: Any) -> None:
 
 def _estimator_class(name: str) -> type[Any]:
     """One of the classes of estimators. Only names of ``_ESTIMATORS`` come here."""
-    cls: type[Any] = getattr(dtrees, name)
+    cls: type[Any] = getattr(ensemble, name)
     return cls
 
 
@@ -193,7 +194,7 @@ def _check_version(document: dict[str, Any], path: str | os.PathLike[str]) -> No
     if version > FORMAT_VERSION:
         raise _Unusable(
             f"{_quoted(path)} was written by dtrees {document.get('dtrees_version')} in format {version}; "
-            f"this is dtrees {dtrees.__version__}, which reads formats up to {FORMAT_VERSION}. Upgrade dtrees to load it."
+            f"this is dtrees {__version__}, which reads formats up to {FORMAT_VERSION}. Upgrade dtrees to load it."
         )
 
 

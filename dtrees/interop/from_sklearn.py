@@ -10,7 +10,7 @@ from scipy.special import logit
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-import dtrees
+from dtrees import ensemble
 from dtrees.ensemble.estimators.base import TreeEstimator
 from dtrees.ensemble.input.column import NUMERIC, Column
 from dtrees.ensemble.input.plain_data import plain
@@ -70,7 +70,7 @@ def from_sklearn(estimator: Any) -> Any:
     boosting = name.startswith("GradientBoosting")
     names = getattr(estimator, "feature_names_in_", None)
     columns = [None] * estimator.n_features_in_ if names is None else [str(one) for one in names]
-    model = getattr(dtrees, name)(**({"reg_lambda": 0.0} if boosting else {}))  # scikit-learn's trees know no penalty
+    model = getattr(ensemble, name)(**({"reg_lambda": 0.0} if boosting else {}))  # scikit-learn's trees know no penalty
     take_parameters(estimator.get_params(deep=False), model, frozenset({"init", "warm_start"}))
     metadata: dict[str, Any] = {
         "parameters": {key: plain(value) for key, value in model.get_params(deep=False).items()},

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from dtrees.version import __version__
+
 _PACKAGES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "dask", "distributed", "matplotlib")
 
 
@@ -96,9 +98,7 @@ def _range(numbers: Any) -> str:
 
 def environment() -> list[tuple[str, str]]:
     """Return versions and the machine: pairs of what, and which."""
-    import dtrees
-
-    found = [("dtrees", dtrees.__version__), ("Python", platform.python_version())]
+    found = [("dtrees", __version__), ("Python", platform.python_version())]
     for name in _PACKAGES:
         try:
             found.append((name, importlib.metadata.version(name)))

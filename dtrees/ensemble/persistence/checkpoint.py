@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import json
 import logging
 import os
@@ -42,6 +41,7 @@ from dtrees.ensemble.input.plain_data import take
 from dtrees.ensemble.input.warning import warn
 from dtrees.tree.stacking import stacked, unstacked
 from dtrees.tree.tree import Tree
+from dtrees.version import __version__
 
 logger = logging.getLogger("dtrees")
 
@@ -318,7 +318,7 @@ def _describe(plan: ForestPlan | BoostingPlan) -> dict[str, str]:
         described["oob_score"] = repr(plan.out_of_bag)
     else:
         described["rows held out"] = repr(0.0 if plan.n_iter_no_change is None else plan.validation_fraction)
-    described["dtrees"] = importlib.import_module("dtrees").__version__  # which imports from here only when asked for estimators
+    described["dtrees"] = __version__
     return described
 
 
