@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
-from dtrees.split.criteria.criterion import criterion_named
 
 
 def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = None) -> str | None:
@@ -34,6 +33,8 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = N
 
 
 def _refusal_of_forest(plan: ForestPlan) -> str | None:
+    from dtrees.split.criteria.criterion import criterion_named  # brings in the compiler
+
     if not criterion_named(plan.rules.criterion).by_sums:
         return (
             f'placement="rows" does not take criterion={plan.rules.criterion!r}: what a split is worth follows from the order of the '

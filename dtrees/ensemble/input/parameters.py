@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 
 from dtrees.engine.plan.plans import ForestPlan, Rules
+from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
 from dtrees.ensemble.input.by_size import AUTO, is_auto
 from dtrees.ensemble.input.combinations import check_categories, check_smoothing
@@ -198,8 +199,6 @@ def rows_refusal_of_trees(criterion: str, *, random_splits: bool, by_tree: bool 
 
     ``by_tree``: each tree weighs the classes of its own rows. None if they can.
     """
-    from dtrees.engine.rows.refusal import rows_placement_refusal  # brings in the compiler
-
     rules = Rules(CRITERION_ALIASES.get(criterion, criterion), 1, 1, random_splits=random_splits)
     return rows_placement_refusal(ForestPlan(rules, 0, balanced_subsample=by_tree))
 

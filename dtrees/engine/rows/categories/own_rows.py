@@ -62,7 +62,7 @@ class CategoryRows:
         self._missing = n_categories[self.ids]
         self._place_of = np.full(n_categories.shape[0], -1, np.int64)
         self._place_of[self.ids] = np.arange(self.ids.shape[0])
-        self._codes = beside(columns.codes)(self.ids.shape[0] * columns.n_rows, np.uint32).reshape(-1, columns.n_rows)
+        self._codes = beside(columns.codes)(self.ids.shape[0] * columns.n_rows, np.uint32).reshape(self.ids.shape[0], columns.n_rows)
         list(threads.map(self._number, range(self.ids.shape[0])))
         self._tallies: list[Tally] = []
 
