@@ -131,7 +131,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     whole = "X is for a bag, each of whose boosters is a task" if options.bag else ""
     check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
     if current_fit().settings.placement == "rows" and options.rows_refusal is not None:
-        raise ValueError(options.rows_refusal)
+        raise _not_by_rows(options.rows_refusal)
     if not is_lazy(y):
         y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
     before = worker_capacities(client)
@@ -173,8 +173,12 @@ def _rows_refusal(parts: Partitions, summary: TargetSummary, options: LoadOption
     if refusal is None and options.n_trees is not None:
         refusal = targets_refusal(summary.n_classes, summary.n_targets)
     if refusal is not None and current_fit().settings.placement == "rows":
-        raise ValueError(refusal)
+        raise _not_by_rows(refusal)
     return refusal
+
+
+def _not_by_rows(refusal: str) -> ValueError:
+    return ValueError(f'{refusal}. Place it by columns: placement="sharded"')
 
 
 def _plan(
