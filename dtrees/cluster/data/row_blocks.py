@@ -30,6 +30,7 @@ from dtrees.cluster.data.partitions import Partitions
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.transport.scheduler_rpc import holders
+from dtrees.engine.rows.between.stretches import in_order
 from dtrees.engine.threads import Threads
 from dtrees.ensemble.backend import LoadOptions, Placement
 from dtrees.ensemble.input.schema import Schema
@@ -377,20 +378,9 @@ def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArr
 def whole_target(tasks: Tasks, rows: ClusterRows) -> NDArray[Any]:
     """Fetch the target of all rows, in their order."""
     pieces = tasks.waiter.gather(tasks.map("target", getattr, rows.blocks, ["target"] * len(rows.blocks)))
-    return _in_order(pieces, rows.stretches, rows.n_rows)
+    return in_order(pieces, rows.stretches, rows.n_rows)
 
 
 def _digest(pieces: list[NDArray[Any]], stretches: Sequence[Sequence[Stretch]], n_rows: int, *others: NDArray[Any]) -> str:
     """Return the digest of values of all rows, given by block, in their order."""
-    return array_digest(_in_order(pieces, stretches, n_rows), *others)
-
-
-def _in_order(pieces: Sequence[NDArray[Any]], stretches: Sequence[Sequence[Stretch]], n_rows: int) -> NDArray[Any]:
-    """Return values of all rows, given by block."""
-    whole = np.empty((n_rows, *pieces[0].shape[1:]), pieces[0].dtype)
-    for piece, own in zip(pieces, stretches, strict=True):
-        begin = 0
-        for first, last in own:
-            whole[first:last] = piece[begin : begin + last - first]
-            begin += last - first
-    return whole
+    return array_digest(in_order(pieces, stretches, n_rows), *others)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Message
+from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.exchange import Program, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 from dtrees.split.table.disk_arrays import Room
@@ -52,7 +53,7 @@ class LocalRowsExecutor(RowsExecutor):
         """
         shards = []
         for stretches in cuts:
-            rows = np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for first, last in stretches)])
+            rows = rows_of(stretches)
             mine = [column[rows] for column in table]
             columns = arrange_rows([mine].__getitem__, [rows.shape[0]], len(table), room=room)
             shards.append(RowShard(columns, stretches, target.shape[0], target[rows], None if weight is None else weight[rows], n_threads))

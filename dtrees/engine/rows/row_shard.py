@@ -20,6 +20,7 @@ from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.scored_rows import ScoredRows
+from dtrees.engine.rows.between.stretches import in_order, rows_of
 from dtrees.engine.rows.between.torn_blocks import put_together
 from dtrees.engine.rows.by_order.quantiles import quantiles
 from dtrees.engine.rows.categories.own_rows import count_categories
@@ -240,11 +241,12 @@ class RowShard:
         return prepared
 
     def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared | f.ForestScales, dict[int, Arrays]]:
-        target = self._put_together(sent, 1)
-        weight = self._put_together(sent, 2) if len(sent[0]) > 2 else None
+        stretches = [one[0] for one in sent]
+        target, weight = (in_order([one[i] for one in sent], stretches, self._n_rows_total) if len(sent[0]) > i else None for i in (1, 2))
+        assert target is not None
         if isinstance(self._plan, BoostingPlan):
             return self._prepare_all(message, sent, target, weight)
-        scales, before = scales_of(self._plan, target, weight, [one[0] for one in sent])
+        scales, before = scales_of(self._plan, target, weight, stretches)
         return scales, {shard: (some,) for shard, some in enumerate(before)}
 
     def _prepare_all(
@@ -268,24 +270,13 @@ class RowShard:
         if weight is not None and plan.loss.measures_leaves:
             exponent = weights_in_bits(weight if train is None else np.where(train, weight, 0.0))[1]
         if plan.scoring is not None and held_out is not None:
-            self._scored_rows = ScoredRows(plan.scoring, by_output, weight, held_out, [_rows_of([one[0]]) for one in sent])
+            self._scored_rows = ScoredRows(plan.scoring, by_output, weight, held_out, [rows_of(one[0]) for one in sent])
         bits: dict[int, Arrays] = {}
         eligible = np.packbits(train if train is not None and plan.subsample < 1.0 else np.empty(0, np.bool_))
         for shard, one in enumerate(sent):
-            mine = np.empty(0, np.bool_) if held_out is None else held_out[_rows_of([one[0]])]
+            mine = np.empty(0, np.bool_) if held_out is None else held_out[rows_of(one[0])]
             bits[shard] = np.packbits(mine), eligible
         return m.Prepared(np.array(initial, np.float64), weights, exponent), bits
-
-    def _put_together(self, sent: Sequence[Arrays], which: int) -> NDArray[Any]:
-        """Return what all shards have sent of all rows, in their order; each piece is put in its place at once."""
-        first = sent[0][which]
-        whole = np.empty((self._n_rows_total, *first.shape[1:]), np.result_type(*(one[which].dtype for one in sent)))
-        for one in sent:
-            begin = 0
-            for start, stop in one[0].tolist():
-                whole[start:stop] = one[which][begin : begin + stop - start]
-                begin += stop - start
-        return whole
 
     def _open(self, message: m.Open) -> None:
         target, weight = self._table
@@ -316,11 +307,6 @@ class RowShard:
             self._plan, self._columns, self._zone_map, self._edges, own, self._stretches, self._n_rows_total, self._shard, self._n_shards,
             self._threads,
         )  # fmt: skip
-
-
-def _rows_of(stretches: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the numbers of rows in stretches, one after the other."""
-    return np.concatenate([np.empty(0, np.int64), *(np.arange(first, last) for some in stretches for first, last in some.tolist())])
 
 
 def _are_same(one: Edges, other: Edges) -> bool:

@@ -18,6 +18,7 @@ from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progres
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.stretches import in_order
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.fit import check_rows
 from dtrees.engine.rows.forests import messages as f
@@ -105,13 +106,8 @@ class _Forest:
     def _result(self) -> ForestResult:
         """Return all trees, with what they say of rows out of bag."""
         session, n_rows = self._session, self._executor.n_rows
-        total, count = np.empty((n_rows, self._plan.n_values), np.int64), np.empty(n_rows, np.int64)
-        for votes, stretches in zip(cast(list[f.Votes], session.say(f.CountVotes)), session.stretches, strict=True):
-            at = 0
-            for first, last in stretches.tolist():
-                own = slice(at, at + last - first)
-                total[first:last], count[first:last] = votes.sums[own], votes.counts[own]
-                at += last - first
+        votes = cast(list[f.Votes], session.say(f.CountVotes))
+        total, count = (in_order([one[i] for one in votes], session.stretches, n_rows) for i in range(2))
         return ForestResult(self._trees, total, count, exponent_of_votes(self._scales.largest))
 
     def _lasting(self, act: Callable[[], T], opens: bool) -> T:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
@@ -45,7 +46,7 @@ class RowsInForest(RowsInTree):
     def rows_of_leaves(self, message: f.MeasureMeans) -> dict[int, RowsOfLeaves]:
         """Return for each shard the rows here of the leaves that it measures."""
         self._find_leaves(message.tree, (message.node, message.leaf))
-        numbers = np.concatenate([np.empty(0, np.uint32), *(np.arange(*ends, dtype=np.uint32) for ends in self._stretches.tolist())])
+        numbers = rows_of(self._stretches).astype(np.uint32)
         return {
             shard: self._leaves.rows_of(first, last, numbers, self._forest.target)
             for shard, (first, last) in enumerate(pairwise(message.begins.tolist()))
