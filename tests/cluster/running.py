@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client
+from distributed import Client, get_worker
 
 import dtrees
 from dtrees.cluster.growing import worker_shards as executor
@@ -25,6 +27,26 @@ def hasten() -> None:
     executor._SECONDS_BETWEEN_CENSUSES = 0.3
     newcomers._SECONDS_TO_SETTLE = 0.5
     rows.ROWS_EXCHANGES_WORKER = 0.0  # or the small tables of tests would be left to few
+
+
+def lose_at(module: Any, name: str, marker: Path, number: signal.Signals) -> None:
+    """Have this worker get a signal when it is to carry out a task's function, unless it is the coordinator's, or one has had it.
+
+    ``marker`` is written then, and says which process it was.
+    """
+    original = getattr(module, name)
+
+    def lost(*args: Any) -> Any:
+        if not any(str(key).startswith("dtrees-fit-") for key in get_worker().state.tasks):
+            with contextlib.suppress(FileExistsError):
+                place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+                os.write(place, str(os.getpid()).encode())
+                os.close(place)
+                os.kill(os.getpid(), number)
+        return original(*args)
+
+    lost.__module__, lost.__qualname__ = original.__module__, original.__qualname__
+    setattr(module, name, lost)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client, get_task_stream, get_worker
+from distributed import Client, get_task_stream
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ from dtrees.cluster.growing.joining import columns as columns_joining
 from dtrees.cluster.growing.joining.columns import ColumnNewcomers
 from dtrees.cluster.growing.joining.newcomers import Newcomers, share
 from tests.cluster.faults import Fault, install, stopped
-from tests.cluster.running import FRAME, TARGETS, Running, hasten, joining
+from tests.cluster.running import FRAME, TARGETS, Running, hasten, joining, lose_at
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, wait_until
 from tests.slow import one_quick
 
@@ -146,19 +146,7 @@ def test_one_is_lost_while_it_gives_columns(no_nannies: Client, tmp_path: Path, 
 
 def _lose_who_gives(marker: Path, number: signal.Signals) -> None:
     """Have a worker that is not the coordinator's get a signal when it is to give columns."""
-    spreading: Any = columns_joining
-    some = spreading._some
-
-    def lost(*args: Any) -> Any:
-        if not any(str(key).startswith("dtrees-fit-") for key in get_worker().state.tasks):
-            with contextlib.suppress(FileExistsError):
-                place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-                os.write(place, str(os.getpid()).encode())
-                os.close(place)
-                os.kill(os.getpid(), number)
-        return some(*args)
-
-    spreading._some = lost
+    lose_at(columns_joining, "_some", marker, number)
 
 
 def test_a_worker_that_joins_grows_trees_of_a_forest_whose_columns_are_on_each(no_nannies: Client, tmp_path: Path) -> None:

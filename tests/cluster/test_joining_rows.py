@@ -14,7 +14,7 @@ from typing import Any
 import dask
 import numpy as np
 import pytest
-from distributed import Client, get_worker
+from distributed import Client
 
 import dtrees
 from dtrees.cluster.data import row_blocks
@@ -28,7 +28,7 @@ from dtrees.split.table.disk_arrays import is_on_disk, on_disk
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.mmap_arrays import mapped
 from tests.cluster.faults import Fault, install, stopped
-from tests.cluster.running import Running, joining
+from tests.cluster.running import Running, joining, lose_at
 from tests.cluster.samples import wait_until
 from tests.slow import one_quick
 
@@ -141,7 +141,7 @@ def test_two_workers_join_together(no_nannies: Client, tmp_path: Path) -> None:
 
 
 def _have_it_soon_again() -> None:
-    settling.TIMES_AS_LONG = 0.1
+    settling._TIMES_AS_LONG = 0.1
 
 
 def numbers() -> list[Any]:
@@ -195,21 +195,7 @@ def test_one_is_lost_while_rows_are_handed_over(no_nannies: Client, tmp_path: Pa
 
 def _lose(marker: Path, number: signal.Signals, joined: bool) -> None:
     """Have a worker that is not the coordinator's get a signal when it is to load rows, or to give some."""
-    module: Any = row_blocks if joined else rows_joining
-    name = "_load" if joined else "_only"
-    original = getattr(module, name)
-
-    def lost(*args: Any) -> Any:
-        if not any(str(key).startswith("dtrees-fit-") for key in get_worker().state.tasks):
-            with contextlib.suppress(FileExistsError):
-                place = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-                os.write(place, str(os.getpid()).encode())
-                os.close(place)
-                os.kill(os.getpid(), number)
-        return original(*args)
-
-    lost.__module__, lost.__qualname__ = original.__module__, original.__qualname__
-    setattr(module, name, lost)
+    lose_at(row_blocks if joined else rows_joining, "_load" if joined else "_only", marker, number)
 
 
 @pytest.mark.slow

@@ -24,17 +24,14 @@ from dtrees.cluster.data.memory import STATE_BYTES, ZONE_BYTES, WorkerCapacity
 from dtrees.cluster.data.presorting import cut
 from dtrees.cluster.growing.joining.newcomers import (
     BYTES_PER_SECOND,
-    MIN_DEADLINE,
     SECONDS,
-    TIMES_AS_LONG,
     WORTH,
     Handover,
     Newcomers,
+    exchange_blocks,
     share,
 )
-from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
-from dtrees.cluster.transport.scheduler_rpc import holders
 from dtrees.split.table.columns import Assembly, Columns
 
 #: Bytes that a newcomer needs for each row, besides columns: state, target and weight.
@@ -126,15 +123,8 @@ def hand_over(columns: ClusterColumns, handover: Handover) -> list[int] | None:
             keep = _first if shard in handover.in_place else _only
             blocks[shard] = tasks.submit("columns", keep, columns.blocks[shard], _places(columns.ids[shard], ids), **giver)
         release(on_the_way)  # each goes when the tasks that need it are done
-        made = [block for shard, block in enumerate(blocks) if shard in kept or shard >= len(columns.blocks)]
-        if not tasks.waiter.wait_undisturbed(made, max(MIN_DEADLINE, TIMES_AS_LONG * handover.moved / BYTES_PER_SECOND)):
+        if not exchange_blocks(tasks, columns.blocks, blocks, workers, kept, handover.moved):
             return None
-        there_now = holders(columns.client, [block.key for block in made])
-        if any(workers[shard] not in there_now[block.key] for shard, block in enumerate(blocks) if block.key in there_now):
-            return None
-        tasks.keep(*made)
-    current_fit().own(*made)
-    release(columns.blocks[shard] for shard in kept)
     columns.blocks[:] = blocks
     columns.workers[:] = workers
     for shard, ids in kept.items():

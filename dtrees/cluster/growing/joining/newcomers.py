@@ -10,14 +10,20 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from distributed import Future
+
+from dtrees.cluster.reliability.fit_context import current_fit
+from dtrees.cluster.reliability.tasks import Tasks, release
+from dtrees.cluster.transport.scheduler_rpc import holders
+
 #: Newcomers are waited for until none has come for so long, but no longer than that.
 _SECONDS_TO_SETTLE, _MOST_SECONDS_TO_SETTLE = 4.0, 30.0
 #: Trees between two times at least, and how many times as long as the last one took it has to last.
-_TREES_BETWEEN, TIMES_AS_LONG = 10, 20.0
+_TREES_BETWEEN, _TIMES_AS_LONG = 10, 20.0
 #: What it takes: so long in any case, and the bytes that have to travel, by so many a second.
 SECONDS, BYTES_PER_SECOND = 1.0, 100e6
 #: It is given up if it takes longer than planned by far, and than this.
-MIN_DEADLINE = 120.0
+_MIN_DEADLINE = 120.0
 #: What is saved has to be so many times what it takes.
 WORTH = 2.0
 
@@ -130,6 +136,42 @@ def share(
     return Handover(given, before, max(load[worker] / threads[worker] for worker in load), moved, in_place)
 
 
+def exchange_blocks(
+    tasks: Tasks, before: Sequence[Future], blocks: Sequence[Future], workers: Sequence[str], kept: Iterable[int], n_bytes: float
+) -> bool:
+    """Wait for the blocks of shards that give pieces, and of newcomers; own them, and let those go in whose places they are.
+
+    Parameters
+    ----------
+    tasks : Tasks
+        That make the blocks.
+    before, blocks : sequence of Future
+        Of all shards; those of newcomers are at the end of ``blocks``.
+    workers : sequence of str
+        Where each of ``blocks`` belongs.
+    kept : iterable of int
+        The shards that give pieces.
+    n_bytes : float
+        How much travels, which says how long that may take.
+
+    Returns
+    -------
+    bool
+        False if a worker was lost meanwhile, or it took too long: then all is as it was.
+    """
+    kept = set(kept)
+    made = [block for shard, block in enumerate(blocks) if shard in kept or shard >= len(before)]
+    if not tasks.waiter.wait_undisturbed(made, max(_MIN_DEADLINE, _TIMES_AS_LONG * n_bytes / BYTES_PER_SECOND)):
+        return False
+    there_now = holders(tasks.client, [block.key for block in made])
+    if any(workers[shard] not in there_now[block.key] for shard, block in enumerate(blocks) if block.key in there_now):
+        return False
+    tasks.keep(*made)
+    current_fit().own(*made)
+    release(before[shard] for shard in kept)
+    return True
+
+
 class Newcomers:
     """Workers that joined a fit under way: when it is time to give them something."""
 
@@ -177,6 +219,6 @@ class Newcomers:
     def note_handover(self, seconds: float, n_left: int) -> None:
         """Take in that something was handed over, or was to be, which took a while."""
         self.there = set()
-        self._not_before = time.monotonic() + TIMES_AS_LONG * seconds
+        self._not_before = time.monotonic() + _TIMES_AS_LONG * seconds
         self._n_left_then = n_left
         self._n_left_before = 0

@@ -22,17 +22,14 @@ from dtrees.cluster.data.row_blocks import ClusterRows, RowBlock, Stretch
 from dtrees.cluster.errors import FitCancelled
 from dtrees.cluster.growing.joining.newcomers import (
     BYTES_PER_SECOND,
-    MIN_DEADLINE,
     SECONDS,
-    TIMES_AS_LONG,
     WORTH,
     Handover,
     Newcomers,
+    exchange_blocks,
     share,
 )
-from dtrees.cluster.reliability.fit_context import current_fit
-from dtrees.cluster.reliability.tasks import Tasks, release
-from dtrees.cluster.transport.scheduler_rpc import holders
+from dtrees.cluster.reliability.tasks import Tasks
 
 logger = logging.getLogger("dtrees.cluster")
 
@@ -137,15 +134,8 @@ def _hand_over(rows: ClusterRows, handover: Handover) -> list[int] | None:
             stretches.append(stretch)
             parts.append(keys)
             blocks.append(rows.load(tasks, stretch, keys, worker))
-        made = [block for shard, block in enumerate(blocks) if shard in kept or shard >= len(rows.blocks)]
-        if not tasks.waiter.wait_undisturbed(made, max(MIN_DEADLINE, TIMES_AS_LONG * _bytes_moved(rows, handover) / BYTES_PER_SECOND)):
+        if not exchange_blocks(tasks, rows.blocks, blocks, workers, kept, _bytes_moved(rows, handover)):
             return None
-        there_now = holders(rows.client, [block.key for block in made])
-        if any(workers[shard] not in there_now[block.key] for shard, block in enumerate(blocks) if block.key in there_now):
-            return None
-        tasks.keep(*made)
-    current_fit().own(*made)
-    release(rows.blocks[shard] for shard in kept)
     rows.blocks[:], rows.stretches[:], rows.parts[:], rows.workers[:] = blocks, stretches, parts, workers
     return list(kept)
 
