@@ -30,7 +30,7 @@ _HEAVY_SHARE = 512
 _MOST_HEAVY = 80
 #: Codes of a column are looked up by at most so many bits when rows are picked.
 _CELL_BITS = 20
-#: Most rows listed at an end of a column. Late trees of 1M x 28 on two shards take 0.86 of the time that they take with 128.
+#: Most rows listed at an end of a column. Late trees of 1M x 28 on two shards take 0.88 of the time that they take with 128.
 _LISTED_AT_ENDS = 512
 #: A number of rows at the ends of a column, more than there can be, that keeps lists of such rows from being used.
 _NONE_LISTED = 2**40
