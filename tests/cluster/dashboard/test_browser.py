@@ -99,7 +99,8 @@ def test_a_fit_is_followed(client: Client, browser: Any, tmp_path: Path) -> None
             wait_until(go_on.exists, 120)
 
     model = dtrees.GradientBoostingRegressor(n_estimators=4)
-    X, y = in_partitions(FRAME, (200, 220)), in_partitions(Y, (200, 220))
+    many = np.tile(np.arange(len(FRAME)), 500)  # so that workers have more to do than to tell one another
+    X, y = in_partitions(FRAME.iloc[many], (100_000, 110_000)), in_partitions(Y.iloc[many], (100_000, 110_000))
     future = dtrees.submit(model, X, y, client=client, callbacks=[wait_for_word], placement="sharded")
 
     port = client.scheduler_info()["services"]["dashboard"]
