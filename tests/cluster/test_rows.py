@@ -236,6 +236,7 @@ def test_a_worker_stands_still_and_wakes_up_later(mortal_client: Client, by_rows
 def test_the_coordinators_worker_is_killed(mortal_client: Client, by_rows: None, tmp_path: Path) -> None:
     fault = Fault(tmp_path, "bars", at=7, own=True)
     install(mortal_client, fault)
+    mortal_client.run(_grow_together)
     check(fit(CASES["squared error"], PARTS[7]), "squared error")
     assert len(stopped(fault)) == 1
     assert_clean(mortal_client)
