@@ -77,8 +77,8 @@ def sharded() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cluster_of_threads() -> Iterator[LocalCluster]:
-    """Five workers that are threads of this process."""
-    options = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    """Five workers that are threads of this process: each may use the machine's memory, as what a worker uses is what the process does."""
+    options = {"processes": False, "memory_limit": 1.0, "protocol": "tcp://", "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "200ms"}),
         LocalCluster(n_workers=5, threads_per_worker=1, **options) as cluster,
