@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 
 
-def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = None) -> str | None:
+def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: Any = None) -> str | None:
     """Return why a plan cannot be grown where rows stay where they are, naming the parameter; None if it can.
 
-    ``loss`` is the loss as the user gave it.
+    ``loss`` is the loss as the user gave it: a name, or a function.
 
     Examples
     --------
@@ -22,13 +24,16 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: str | None = N
         return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
     if isinstance(plan, ForestPlan):
         return _refusal_of_forest(plan)
-    given = repr(plan.loss) if loss is None else repr(loss)
+    given = getattr(loss, "__name__", None) or repr(plan.loss if loss is None else loss)
     if plan.loss.measures_leaves and plan.loss.residual_quantile is None:
         return (
             f'placement="rows" does not take loss={given}: its leaves are measured on rows in one place, and are no quantiles of residuals'
         )
     if plan.loss.takes_all_rows:
-        return f'placement="rows" does not take loss={given}: its gradients are computed from all rows at once'
+        return (
+            f'placement="rows" does not take loss={given}: an objective of your own is called on y, raw predictions and weights of all '
+            "rows at once, and no worker has these"
+        )
     return None
 
 

@@ -244,7 +244,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             loss = registry.loss_for(self.loss, n_classes, self._parameters_of_loss())
         first_order = self.criterion == "squared_error"
         plan = BoostingPlan(Rules("newton", 1, 1), 0, loss, 1, scoring=scoring_for(scorer, loss), first_order=first_order)
-        return rows_placement_refusal(plan, registry.name_of(self.loss))
+        return rows_placement_refusal(plan, self.loss)
 
     def _check_combinations(self, asked: Sequence[Any], scorer: Any, base_margin: Any, *, keep: bool) -> None:
         """Raise ValueError for parameters that make no sense together."""
