@@ -124,7 +124,7 @@ NOT_BY_ROWS = {
     "forest of classes": "y of 4 classes",
     "forest of several targets": "y of 3 targets",
     "extra trees of several targets": "random thresholds",
-    "forest of several targets of classes": "class_weight='balanced_subsample'",
+    "forest of several targets of classes": "y of 3 targets",
     "tree of medians of several targets": "criterion='absolute_error'",
     "extra trees": "random thresholds",
     "extra trees of classes": "random thresholds",

@@ -45,11 +45,6 @@ def _refusal_of_forest(plan: ForestPlan) -> str | None:
             f'placement="rows" does not take criterion={plan.rules.criterion!r}: what a split is worth follows from the order of the '
             "targets of all rows in a node, not from sums"
         )
-    if plan.balanced_subsample:
-        return (
-            "placement=\"rows\" does not take class_weight='balanced_subsample': the weights of a tree follow from the classes of all rows "
-            "that it draws"
-        )
     return targets_refusal(plan.n_classes, max(1, len(plan.targets)))
 
 

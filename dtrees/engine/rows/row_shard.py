@@ -112,8 +112,10 @@ class RowShard:
                 return self._open(message)
             case f.OpenForest():
                 return self._open_forest(message)
+            case f.CountClasses():
+                return self._forest.count_classes(message.tree)
             case f.Draw():
-                return self._forest.draw(message.tree)
+                return self._forest.draw(message)
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.Derive():

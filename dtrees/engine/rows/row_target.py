@@ -48,6 +48,10 @@ class AddsByLeaf(ABC):
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what rows of the tree under way add to sums, in fixed point."""
 
+    @abstractmethod
+    def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
+        """Return what :class:`~dtrees.engine.rows.messages.AddInOrder` names, of a stretch."""
+
     def add(self, raw: NDArray[np.float64], rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
         n = rows.shape[0]

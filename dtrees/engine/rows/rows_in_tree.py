@@ -152,7 +152,7 @@ class RowsInTree:
         """Add absolute values of a stretch to sums of lanes."""
         lanes, sizes = message.lanes.copy(), self._stretches[:, 1] - self._stretches[:, 0]
         at = int(sizes[: message.stretch].sum())
-        values = self._target.amounts(message.what, slice(at, at + int(sizes[message.stretch])))
+        values = self._any_target.amounts(message.what, slice(at, at + int(sizes[message.stretch])))
         with np.errstate(over="ignore"):
             add_in_order(values, message.first, message.total, lanes)
         return lanes

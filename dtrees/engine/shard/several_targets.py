@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import criterion_of
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import RowDraws, combine_weights
-from dtrees.engine.shard.targets import ForestTarget, OutOfBag, Prepared, check_order
+from dtrees.engine.shard.targets import ForestTarget, OutOfBag, Prepared, check_order, factors_of_classes
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.criterion import Criterion
 from dtrees.split.numbers import hashing
@@ -104,9 +104,7 @@ class ForestTargets(ForestTarget):
         for t, n_classes in enumerate(self.plan.targets):
             codes = self.codes[:, t] - first
             first += n_classes
-            drawn = np.bincount(codes, weights=counts, minlength=n_classes)
-            factor = np.where(drawn > 0, drawn.sum() / (np.count_nonzero(drawn) * np.maximum(drawn, 1)), 0.0)
-            factors *= factor[codes]
+            factors *= factors_of_classes(np.bincount(codes, weights=counts, minlength=n_classes))[codes]
         return factors
 
     def _weighted(self, weight: NDArray[np.float64] | None) -> Prepared:

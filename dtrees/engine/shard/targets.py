@@ -154,10 +154,8 @@ class ForestTarget:
             return Prepared(None, self._in_fixed_point(), _NONE, (self.exponent, 0), self.target, spent=True)
         counts = self.draws.counts(tree)
         if self.plan.balanced_subsample:
-            drawn = np.bincount(self.codes, weights=counts, minlength=self.plan.n_classes)
-            present = np.maximum(drawn, 1)
-            factor = np.where(drawn > 0, drawn.sum() / (np.count_nonzero(drawn) * present), 0.0)
-            return self._weighted((counts * factor[self.codes]).astype(np.float64))
+            factor = factors_of_classes(np.bincount(self.codes, weights=counts, minlength=self.plan.n_classes))
+            return self._weighted(counts * factor[self.codes])
         in_sample = counts > 0
         if self.plan.n_classes > 2:
             return Prepared(in_sample, self.codes, counts, (0, 0), self.target)
@@ -196,6 +194,18 @@ class ForestTarget:
         """Add the tree's predictions to the sums of the rows it did not draw."""
         if self.out_of_bag is not None:
             self.out_of_bag.add(rows, leaves)
+
+
+def factors_of_classes(drawn: NDArray[Any]) -> NDArray[np.float64]:
+    """Return by what to multiply the draws of each class, of which there are so many, for all classes to weigh the same.
+
+    Examples
+    --------
+    >>> factors_of_classes(np.array([6, 0, 2])).tolist()
+    [0.6666666666666666, 0.0, 2.0]
+    """
+    found: NDArray[np.float64] = np.where(drawn > 0, drawn.sum() / (np.count_nonzero(drawn) * np.maximum(drawn, 1)), 0.0)
+    return found
 
 
 def check_order(plan: ForestPlan, total_weight: int, factor: int) -> None:

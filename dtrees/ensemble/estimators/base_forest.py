@@ -131,7 +131,7 @@ class Forest(Members, TreeEstimator):
             )
         callback = called_together(with_monitor(callbacks, monitor, self, keep=keep))
         n_trees = self.n_estimators - len(trees)
-        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS, by_tree=self._weighs_by_tree)
+        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=self._RANDOM_SPLITS)
         backend, table = self._load(X, y, sample_weight, keep=keep, n_trees=n_trees, out_of_bag=self.oob_score, rows_refusal=refusal)
         several_targets.check(self, table)
         if not keep:

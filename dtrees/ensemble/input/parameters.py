@@ -194,13 +194,13 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
     )
 
 
-def rows_refusal_of_trees(criterion: str, *, random_splits: bool, by_tree: bool = False) -> str | None:
+def rows_refusal_of_trees(criterion: str, *, random_splits: bool) -> str | None:
     """Return why trees and forests with these parameters cannot be grown where rows stay where they are, whatever the table.
 
-    ``by_tree``: each tree weighs the classes of its own rows. None if they can.
+    None if they can.
     """
     rules = Rules(CRITERION_ALIASES.get(criterion, criterion), 1, 1, random_splits=random_splits)
-    return rows_placement_refusal(ForestPlan(rules, 0, balanced_subsample=by_tree))
+    return rows_placement_refusal(ForestPlan(rules, 0))
 
 
 def _quantile(estimator: Any, criterion: str) -> float:

@@ -363,7 +363,6 @@ def test_refusals_name_the_parameter() -> None:
         ({"rules": rules("absolute_error", 3)}, "criterion='absolute_error'"),
         ({"rules": rules("gini", 3), "n_classes": 3}, "y of 3 classes"),
         ({"targets": (1, 1)}, "y of 2 targets"),
-        ({"n_classes": 2, "n_draws": 9, "balanced_subsample": True}, "class_weight='balanced_subsample'"),
         ({"rules": rules("squared_error", 3, random_splits=True)}, "random thresholds"),
     ):
         assert words in str(rows_placement_refusal(replace(forest, **changes)))

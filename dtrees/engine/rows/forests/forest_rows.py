@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
-from dtrees.engine.rows.forests.messages import ForestScales, Votes
-from dtrees.engine.rows.messages import Derived
+from dtrees.engine.rows.forests.messages import Drawn, ForestScales, Votes
 from dtrees.engine.rows.row_target import AddsByLeaf
 from dtrees.engine.shard.targets import exponent_of_votes
 from dtrees.engine.threads import Threads
@@ -70,21 +69,43 @@ class ForestRows(AddsByLeaf):
             self.in_sample = self._weight > 0
         self._counts: NDArray[np.int64] = _NONE
         self._drawn_for = -1
+        self._by_tree: NDArray[np.float64] | None = None  # weights of rows in the tree under way, where it has its own
         self._votes = Votes(_NONE.reshape(0, plan.n_values), _NONE)
         if plan.out_of_bag:
             self._votes = Votes(np.zeros((target.shape[0], plan.n_values), np.int64), np.zeros(target.shape[0], np.int64))
 
-    def draw(self, tree: int) -> Derived:
-        """Draw the rows of a tree; return the sum of the sizes of their targets, times their weights, and how many they are."""
+    def _draw(self, tree: int) -> None:
+        """Draw the rows of a tree, if they are not."""
         if self._draws is not None and self._drawn_for != tree:
             self._counts, self._drawn_for = self._draws.counts(tree), tree
             self.in_sample = self._counts > 0
+
+    def count_classes(self, tree: int) -> NDArray[np.int64]:
+        """Draw the rows of a tree; return how many draws are of each class."""
+        self._draw(tree)
+        return np.bincount(self.target.astype(np.int64), self._counts, self._plan.n_classes).astype(np.int64)
+
+    def draw(self, tree: int, factor: NDArray[np.float64] | None = None) -> Drawn:
+        """Draw the rows of a tree; return the sum of the sizes of their targets, times their weights, and how many they are.
+
+        ``factor`` is as of :class:`~dtrees.engine.rows.forests.messages.Draw`: then there is more to say of weights.
+        """
+        self._draw(tree)
         n_in = self.target.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
+        if factor is not None:
+            by_tree = self._by_tree = self._counts * factor[self.target.astype(np.int64)]
+            sums, largest = (float((self._centered() * by_tree).sum()), float(by_tree.sum())), (1.0, float(by_tree.max(initial=0.0)))
+            return Drawn(sums, largest, n_in, bool((by_tree == np.rint(by_tree)).all()))
         weight = self._counts if self._draws is not None else self._weight
         with np.errstate(over="ignore", invalid="ignore"):
             sizes = np.abs(self._centered())
             size = float(sizes.sum() if weight is None else (sizes * weight).sum())
-        return Derived((size,), (), n_in)
+        return Drawn((size,), (), n_in)
+
+    def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
+        """Return the weights of a stretch that the tree under way has of its own."""
+        assert self._by_tree is not None
+        return self._by_tree[rows]
 
     def _centered(self) -> NDArray[np.float64]:
         """Return targets about the center, or which rows are of the second class."""
@@ -92,6 +113,10 @@ class ForestRows(AddsByLeaf):
 
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return targets, times weights, and weights in fixed point, in new memory."""
+        if self._by_tree is not None:
+            h = np.empty(self._by_tree.shape[0], np.int64)
+            scale_into(self._by_tree, exponents[1], h)
+            return self.target.astype(np.int64) * h, h
         centered = self._centered()
         fixed, h = centered.view(np.int64), _NONE
         if self._draws is not None:

@@ -52,10 +52,33 @@ class OpenForest(Message):
 
 
 @dataclass(frozen=True)
-class Draw(Message):
-    """Draw the rows of a tree of a forest. Reply: :class:`Derived`, with the sum of the sizes of targets, times weights, alone."""
+class CountClasses(Message):
+    """Draw the rows of a tree of a forest, and count the draws of each class. Reply: ndarray of int64, shape (n_classes,)."""
 
     tree: int
+
+
+@dataclass(frozen=True)
+class Draw(Message):
+    """Draw the rows of a tree of a forest. Reply: :class:`Drawn`.
+
+    Where a tree weighs the classes of its own rows, ``factor`` is by how much the draws of each class count.
+    """
+
+    tree: int
+    factor: NDArray[np.float64] | None = None
+
+
+class Drawn(NamedTuple):
+    """As :class:`~dtrees.engine.rows.messages.Derived`: g are targets, times weights, and h, if a tree has its own, weights.
+
+    ``integral`` says whether these are whole numbers.
+    """
+
+    sums: tuple[float, ...]
+    largest: tuple[float, ...]
+    n_in: int
+    integral: bool = True
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows
@@ -25,10 +24,14 @@ class RowsInForest(RowsInTree):
         assert isinstance(self._any_target, ForestRows)
         return self._any_target
 
-    def draw(self, tree: int) -> m.Derived:
+    def count_classes(self, tree: int) -> NDArray[np.int64]:
+        """Draw the rows of a tree, and count the draws of each class."""
+        return self._forest.count_classes(tree)
+
+    def draw(self, message: f.Draw) -> f.Drawn:
         """Begin a tree: draw its rows, and columns."""
-        self._use_columns(tree)
-        return self._forest.draw(tree)
+        self._use_columns(message.tree)
+        return self._forest.draw(message.tree, message.factor)
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Tell which nodes have one target in all rows here, and which; see :meth:`ForestRows.find_pure`."""

@@ -2,6 +2,7 @@
 
 It is grown as a boosted one is (:mod:`dtrees.engine.rows.tree`). What comes before and after differs::
 
+    CountClasses  count the draws of each class, where a tree weighs the classes of its own rows
     Draw          draw the rows of the tree
     ...
     MeasureMeans  find the means of leaves, of numbers as targets
@@ -26,6 +27,8 @@ from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.leaf_rows import share_leaves
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
+from dtrees.engine.rows.whole_sums import exponent_of
+from dtrees.engine.shard.targets import factors_of_classes
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_PARTS, SHARED_CELLS
 from dtrees.tree.pruning import cost, kept_nodes
@@ -45,9 +48,10 @@ def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
 
 def grow_forest_tree(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> Tree:
     """Grow the tree of a number."""
-    rules, criterion, exponents = plan.rules, criterion_named(plan.rules.criterion), scales.exponents
-    drawn = cast(list[m.Derived], session.say(f.Draw, number))
-    nodes, known, sets = grow_nodes(session, number, drawn, exponents, rounded=scales.n_draws * max(1, scales.points.shape[0]))
+    rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
+    drawn, exponents = _drawn(session, plan, scales, number)
+    derived = [m.Derived(one.sums, one.largest, one.n_in) for one in drawn]
+    nodes, known, sets = grow_nodes(session, number, derived, exponents, rounded=scales.n_draws * max(1, scales.points.shape[0]))
     nodes, _ = pruned(nodes, exponents, rules)
     records = nodes.records
     left, right, feature, threshold, missing_left, n_samples, leaf, *_ = take_apart(records)
@@ -71,6 +75,18 @@ def grow_forest_tree(session: RowsSession, plan: ForestPlan, scales: f.ForestSca
     if plan.out_of_bag:
         session.say(f.AddVotes, number, grown)
     return grown
+
+
+def _drawn(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> tuple[list[f.Drawn], tuple[int, int]]:
+    """Have shards draw the rows of a tree; return what they say, and the powers of two that targets and weights are multiplied by."""
+    if not plan.balanced_subsample:
+        return cast(list[f.Drawn], session.say(f.Draw, number)), scales.exponents
+    counts = np.sum(cast(list[NDArray[np.int64]], session.say(f.CountClasses, number)), axis=0)
+    drawn = cast(list[f.Drawn], session.say(f.Draw, number, factors_of_classes(counts)))
+    exponent = exponent_of(session, [m.Derived(one.sums, one.largest, one.n_in) for one in drawn], 1)
+    if all(one.integral for one in drawn):
+        exponent = min(exponent, 0)
+    return drawn, (exponent, exponent)
 
 
 def _measured(

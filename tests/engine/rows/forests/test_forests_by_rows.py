@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
 from dtrees.engine.plan.row_draws import RowDraws
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows import whole_sums
 from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
@@ -78,6 +79,13 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
     "forest of classes": ("gini", {"max_features": 2}, {"n_draws": 700, "out_of_bag": True}, False),
     "balanced": ("gini", {"max_features": 3}, {"n_draws": 700, "balanced_draws": True, "out_of_bag": True}, False),
     "weighted, balanced, pruned": ("gini", {"ccp_alpha": 0.01}, {"n_draws": 700, "balanced_draws": True, "out_of_bag": True}, True),
+    "balanced by tree": ("gini", {"max_features": 3}, {"n_draws": 700, "balanced_subsample": True, "out_of_bag": True}, False),
+    "weighted, balanced by tree": (
+        "entropy",
+        {"min_weight_fraction_leaf": 0.02, "ccp_alpha": 0.01},
+        {"n_draws": 512, "balanced_subsample": True, "out_of_bag": True},
+        True,
+    ),
     "entropy": ("entropy", {"max_features": 3}, {"n_draws": 900, "class_weight": (0.3, 2.0)}, True),
     "weighted tree by entropy": ("entropy", {}, {}, True),
 }
@@ -104,6 +112,21 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: 
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
         monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
         assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads=n_threads))
+
+
+@pytest.mark.parametrize("n_draws", [256, 301])
+def test_trees_that_weigh_the_classes_of_their_own_rows(n_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where the weights of all rows come to a power of two, so that their order matters."""
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    n, in_order = 300, list[str]()
+    sum_in_order = whole_sums._sum_in_order
+    monkeypatch.setattr(whole_sums, "_sum_in_order", lambda session, what: in_order.append(what) or sum_in_order(session, what))
+    table = wild_table(n, 4)
+    plan = forest_plan("gini", len(table), {"max_features": 4}, n_draws=n_draws, balanced_subsample=True, out_of_bag=True)
+    y = (wild_target(table, 2, 4) & (np.arange(n) % 3 > 0)).astype(np.int64)
+    one = grow_here(table, plan, y, None)
+    assert_same(one, grow_spread(table, plan, y, None, spread(n, 3, [20, 150], range(3))))
+    assert bool(in_order) == (n_draws == 256)
 
 
 def test_a_forest_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +201,8 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monk
 @pytest.mark.slow
 @pytest.mark.parametrize("nth", [1, 3])
 @pytest.mark.parametrize(
-    "place", ["Introduce", "Prepare", "OpenForest", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans", "AddVotes", "CountVotes",
+    "place", ["Introduce", "Prepare", "OpenForest", "CountClasses", "AddInOrder", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans",
+              "AddVotes", "CountVotes",
               "targets", "before targets", "held out", "sums", "before sums", "bars", "flags", "picked", "apart", "before apart", "leaves",
               "before leaves"]
 )  # fmt: skip
@@ -188,6 +212,9 @@ def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyP
     table = wild_table(n, 4)
     y, weight = wild_target(table, 0, 4), wild_weight(n, 4)
     plan = forest_plan("squared_error", len(table), {"max_features": 4}, n_draws=n, out_of_bag=True)
+    if place in ("CountClasses", "AddInOrder"):
+        y, weight = wild_target(table, 2, 4), None
+        plan = forest_plan("gini", len(table), {"max_features": 4}, n_draws=512, balanced_subsample=True, out_of_bag=True)
     cuts = spread(n, 3, [10, 200], range(3))
     one = grow_here(table, plan, y, weight, 4)
     executor = Pickling.of(table, y, weight, cuts)
