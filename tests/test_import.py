@@ -31,6 +31,22 @@ def test_estimators_load_neither_compiler_nor_cluster() -> None:
     assert loaded_after("from dtrees import GradientBoostingRegressor").isdisjoint({"numba", "dask", "distributed"})
 
 
+def test_estimators_load_no_more_than_scikit_learn_does() -> None:
+    """So they are imported about as fast as its ensembles are, and faster by what these have of others."""
+    script = "{}\nimport sys\nprint(*[name for name in sys.modules if not name.startswith('dtrees')])"
+
+    def modules(statement: str) -> set[str]:
+        command = [sys.executable, "-c", script.format(statement)]
+        return set(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split())
+
+    ours = modules("from dtrees import GradientBoostingRegressor")
+    theirs = modules("import sklearn.ensemble")
+    assert ours <= theirs
+    large = {"sklearn.metrics", "sklearn.preprocessing", "sklearn.tree", "sklearn.ensemble", "sklearn.model_selection"}
+    assert ours.isdisjoint(large)
+    assert large <= theirs
+
+
 @pytest.mark.parametrize("name", [name for name in dtrees.__all__ if name != "__version__"])
 def test_every_export_is_there(name: str) -> None:
     assert getattr(dtrees, name).__name__ == name

@@ -254,16 +254,6 @@ def columns_of_targets(values: Any, classes: Sequence[NDArray[Any]]) -> list[Any
     return pieces
 
 
-def subset_accuracy(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
-    """Return the share of rows, or of their weight, all targets of which are predicted correctly.
-
-    For labels of two classes it is :func:`sklearn.metrics.accuracy_score`, which wants no others of several targets.
-    """
-    true, predicted = (np.asarray(y, dtype=object) for y in (y_true, y_pred))  # labels of lists may be of several kinds
-    correct = np.all(true == predicted, axis=1)
-    return float(np.average(correct, weights=sample_weight))
-
-
 def first_column(raw: NDArray[Any]) -> NDArray[Any]:
     """Step: shape (n, 1) to (n,)."""
     return raw[:, 0]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.ensemble.bag.base_bag import Bagging
@@ -15,6 +14,7 @@ from dtrees.ensemble.estimators.base_boosting import Boosting
 from dtrees.ensemble.estimators.documentation import described
 from dtrees.ensemble.estimators.gradient_boosting import GradientBoostingClassifier, GradientBoostingRegressor
 from dtrees.ensemble.prediction import Labels, logarithm
+from dtrees.ensemble.scores import accuracy_score, r2_score
 
 
 @described

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
@@ -41,7 +40,8 @@ from dtrees.ensemble.in_process import LOCAL
 from dtrees.ensemble.input import combinations, parameters, several_targets
 from dtrees.ensemble.input.target import check_target, encode_target
 from dtrees.ensemble.input.warning import warn
-from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, by_target, first_column, split_targets, subset_accuracy
+from dtrees.ensemble.prediction import AdditiveTrees, Mean, Step, by_target, first_column, split_targets
+from dtrees.ensemble.scores import accuracy_score, r2_score, subset_accuracy
 from dtrees.tree.tree import Tree
 
 _Batch = tuple[ForestPlan, int, int]

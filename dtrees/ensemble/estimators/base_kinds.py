@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
 
 from dtrees.ensemble.backend import Backend, Output, Table
 from dtrees.ensemble.estimators.base import TreeEstimator
@@ -18,8 +17,8 @@ from dtrees.ensemble.prediction import (
     columns_of_targets,
     logarithm,
     split_targets,
-    subset_accuracy,
 )
+from dtrees.ensemble.scores import accuracy_score, r2_score, subset_accuracy
 
 
 class TreeRegressor(RegressorMixin, TreeEstimator):

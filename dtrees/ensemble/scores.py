@@ -1,0 +1,34 @@
+"""What ``score`` and out-of-bag scores measure.
+
+``sklearn.metrics`` takes as long to import as all of this package, so it is imported when somebody scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def r2_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    """Return :func:`sklearn.metrics.r2_score`."""
+    from sklearn import metrics
+
+    return float(metrics.r2_score(y_true, y_pred, sample_weight=sample_weight))
+
+
+def accuracy_score(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    """Return :func:`sklearn.metrics.accuracy_score`."""
+    from sklearn import metrics
+
+    return float(metrics.accuracy_score(y_true, y_pred, sample_weight=sample_weight))
+
+
+def subset_accuracy(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+    """Return the share of rows, or of their weight, all targets of which are predicted correctly.
+
+    For labels of two classes it is :func:`sklearn.metrics.accuracy_score`, which wants no others of several targets.
+    """
+    true, predicted = (np.asarray(y, dtype=object) for y in (y_true, y_pred))  # labels of lists may be of several kinds
+    correct = np.all(true == predicted, axis=1)
+    return float(np.average(correct, weights=sample_weight))
