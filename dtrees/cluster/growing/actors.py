@@ -230,12 +230,20 @@ class Actors:
                     self._tell_of_no_channel(lacking[0])
             if self._uses_channels:
                 framed_calls = {id(call): framed(call) for call in calls.values()}
-                for i, call in calls.items():
+                for i in self._nearest_last(calls):
                     with self._channel_to(i) as channel:
-                        channel.call(framed_calls[id(call)])
+                        channel.call(framed_calls[id(calls[i])])
         except BaseException:
             self._forget_calls()
             raise
+
+    def _nearest_last(self, actors: Iterable[int]) -> list[int]:
+        """Return actors in the order to call them in: those of this process last, as they take the interpreter once they are called."""
+        try:
+            here = get_worker().address
+        except ValueError:
+            return list(actors)
+        return sorted(actors, key=lambda i: self.workers[i] == here)
 
     def collect(self) -> dict[int, Any]:
         """Wait for all replies to the calls that were made first of those under way.

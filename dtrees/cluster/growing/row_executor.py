@@ -28,10 +28,10 @@ from dtrees.cluster.growing.joining.rows import RowNewcomers, hand_over
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.worker_shards import WorkerShards
 from dtrees.cluster.transport.events import tell
-from dtrees.cluster.transport.packing import pack
+from dtrees.cluster.transport.packing import pack_named
 from dtrees.cluster.transport.peers import PeerLost, Peers
 from dtrees.engine.protocol.messages import Message, Reply
-from dtrees.engine.rows.exchange import Arrays, RowsExecutor, Step
+from dtrees.engine.rows.exchange import Arrays, Parcel, RowsExecutor, Step
 from dtrees.engine.rows.row_shard import RowShard
 
 logger = logging.getLogger("dtrees.cluster")
@@ -60,7 +60,7 @@ class RowShardActor(ActorBase):
         worker = get_worker()
         self._shard = RowShard(block.columns, block.stretches, n_rows, block.target, block.weight, threads_of(worker))
         self._number = number
-        self.peers = Peers(worker, number, self._shard.mailbox.put)
+        self.peers = Peers(worker, number, self._take)
 
     def meet(self, where: Sequence[tuple[str, str]]) -> None:
         """Take in where all shards are, this one among them."""
@@ -73,6 +73,10 @@ class RowShardActor(ActorBase):
     async def take_aside(self, packed: Any) -> None:
         """Take what another shard sends, while it does something else."""
         self.peers.take_aside(packed)
+
+    def _take(self, sent: tuple[tuple[str, int, int, str, int], Arrays]) -> None:
+        key, arrays = sent
+        self._shard.mailbox.put(Parcel(*key, arrays))
 
     def handle(self, message: Message) -> tuple[Reply, Account] | Failed:
         """Carry out a message; with the reply comes an account of it."""
@@ -103,7 +107,9 @@ class RowShardActor(ActorBase):
             if shard == self._number:
                 self._shard.mailbox.put(parcel)
             else:
-                things[shard] = once.setdefault(id(parcel), pack(parcel))
+                if id(parcel) not in once:
+                    once[id(parcel)] = pack_named(parcel.key, parcel.arrays)
+                things[shard] = once[id(parcel)]
         self.peers.send(things)
 
     def wait_for(self, step: Step) -> list[Arrays]:

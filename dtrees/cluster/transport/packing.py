@@ -3,23 +3,32 @@
 >>> import numpy as np
 >>> unpack(b"".join(pack(("keep", np.arange(3)))))
 ('keep', array([0, 1, 2]))
+
+What is sent many times for each tree is a name and arrays of numbers. That takes half the time where nothing else is looked for:
+
+>>> unpack(b"".join(pack_named(("sums", 7), (np.arange(3), np.eye(1)))))
+(('sums', 7), (array([0, 1, 2]), array([[1.]])))
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _NUMBER = struct.Struct("Q")
-#: What packed bytes begin with, and none that pickle makes.
-_MARK = b"\0arrays\0"
+#: What packed bytes begin with, and none that pickle makes; of a name and arrays, another.
+_MARK, _NAMED = b"\0arrays\0", b"\0named\0\0"
 #: Arrays begin at multiples of so many bytes, as kernels expect of them.
 _ALIGNED = 64
+#: Up to so many bytes are one piece: to copy them takes less time than to give the system several.
+_ONE_PIECE = 1 << 15
 
 
 def pack(thing: Any) -> list[Any]:
@@ -38,6 +47,37 @@ def pack(thing: Any) -> list[Any]:
     return [piece for piece in packed if len(piece)]
 
 
+def pack_named(name: tuple[Any, ...], arrays: tuple[Any, ...]) -> list[Any]:
+    """Do as :func:`pack` does for ``(name, arrays)``, in less time if the latter are arrays of numbers only."""
+    if not all(isinstance(array, np.ndarray) and array.dtype.kind in "iufb" for array in arrays):
+        return pack((name, arrays))
+    head = pickle.dumps((name, [(array.dtype.str, array.shape) for array in arrays]), protocol=5)
+    pieces: list[Any] = [_NAMED + _NUMBER.pack(len(head)) + head]
+    end = len(pieces[0])
+    for array in arrays:
+        if array.nbytes:
+            pieces += [bytes(-end % _ALIGNED), np.ascontiguousarray(array).data.cast("B")]
+            end += -end % _ALIGNED + array.nbytes
+    return [b"".join(pieces)] if end <= _ONE_PIECE else [piece for piece in pieces if len(piece)]
+
+
+def _unpack_named(view: memoryview) -> tuple[Any, tuple[NDArray[Any], ...]]:
+    (size,) = _NUMBER.unpack_from(view, len(_NAMED))
+    end = len(_NAMED) + _NUMBER.size + size
+    name, about = pickle.loads(view[end - size : end])
+    arrays = []
+    for dtype, shape in about:
+        n = math.prod(shape)
+        if n:
+            end += -end % _ALIGNED
+            array = np.frombuffer(view, dtype, n, end)
+            end += array.nbytes
+            arrays.append(array if len(shape) == 1 else array.reshape(shape))
+        else:
+            arrays.append(np.empty(shape, dtype))
+    return name, tuple(arrays)
+
+
 def is_packed(packed: Any) -> bool:
     """Tell whether bytes are such an object."""
     return bytes(packed[: len(_MARK)]) == _MARK
@@ -48,6 +88,8 @@ def unpack(packed: Any) -> Any:
     view = memoryview(packed).cast("B")
     if view.readonly:
         view = np.frombuffer(view, np.uint8).copy().data
+    if view[: len(_NAMED)] == _NAMED:
+        return _unpack_named(view)
     (n,) = _NUMBER.unpack_from(view, len(_MARK))
     sizes = list(struct.unpack_from(f"{n}Q", view, len(_MARK) + _NUMBER.size))
     places = _layout(sizes)
