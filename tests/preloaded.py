@@ -16,9 +16,9 @@ _MODULES = [
     "distributed.cli.dask_scheduler",
     "distributed.cli.dask_worker",
     "dtrees.cluster.growing.actors",
-    "dtrees.cluster.growing.dask_executor",
-    "dtrees.cluster.growing.row_executor",
-    "dtrees.cluster.growing.forest_fit",
+    "dtrees.cluster.growing.shards.column_executor",
+    "dtrees.cluster.growing.shards.row_executor",
+    "dtrees.cluster.growing.by_tasks.forest_fit",
 ]
 
 

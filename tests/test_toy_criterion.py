@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dtrees
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.criteria import criterion as registry
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.criterion import Criterion, criterion_named, register

@@ -34,7 +34,7 @@ from dtrees.split.numbers.fixed_point import to_fixed
 from dtrees.split.policy import BLOCK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch
-from dtrees.split.search.sweep import sweep_sorted
+from dtrees.split.search.thresholds.sweep import sweep_sorted
 from dtrees.split.table.columns import Columns, presort, presort_column
 from dtrees.split.table.sorting import RADIX, sort_places
 

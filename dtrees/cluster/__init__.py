@@ -9,7 +9,7 @@ block
 placement
     which columns are on which workers: all on one, all on each, or some on each.
 shard
-    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.dask_executor`).
+    the columns that one worker searches while trees grow over several (:mod:`~dtrees.cluster.growing.shards.column_executor`).
 silent
     a worker of which nobody has heard for a while: a fit does without it (:mod:`~dtrees.cluster.reliability.heartbeats`).
 record

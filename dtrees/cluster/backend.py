@@ -104,7 +104,7 @@ class DaskBackend:
         """Grow the trees ``first`` to ``last - 1``."""
         if not isinstance(table.columns, ON_CLUSTER):
             return LOCAL.grow_forest(table, plan, first, last, callback)
-        from dtrees.cluster.growing.forest_fit import forest_grower, forest_grower_on_rows
+        from dtrees.cluster.growing.by_tasks.forest_fit import forest_grower, forest_grower_on_rows
         from dtrees.engine.run.saving import grow_in_batches
 
         if isinstance(table.columns, ClusterRows):
@@ -138,7 +138,7 @@ class DaskBackend:
         """Return what is grown by number, each by a task."""
         if not isinstance(table.columns, ClusterColumns):
             return LOCAL.grow_bag(table, grow, n, callback)
-        from dtrees.cluster.growing.bag_fit import grow_bag
+        from dtrees.cluster.growing.by_tasks.bag_fit import grow_bag
 
         with out_of_the_way():
             return grow_bag(table, grow, n, callback)

@@ -13,8 +13,8 @@ import dask
 from distributed import Client, get_worker
 
 import dtrees
-from dtrees.cluster.growing import worker_shards as executor
-from dtrees.cluster.growing.joining import newcomers, rows
+from dtrees.cluster.growing.shards import worker_shards as executor
+from dtrees.cluster.growing.shards.joining import newcomers, rows
 from tests.cluster.clusters import process
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
 

@@ -250,11 +250,11 @@ def _mend(where: str) -> None:
 @pytest.mark.parametrize(
     ("where", "make", "placement"),
     [
-        ("dtrees.engine.shard.boosting_target:BoostingTarget.start", boosting, "sharded"),
+        ("dtrees.engine.shard.targets.boosting_target:BoostingTarget.start", boosting, "sharded"),
         ("dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded"),
         ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
-        ("dtrees.engine.shard.targets:ForestTarget.start", forest, "sharded"),
+        ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
         ("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded"),
         ("dtrees.engine.shard.tree_state:TreeState._grow_delegated", forest, "sharded"),
         ("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded"),

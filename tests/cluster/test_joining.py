@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import dtrees
 from dtrees.cluster.data.loading import ClusterColumns
-from dtrees.cluster.growing import forest_fit as forest
-from dtrees.cluster.growing.joining import columns as columns_joining
-from dtrees.cluster.growing.joining.columns import ColumnNewcomers
-from dtrees.cluster.growing.joining.newcomers import Newcomers, share
+from dtrees.cluster.growing.by_tasks import forest_fit as forest
+from dtrees.cluster.growing.shards.joining import columns as columns_joining
+from dtrees.cluster.growing.shards.joining.columns import ColumnNewcomers
+from dtrees.cluster.growing.shards.joining.newcomers import Newcomers, share
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.running import FRAME, TARGETS, Running, hasten, joining, lose_at
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, wait_until
@@ -216,7 +216,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("dtrees.cluster.growing.joining.newcomers.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("dtrees.cluster.growing.shards.joining.newcomers.time.monotonic", lambda: self.now)
 
 
 def test_newcomers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:

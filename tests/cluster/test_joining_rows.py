@@ -20,9 +20,9 @@ import dtrees
 from dtrees.cluster.data import row_blocks
 from dtrees.cluster.data.memory import Sizes
 from dtrees.cluster.data.row_blocks import RowBlock
-from dtrees.cluster.growing.joining import newcomers as settling
-from dtrees.cluster.growing.joining import rows as rows_joining
-from dtrees.cluster.growing.joining.rows import RowNewcomers
+from dtrees.cluster.growing.shards.joining import newcomers as settling
+from dtrees.cluster.growing.shards.joining import rows as rows_joining
+from dtrees.cluster.growing.shards.joining.rows import RowNewcomers
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.split.table.disk_arrays import is_on_disk, on_disk
 from dtrees.split.table.keyed_columns import arrange_rows

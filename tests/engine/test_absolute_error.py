@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.shard.targets import ForestTarget
-from dtrees.split.search.deviations import levels_of, weights_in_bits
+from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.split.search.order_statistics.deviations import levels_of, weights_in_bits
 from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan, Rules
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.criteria import parts
 from dtrees.split.criteria.constraints.kinds import Clipped, InOrder, make_constraints
 from dtrees.split.criteria.constraints.words import begin_column, root_words

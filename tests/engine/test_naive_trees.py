@@ -17,7 +17,7 @@ from scipy.special import xlogy
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard.targets import ForestTarget, Prepared
+from dtrees.engine.shard.targets.forest_target import ForestTarget, Prepared
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.tree.predict import packed_for, sum_values
 from dtrees.tree.tree import Tree

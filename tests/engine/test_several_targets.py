@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.shard.several_targets import ForestTargets
-from dtrees.engine.shard.targets import Prepared
+from dtrees.engine.shard.targets.forest_target import Prepared
+from dtrees.engine.shard.targets.several_targets import ForestTargets
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.tree.tree import Tree
 from tests import naive

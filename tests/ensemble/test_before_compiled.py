@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dtrees
-from dtrees.engine.shard import subtree_runner
+from dtrees.engine.shard.subtrees import dense_runner
 from tests.cluster.samples import assert_same_model
 from tests.slow import slow_for
 
@@ -49,8 +49,8 @@ def test_the_same_trees(monkeypatch: pytest.MonkeyPatch, name: str, weight: np.n
         asked.append(kernel.__name__)
         return len(asked) <= 2  # the others are grown as usual
 
-    monkeypatch.setattr(subtree_runner, "bound", lambda *arguments: None)
-    monkeypatch.setattr(subtree_runner, "compiled_elsewhere", compiled_elsewhere)
+    monkeypatch.setattr(dense_runner, "bound", lambda *arguments: None)
+    monkeypatch.setattr(dense_runner, "compiled_elsewhere", compiled_elsewhere)
     found = estimator(**model.get_params()).fit(X, y, sample_weight=weight)
     assert asked
     assert_same_model(found, expected)

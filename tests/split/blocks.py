@@ -13,8 +13,8 @@ from dtrees.split.node.limits import BestThreshold, RandomThreshold
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers import hashing
-from dtrees.split.search.random_threshold import search_random_block
 from dtrees.split.search.scratch import make_scratch
+from dtrees.split.search.thresholds.random_threshold import search_random_block
 from dtrees.split.search.tiny.tiny_node import search_tiny_node
 from dtrees.split.table.columns import presort
 from tests import naive

@@ -20,11 +20,11 @@ from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.data.row_blocks import ClusterRows
 from dtrees.cluster.errors import exits_as_errors
-from dtrees.cluster.growing.dask_executor import DaskExecutor
 from dtrees.cluster.growing.evaluation import ClusterEvaluation, ClusterSets
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.reporting import Reporting, WholeTables
-from dtrees.cluster.growing.row_executor import DaskRowsExecutor
+from dtrees.cluster.growing.shards.column_executor import DaskExecutor
+from dtrees.cluster.growing.shards.row_executor import DaskRowsExecutor
 from dtrees.cluster.reliability.fit_context import Fit, current_fit
 from dtrees.cluster.reliability.tasks import Tasks
 from dtrees.cluster.reliability.tree_log import log_of

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.places import places_of
+from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.policy import DISK_BYTES
 from dtrees.split.table.disk_arrays import forget, is_on_disk
 

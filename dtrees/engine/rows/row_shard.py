@@ -34,9 +34,9 @@ from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searcher import Wanted
 from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
-from dtrees.engine.shard.boosting_target import rows_held_out
+from dtrees.engine.shard.targets.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
-from dtrees.split.search.deviations import weights_in_bits
+from dtrees.split.search.order_statistics.deviations import weights_in_bits
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
 

@@ -23,8 +23,8 @@ from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
-from dtrees.engine.shard.places import places_of
-from dtrees.engine.shard.row_division import divide_tasks
+from dtrees.engine.shard.levels.row_division import divide_tasks
+from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.numbers import hashing
@@ -34,8 +34,10 @@ from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.finer_parts import sum_finer
-from dtrees.split.zones.over_shards import add_in_order, next_codes, pick_rows, sum_nodes, walk_rows
+from dtrees.split.zones.over_shards.finer_parts import sum_finer
+from dtrees.split.zones.over_shards.node_sums import sum_nodes
+from dtrees.split.zones.over_shards.own_rows import add_in_order, next_codes, walk_rows
+from dtrees.split.zones.over_shards.picking import pick_rows
 from dtrees.split.zones.sums import lay_out_slots
 from dtrees.tree.tree import Tree
 
@@ -45,7 +47,7 @@ _NO_KEYS, _NO_PARTS, _NO_COUNTS = np.empty(0, np.uint64), np.empty(0, np.uint16)
 
 
 class _Kept(NamedTuple):
-    """Rows that were summed by finer parts for a searcher; see :func:`~dtrees.split.zones.finer_parts.sum_finer`."""
+    """Rows that were summed by finer parts for a searcher; see :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer`."""
 
     keys: NDArray[np.uint64]
     finer: NDArray[np.uint16]

@@ -23,8 +23,11 @@ from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PA
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.finer_parts import refine_nodes
-from dtrees.split.zones.over_shards import FLAGGED, REQUEST, flag_nodes, scan_rows, settle_sums
+from dtrees.split.zones.over_shards.finer_parts import refine_nodes
+from dtrees.split.zones.over_shards.flagging import flag_nodes
+from dtrees.split.zones.over_shards.node_sums import settle_sums
+from dtrees.split.zones.over_shards.requests import FLAGGED, REQUEST
+from dtrees.split.zones.over_shards.scanning import scan_rows
 from dtrees.split.zones.sums import SCALE, Sums
 
 _NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)

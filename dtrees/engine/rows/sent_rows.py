@@ -12,8 +12,8 @@ from dtrees.engine.plan.node_limits import limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.messages import GrowSent
 from dtrees.engine.shard.category_splits import sets_of_rows
-from dtrees.engine.shard.runner import TreeContext
-from dtrees.engine.shard.subtree_runner import SubtreeRunner
+from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
+from dtrees.engine.shard.subtrees.runner import TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.grow.best_first import in_preorder, make_budget
 from dtrees.split.grow.block import block_rows

@@ -17,7 +17,7 @@ from dtrees.engine.coordinator.tree import grow_tree
 from dtrees.engine.plan.plans import Callback, FitInterrupted, ForestPlan, ForestResult, Progress
 from dtrees.engine.run.local_executor import LocalExecutor
 from dtrees.engine.shard.shard_columns import SharedZoneMap
-from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.threads import Threads
 from dtrees.split.policy import SERIAL_FOREST_CELLS
 from dtrees.split.table.sparse_columns import AnyColumns

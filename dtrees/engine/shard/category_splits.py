@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import RouteBits
 from dtrees.engine.shard.shard_columns import ShardColumns
-from dtrees.split.search.categories import ORDER, find_subsets, mark_by_sets, write_sets
+from dtrees.split.search.categories.marking import find_subsets, mark_by_sets, write_sets
+from dtrees.split.search.categories.subsets import ORDER
 from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
-from dtrees.engine.shard.boosting_target import BoostingTarget
-from dtrees.engine.shard.node_search import NodeSearch
-from dtrees.engine.shard.several_targets import ForestTargets
+from dtrees.engine.shard.levels.node_search import NodeSearch
 from dtrees.engine.shard.shard_columns import SharedZoneMap, make_shard_columns
-from dtrees.engine.shard.sparse_runner import make_runner
-from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.shard.subtrees.sparse_runner import make_runner
+from dtrees.engine.shard.targets.boosting_target import BoostingTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.targets.several_targets import ForestTargets
 from dtrees.engine.shard.tree_slots import Slots
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.shard.workspace import Workspace

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dtrees.engine.protocol.messages import Many, Message, Reply
-from dtrees.engine.shard.sparse_runner import make_runner
+from dtrees.engine.shard.subtrees.sparse_runner import make_runner
 from dtrees.engine.shard.tree_state import TreeState
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.engine.threads import Threads

@@ -28,18 +28,18 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.shard.boosting_target import BoostingTarget
 from dtrees.engine.shard.category_splits import find_sets, mark_sets
-from dtrees.engine.shard.node_search import NodeSearch
-from dtrees.engine.shard.node_table import NodeTable
-from dtrees.engine.shard.places import places_of
-from dtrees.engine.shard.row_division import divide_tasks
-from dtrees.engine.shard.runner import TreeContext
+from dtrees.engine.shard.levels.node_search import NodeSearch
+from dtrees.engine.shard.levels.node_table import NodeTable
+from dtrees.engine.shard.levels.row_division import divide_tasks
+from dtrees.engine.shard.levels.zone_planner import Sizes
 from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
-from dtrees.engine.shard.sparse_runner import make_runner
-from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.shard.subtrees.runner import TreeContext
+from dtrees.engine.shard.subtrees.sparse_runner import make_runner
+from dtrees.engine.shard.targets.boosting_target import BoostingTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
+from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.workspace import Workspace
-from dtrees.engine.shard.zone_planner import Sizes
 from dtrees.split.criteria.constraints.words import divide_sums, root_words
 from dtrees.split.criteria.several import add_up_amounts, add_up_classes
 from dtrees.split.grow.best_first import make_budget, merge_rows
@@ -52,7 +52,7 @@ from dtrees.split.node.sparse_division import mark_many_of
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up
 from dtrees.split.policy import GATHERED_ROWS, GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, ROUTE_BYTES, SHARE_ROWS, THREAD_ROWS
-from dtrees.split.search.categories import mark_by_category
+from dtrees.split.search.categories.marking import mark_by_category
 from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.take_rows import take_rows
 from dtrees.tree.category_sets import NO_SETS, CategorySets
@@ -414,7 +414,7 @@ class TreeState:
         return self._grow_roots(roots, workspace, keep=workspace.by_turns, largest=message.largest)
 
     def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, largest: NDArray[np.float64] = _NO_PRIORITIES) -> list[Nodes]:
-        """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.runner.Runner.grow`."""
+        """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.subtrees.runner.Runner.grow`."""
         places, rules = roots.places, self._plan.rules
         n_columns, most_rows = self._pool.shape[0], max([in_stop - start for start, in_stop, _, _ in places])
         n_cells = sum([stop - start for start, _, stop, _ in places]) * n_columns

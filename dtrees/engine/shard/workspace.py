@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.runner import Runner
+from dtrees.engine.shard.subtrees.runner import Runner
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition, no_rows
 

@@ -176,7 +176,7 @@ class StartingPoints(TreeEstimator):
         self._starts = BY_ESTIMATOR
         if not keep:
             from dtrees.engine.plan.row_draws import combine_weights
-            from dtrees.engine.shard.boosting_target import rows_held_out
+            from dtrees.engine.shard.targets.boosting_target import rows_held_out
 
             weight = combine_weights(table.weight, plan.class_weight, table.target)
             held_out = None if plan.n_iter_no_change is None else rows_held_out(plan, table.target, weight)

@@ -1,7 +1,8 @@
 """Absolute error: the decrease of the weighted sum of absolute deviations from the median.
 
 No sums tell it: a row carries the number of its target among all in ascending order, and columns are searched by following the medians of
-both sides (:mod:`dtrees.split.search.order_statistics`). Quantiles are followed likewise (:mod:`dtrees.split.criteria.quantile`).
+both sides (:mod:`dtrees.split.search.order_statistics`). Quantiles are followed likewise
+(:mod:`dtrees.split.criteria.quantile`).
 """
 
 from __future__ import annotations

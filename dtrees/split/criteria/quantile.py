@@ -13,7 +13,7 @@ from functools import lru_cache
 from dtrees.split.criteria.absolute_error import AbsoluteError, Deviations
 
 #: The largest denominator: every share of up to four decimals is met exactly. What deviations count takes its bits from the 84 that levels
-#: and weights have together (:mod:`dtrees.split.search.deviations`).
+#: and weights have together (:mod:`dtrees.split.search.order_statistics.deviations`).
 FINEST = 10_000
 
 

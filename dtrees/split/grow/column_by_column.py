@@ -16,9 +16,10 @@ from dtrees.split.node.candidate import bar_for, complete
 from dtrees.split.node.limits import Categories, NoCategories, is_categorical
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
-from dtrees.split.search.categories import group_keys, search_groups
+from dtrees.split.search.categories.groups import group_keys
+from dtrees.split.search.categories.subsets import search_groups
 from dtrees.split.search.column import search_any_column, search_sorted
-from dtrees.split.search.order_statistics import search_deviations_of_list
+from dtrees.split.search.order_statistics.one_target import search_deviations_of_list
 
 
 class InTable(NamedTuple):

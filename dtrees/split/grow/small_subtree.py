@@ -29,8 +29,9 @@ from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
-from dtrees.split.search.categories import choose_sides, group_keys
-from dtrees.split.search.random_threshold import search_random_block
+from dtrees.split.search.categories.groups import group_keys
+from dtrees.split.search.categories.subsets import choose_sides
+from dtrees.split.search.thresholds.random_threshold import search_random_block
 from dtrees.split.search.tiny.tiny_deviations import search_tiny_deviations
 from dtrees.split.search.tiny.tiny_node import search_tiny_node
 

@@ -9,7 +9,7 @@ from dtrees.split.grow.column_by_column import conclude
 from dtrees.split.grow.sparse_subtree import divide_sparse, search_listed
 from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.status import CONSTANT, SPLIT
-from dtrees.split.search.stored_cells import find_cells
+from dtrees.split.search.sparse.stored_cells import find_cells
 
 
 @lean_entry

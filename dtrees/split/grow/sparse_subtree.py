@@ -25,8 +25,8 @@ from dtrees.split.node.sparse_division import mark_left_sparse
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.scratch import Scratch
-from dtrees.split.search.sparse_column import search_cells
-from dtrees.split.search.stored_cells import CellRoom, any_varies, find_cells, forget_cells, list_cells, lists_all, may_list_all
+from dtrees.split.search.sparse.sparse_column import search_cells
+from dtrees.split.search.sparse.stored_cells import CellRoom, any_varies, find_cells, forget_cells, list_cells, lists_all, may_list_all
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.sums import note_places
 

@@ -39,7 +39,7 @@ from dtrees.split.node.partition import RowPartition, divide_within, is_pure, ma
 from dtrees.split.node.records import note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories import choose_sides_of_node
+from dtrees.split.search.categories.subsets import choose_sides_of_node
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.by_category import choose_sides_of_slot

@@ -23,13 +23,13 @@ from dtrees.split.node.found import NONE_HIGHER
 from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, RandomThreshold, SortedThreshold, is_categorical
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.categories import search_categories
-from dtrees.split.search.dominant_value import find_dominant, list_others, search_around_dominant
-from dtrees.split.search.order_statistics import search_deviations
-from dtrees.split.search.order_statistics_of_targets import search_deviations_of_targets
-from dtrees.split.search.random_threshold import search_random
-from dtrees.split.search.sweep import first_above, nothing, sum_rows, sweep_bins, sweep_sorted
-from dtrees.split.search.vector_sweep import sweep_stretches, sweeps_stretches
+from dtrees.split.search.categories.subsets import search_categories
+from dtrees.split.search.order_statistics.one_target import search_deviations
+from dtrees.split.search.order_statistics.several_targets import search_deviations_of_targets
+from dtrees.split.search.thresholds.dominant_value import find_dominant, list_others, search_around_dominant
+from dtrees.split.search.thresholds.random_threshold import search_random
+from dtrees.split.search.thresholds.sweep import first_above, nothing, sum_rows, sweep_bins, sweep_sorted
+from dtrees.split.search.thresholds.vector_sweep import sweep_stretches, sweeps_stretches
 from dtrees.split.table.keys import code_in
 from dtrees.split.table.sorting import fill_bins, prefers_bins, sort_places
 

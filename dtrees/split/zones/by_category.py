@@ -11,7 +11,8 @@ import numpy as np
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
 from dtrees.split.criteria.parts import most_between_groups
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
-from dtrees.split.search.categories import RARE, choose_kept, choose_sides_of_node, search_categories, search_kept
+from dtrees.split.search.categories.groups import RARE
+from dtrees.split.search.categories.subsets import choose_kept, choose_sides_of_node, search_categories, search_kept
 from dtrees.split.zones.sums import element_of
 
 

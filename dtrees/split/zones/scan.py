@@ -20,7 +20,7 @@ from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
 from dtrees.split.node.limits import Categories, NoCategories, is_categorical
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
-from dtrees.split.search.sweep import cut_after, first_above, sweep_bins, sweep_sorted
+from dtrees.split.search.thresholds.sweep import cut_after, first_above, sweep_bins, sweep_sorted
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out
 from dtrees.split.zones.by_category import search_categories_of_slot

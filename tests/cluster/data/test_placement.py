@@ -24,7 +24,7 @@ from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes
 from dtrees.cluster.data.placement import place, spread
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
-from dtrees.engine.shard.targets import OutOfBag
+from dtrees.engine.shard.targets.forest_target import OutOfBag
 from dtrees.ensemble.backend import LoadOptions
 from dtrees.ensemble.evaluation.evaluation_sets import make_block
 from dtrees.ensemble.in_process import LOCAL

@@ -14,7 +14,7 @@ from dtrees.engine.coordinator.tree import grow_tree
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.run.forest_growth import grow_forest
-from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.table.columns import presort
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import sum_values

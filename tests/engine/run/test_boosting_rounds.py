@@ -14,9 +14,9 @@ from dtrees.engine.plan import search_plan
 from dtrees.engine.plan.early_stopping import has_stalled
 from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard import boosting_target as boosting
 from dtrees.engine.shard import tree_state as one_tree
-from dtrees.engine.shard import zone_planner as sums
+from dtrees.engine.shard.levels import zone_planner as sums
+from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.split.table import zone_map
 from dtrees.tree.packing import pack
 from dtrees.tree.predict import apply, sum_values

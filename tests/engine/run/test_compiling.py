@@ -9,7 +9,7 @@ import pytest
 
 import dtrees
 from dtrees.engine.run.compiling import compile_division
-from dtrees.engine.shard import subtree_runner
+from dtrees.engine.shard.subtrees import dense_runner
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.node.partition import divide_many, mark_many
 from dtrees.split.search.column import search_many
@@ -23,8 +23,8 @@ def test_division() -> None:
 
 def test_columns_of_both_precisions_begin_with_the_same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of the other precision does not make a user wait again."""
-    monkeypatch.setattr(subtree_runner, "bound", lambda *arguments: None)
-    monkeypatch.setattr(subtree_runner, "compiled_elsewhere", lambda *arguments: True)
+    monkeypatch.setattr(dense_runner, "bound", lambda *arguments: None)
+    monkeypatch.setattr(dense_runner, "compiled_elsewhere", lambda *arguments: True)
     X = np.random.default_rng(0).normal(size=(500, 3))
     y = X[:, 0] + X[:, 1] ** 2
     dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X, y)

@@ -14,7 +14,7 @@ from dtrees.engine.plan.plans import ForestPlan, ForestResult, Progress
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.shard import shard_columns
 from dtrees.engine.shard import tree_state as one_tree
-from dtrees.engine.shard.targets import ForestTarget
+from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.split.table.columns import presort
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.tree.packing import pack

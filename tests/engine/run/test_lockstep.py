@@ -18,7 +18,7 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.run import recovery
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
-from dtrees.engine.shard import node_search
+from dtrees.engine.shard.levels import node_search
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.table.columns import presort
 from tests.engine.run.test_recovery import LossyExecutor

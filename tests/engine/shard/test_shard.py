@@ -13,7 +13,7 @@ from dtrees.engine.coordinator.tree import grow_tree
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.run.boosting_rounds import boost
-from dtrees.engine.shard.node_table import NodeTable
+from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.shard import Shard
 from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.rows.exchange import Arrays, Step
-from dtrees.engine.shard.places import places_of
+from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.zones.categories_over_shards import Lists, make_lists, make_tally, settle_lists, sum_by_category
+from dtrees.split.zones.over_shards.categories import Lists, make_lists, make_tally, settle_lists, sum_by_category
 
 #: Values of all groups that are sent as they are.
 SENT_VALUES = 1 << 16

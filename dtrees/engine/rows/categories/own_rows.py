@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.rows.passes import by_column
-from dtrees.engine.shard.places import places_of
+from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import THREAD_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import beside, forget
-from dtrees.split.zones.categories_over_shards import Tally, make_lists, make_tally, mark_by_words, sum_by_category, walk_rows_by_sets
+from dtrees.split.zones.over_shards.categories import Tally, make_lists, make_tally, mark_by_words, sum_by_category, walk_rows_by_sets
 from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 

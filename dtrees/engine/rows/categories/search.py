@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.messages import FindBars, Scanned
-from dtrees.engine.shard.places import places_of
+from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.status import SPLIT
 from dtrees.split.search.scratch import Scratch, make_scratch
-from dtrees.split.zones.categories_over_shards import Lists, Tally, find_sides, make_lists, make_tally, search_lists, settle_lists
+from dtrees.split.zones.over_shards.categories import Lists, Tally, find_sides, make_lists, make_tally, search_lists, settle_lists
 from dtrees.tree.category_sets import CategorySets
 
 

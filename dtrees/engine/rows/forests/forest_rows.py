@@ -12,7 +12,7 @@ from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.messages import Drawn, ForestScales, Votes
 from dtrees.engine.rows.row_target import AddsByLeaf
-from dtrees.engine.shard.targets import exponent_of_votes
+from dtrees.engine.shard.targets.forest_target import exponent_of_votes
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing

@@ -13,7 +13,7 @@ from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.shard.places import places_of
+from dtrees.engine.shard.targets.places import places_of
 
 
 class RowsInForest(RowsInTree):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows.forests.messages import ForestScales
-from dtrees.engine.shard.targets import ForestTarget, largest_vote
+from dtrees.engine.shard.targets.forest_target import ForestTarget, largest_vote
 
 _NONE = np.empty(0, np.int64)
 

@@ -28,7 +28,7 @@ from dtrees.engine.rows.forests.leaf_rows import share_leaves
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
-from dtrees.engine.shard.targets import factors_of_classes
+from dtrees.engine.shard.targets.forest_target import factors_of_classes
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_PARTS, SHARED_CELLS
 from dtrees.tree.pruning import cost, kept_nodes

@@ -12,7 +12,7 @@ from dtrees.split.criteria.parts import is_bounded, score
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
 from dtrees.split.node.found import note_found
 from dtrees.split.node.limits import is_allowed
-from dtrees.split.search.columnwise import (
+from dtrees.split.search.thresholds.columnwise import (
     add_class_terms,
     add_left,
     add_two_left,
@@ -21,7 +21,7 @@ from dtrees.split.search.columnwise import (
     finish_target_scores,
     widen,
 )
-from dtrees.split.search.sweep import nothing
+from dtrees.split.search.thresholds.sweep import nothing
 from dtrees.split.table.keys import MISSING
 
 #: Rows of the scratch space of reals: best score of a column, that of columns that are looked at once more, signs of monotonic columns, and

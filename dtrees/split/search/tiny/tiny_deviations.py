@@ -21,8 +21,9 @@ from dtrees.split.node.candidate import bar_for
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
-from dtrees.split.search.columnwise import add_left
-from dtrees.split.search.order_statistics import line_up_block, search_all_thresholds
+from dtrees.split.search.order_statistics.line_up import line_up_block
+from dtrees.split.search.order_statistics.one_target import search_all_thresholds
+from dtrees.split.search.thresholds.columnwise import add_left
 from dtrees.split.search.tiny.cuts import (
     BEST,
     BOUND,

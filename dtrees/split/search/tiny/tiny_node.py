@@ -23,7 +23,7 @@ from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
 from dtrees.split.search.column import search_sorted
-from dtrees.split.search.sweep import cut_after, nothing
+from dtrees.split.search.thresholds.sweep import cut_after, nothing
 from dtrees.split.search.tiny.cuts import (
     BEST,
     BOUND,

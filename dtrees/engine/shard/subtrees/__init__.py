@@ -1,0 +1,1 @@
+"""What grows nodes of a shard to their ends, for dense tables and for sparse ones."""

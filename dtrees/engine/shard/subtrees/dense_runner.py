@@ -1,0 +1,201 @@
+"""The threads that grow subtrees on a shard, and what they need for it.
+
+A small tree takes a few microseconds to grow, and far longer to allocate everything for, and to have the types of it all looked up. So the
+room is kept from tree to tree as long as it is large enough (if it is very large, it is not), and the kernel is bound to its types
+(:func:`~dtrees.split.compile.kernels.bind`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import ge
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.protocol.messages import NotCompiled
+from dtrees.engine.shard.subtrees.runner import Runner, TreeContext, is_interruptible
+from dtrees.engine.threads import Threads
+from dtrees.split.compile.helper import compiled_elsewhere
+from dtrees.split.compile.kernels import bind, bound
+from dtrees.split.criteria.absolute_error import Deviations
+from dtrees.split.criteria.parts import kinds_of, n_class_sums
+from dtrees.split.grow.best_first import LeafBudget
+from dtrees.split.grow.block import make_block
+from dtrees.split.grow.parallel_subtree import grow_together
+from dtrees.split.grow.stack import make_stack
+from dtrees.split.grow.subtree import Task
+from dtrees.split.grow.work_pool import Opening, Roots, WorkPool, begin, give_up, grown, make_work_pool, opening, wait_for_work_pool
+from dtrees.split.node.candidate import empty_candidates
+from dtrees.split.node.limits import RandomThreshold, limits_for_thread
+from dtrees.split.node.limits import most_nodes as most_nodes_of
+from dtrees.split.node.partition import NOWHERE, no_rows
+from dtrees.split.node.records import Nodes
+from dtrees.split.policy import MOST_NODES_KEPT, TINY_RANKED_ROWS, TINY_ROWS
+from dtrees.split.table.columns import Columns
+from dtrees.split.zones.sum_slots import SumSlots, for_thread
+from dtrees.split.zones.sums import note_places
+
+
+class SubtreeRunner(Runner):
+    """Threads that grow subtrees, and room for what they need. To be used by one message at a time, with the same threads each time.
+
+    Parameters
+    ----------
+    columns : Columns
+        All columns of the table.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        super().__init__(columns)
+
+    def forget(self) -> None:
+        """Give up all room."""
+        super().forget()
+        self._made_for: tuple[Any, ...] = ()
+        self._kind: tuple[Any, ...] = ()
+        self._pool: NDArray[np.int32] | None = None
+        self._work_pool: WorkPool | None = None
+        self._work_pool_size: tuple[int, ...] = ()
+        self._opening: Opening
+        self._tasks: list[Task] = []
+        self._task_size: tuple[int, ...] = ()
+        self._run: Callable[[Columns, WorkPool, Task], None] | None = None
+        self._control: NDArray[np.int64] | None = None
+
+    def _forget_scratch(self) -> None:
+        super()._forget_scratch()
+        self._tasks, self._made_for = [], ()
+
+    def grow(
+        self,
+        threads: Threads,
+        n_threads: int,
+        context: TreeContext,
+        roots: Roots,
+        block_rows: int,
+        share_rows: int,
+        sum_slots: SumSlots | None,
+        keep: bool = True,
+    ) -> list[Nodes]:
+        """Grow nodes to their ends; see :meth:`Runner.grow`."""
+        self._make_room(context, roots, block_rows, share_rows, sum_slots is not None)
+        for thread in range(len(self._tasks), n_threads):
+            self._tasks.append(self._task(thread, context, sum_slots))
+        assert self._work_pool is not None
+        if sum_slots is not None and self._task_size[0] > min(block_rows, share_rows):  # nodes are searched by zone sums
+            rows, place_of = context.partition.rows, sum_slots.sums.place_of
+            if rows.shape[0] < place_of.shape[0]:  # the others are nowhere
+                place_of.fill(NOWHERE)
+            note_places(place_of, rows, 0, rows.shape[0])
+        work_pool = begin(self._work_pool, self._opening, roots, share_rows, n_threads)
+        tasks = [_on(context, task, block_rows, sum_slots) for task in self._tasks[:n_threads]]
+        # To look at what is bound takes a tenth of the time that it takes to look up types.
+        run = self._run or bound(grow_together, self._columns, work_pool, tasks[0])
+        if run is None:
+            if compiled_elsewhere(grow_together, self._columns, work_pool, tasks[0]):
+                raise NotCompiled("the kernels that grow subtrees are being compiled by another process")
+            run = bind(grow_together, self._columns, work_pool, tasks[0])
+        self._run = run
+        self._begin(context)
+        self._control = work_pool.control
+        if is_interruptible(context, roots):
+            threads.apart(n_threads, lambda thread: run(self._columns, work_pool, tasks[thread]), self.give_up)
+        elif n_threads == 1:
+            run(self._columns, work_pool, tasks[0])
+        else:
+            threads.together(
+                n_threads,
+                lambda thread: run(self._columns, work_pool, tasks[thread]),
+                lambda: wait_for_work_pool(work_pool.control),
+                give_up=lambda: give_up(work_pool.control),
+            )
+        self._end()
+        room_is_kept = work_pool.parts.records.shape[0] <= MOST_NODES_KEPT
+        if not room_is_kept:
+            self._work_pool, self._made_for = None, ()
+        return [grown(work_pool, i, copy=keep and room_is_kept) for i in range(len(roots.places))]
+
+    def give_up(self) -> None:
+        """Have the threads that grow nodes end soon; see :meth:`Runner.give_up`."""
+        super().give_up()
+        if self._control is not None:
+            give_up(self._control)
+
+    def _make_room(self, context: TreeContext, roots: Roots, block_rows: int, share_rows: int, inherit: bool) -> None:
+        """See to it that there is room for all that is to be grown."""
+        limits, stops, places = context.limits, context.stops, roots.places
+        n_sums, weighted = roots.sums.shape[1], context.partition.h.shape[0] > 0
+        kind = (n_sums, weighted, type(limits.thresholds), kinds_of(limits.criterion), inherit, type(limits.categories))
+        wanted = (places, block_rows, share_rows, stops.max_depth, limits.min_samples, kind)
+        if wanted == self._made_for and context.pool is self._pool:
+            return
+        sizes = [in_stop - start for start, in_stop, _, _ in places]
+        most_nodes = most_nodes_of.py_func
+        n_nodes = [most_nodes(stops, limits, in_stop - start, depth) for start, in_stop, _, depth in places]
+        most_shared = last = 0
+        if max(sizes) > share_rows:
+            most_shared = sum(sizes) // max(1, share_rows) + 1
+            last = max(stop for _, _, stop, _ in places)
+        pool_size = (len(places), most_shared, last, sum(n_nodes))
+        if self._work_pool is None or kind != self._kind or not all(map(ge, self._work_pool_size, pool_size)):
+            # Where every weight is 1, nothing but the number of rows is wanted of a node whose value is measured in the end.
+            measured = not weighted and not stops.keeps_sums
+            self._work_pool, self._work_pool_size = make_work_pool(*pool_size, n_sums, 0 if measured else n_sums), pool_size
+        self._opening = opening(self._work_pool, places, n_nodes)
+        # In the order of best-first growth, many nodes may wait at the same time.
+        limited = context.budget.largest.shape[0] > 0
+        n_levels = max(sizes) if limited else stops.max_depth - min(depth for _, _, _, depth in places)
+        task_size = (max(sizes), max(stop - in_stop for _, in_stop, stop, _ in places), n_levels, min(max(sizes), block_rows))
+        if not self._tasks or kind != self._kind or context.pool is not self._pool or not all(map(ge, self._task_size, task_size)):
+            self._tasks, self._task_size, self._run = [], task_size, None
+        self._made_for, self._kind, self._pool = wanted, kind, context.pool
+
+    def _task(self, thread: int, context: TreeContext, sum_slots: SumSlots | None) -> Task:
+        """Make room for what a thread needs to grow nodes of ``_task_size``."""
+        n_sums, weighted, thresholds, _, _, _ = self._kind
+        most_rows, outside, n_levels, block_rows = self._task_size
+        stack = make_stack(n_levels, most_rows, n_sums)
+        return Task(
+            # What the trees of a fit have in turn is put in for each, and no longer needed then.
+            partition=no_rows(),
+            spare=no_rows(),
+            target=context.target[:0].copy(),
+            limits=context.limits,
+            stops=context.stops,
+            keys=context.keys,
+            pool=context.pool.copy(),
+            scratch=self._scratch[thread],
+            best=empty_candidates(1, n_sums),
+            bits=np.empty((most_rows + outside + 7) // 8, np.uint8),
+            block=make_block(
+                block_rows,
+                outside,
+                weighted,
+                context.pool,
+                self._columns,
+                thresholds is RandomThreshold,
+                n_class_sums(context.limits.criterion, n_sums),
+                TINY_RANKED_ROWS if Deviations in kinds_of(context.limits.criterion) else TINY_ROWS,
+            ),
+            block_rows=block_rows,
+            stack=stack,
+            sum_slots=None if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
+            budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.largest.shape[0] else 1)),
+        )
+
+
+def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots | None) -> Task:
+    """Return a thread's task for another tree."""
+    own = task.sum_slots
+    if sum_slots is not None and own is not None:
+        own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
+    _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, budget = task
+    largest, control, _ = context.budget
+    budget = LeafBudget(largest, control, budget.waiting)
+    partition, spare, target, limits, stops, keys = context[:6]
+    return Task(
+        partition, spare, target, limits_for_thread(limits), stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget
+    )

@@ -1,0 +1,282 @@
+"""The threads that grow subtrees of sparse tables on a shard, and what they need for it.
+
+A tree is grown by one thread, or, where every node is searched in all columns, by several: they search large nodes together, each some of
+the columns, and then each takes small nodes for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
+from dtrees.engine.shard.subtrees.runner import Runner, TreeContext, is_interruptible
+from dtrees.engine.threads import Threads
+from dtrees.split.compile.kernels import bind
+from dtrees.split.criteria.constraints.words import divide_sums
+from dtrees.split.grow.best_first import LeafBudget, in_preorder
+from dtrees.split.grow.sparse_sharing import divide_shared, search_some
+from dtrees.split.grow.sparse_subtree import SparseTask, grow_sparse
+from dtrees.split.grow.stack import make_stack
+from dtrees.split.grow.work_pool import Roots
+from dtrees.split.node.candidate import best_by_node, empty_candidates
+from dtrees.split.node.limits import limits_for_thread, may_be_split, most_nodes, node_weight
+from dtrees.split.node.partition import NOWHERE, is_pure
+from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.node.status import SPLIT
+from dtrees.split.numbers.hashing import LEFT, child_path
+from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_PIECES, SPARSE_THREAD_CELLS
+from dtrees.split.search.sparse.stored_cells import CellRoom, make_cell_room
+from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
+from dtrees.split.zones.sum_slots import SumSlots
+from dtrees.split.zones.sums import note_places
+
+
+@dataclass
+class _Node:
+    """A node to be grown: its places and depth, and where it hangs (parent -1: nowhere)."""
+
+    start: int
+    in_stop: int
+    stop: int
+    depth: int
+    path: np.uint64
+    sums: NDArray[np.int64]
+    priority: float = np.inf
+    parent: int = -1
+    side: str = "left"
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in sample."""
+        return self.in_stop - self.start
+
+
+class SparseRunner(Runner):
+    """Threads that grow subtrees of a sparse table.
+
+    Parameters
+    ----------
+    columns : SparseColumns
+        All columns of the table.
+    """
+
+    def __init__(self, columns: SparseColumns) -> None:
+        self._table = columns
+        super().__init__(columns)
+
+    def forget(self) -> None:
+        """Give up all room."""
+        super().forget()
+        self._rooms: list[CellRoom] = []
+        self._scratch_size: tuple[Any, ...] = ()
+
+    def scratch_for(
+        self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool, n_sums: int = 0, several: bool = False
+    ) -> Any:
+        """Return the scratch space of a thread; see :meth:`Runner.scratch_for`."""
+        self._scratch_size = n_rows, n_classes, levels, categories, n_sums, several
+        return super().scratch_for(thread, *self._scratch_size)
+
+    def grow(
+        self,
+        threads: Threads,
+        n_threads: int,
+        context: TreeContext,
+        roots: Roots,
+        block_rows: int,
+        share_rows: int,
+        sum_slots: SumSlots | None,
+        keep: bool = True,
+    ) -> list[Nodes]:
+        """Grow nodes to their ends, one after the other, each by as many threads as it is worth; see :meth:`Runner.grow`."""
+        wanted = _threads_for(self._table, threads, context)
+        self.scratch_for(wanted - 1, *self._scratch_size)
+        rooms = self._rooms_for(wanted, context)
+        tasks = [self._task(context, roots, thread, room) for thread, room in enumerate(rooms)]
+        apart = is_interruptible(context, roots)
+        self._begin(context)
+        grown: list[Nodes] = []
+        for place, path, sums, priority in zip(roots.places, roots.paths, roots.sums, roots.priorities, strict=True):
+            root = _Node(*place, path, sums, float(priority))
+            if wanted > 1:
+                grown.append(_Growth(self._table, threads, tasks, self.give_up).grow(root))
+            elif apart:
+                threads.apart(1, lambda _, root=root: grown.append(grow_alone(self._table, tasks[0], root)), self.give_up)  # type: ignore[misc]
+            else:
+                grown.append(grow_alone(self._table, tasks[0], root))
+        self._end()
+        return grown
+
+    def _rooms_for(self, n: int, context: TreeContext) -> list[CellRoom]:
+        """Return room for each thread to find the cells of a tree's nodes; where rows lie is noted in one place for all."""
+        dense = self._scratch[0].line_up is not None
+        while len(self._rooms) < n:
+            room = make_cell_room(self._table, dense, self._rooms[0].place_of if self._rooms else None)
+            self._rooms.append(room)
+        place_of = self._rooms[0].place_of
+        if context.partition.rows.shape[0] < place_of.shape[0]:
+            place_of.fill(NOWHERE)
+        for room in self._rooms[:n]:
+            room.n_listed.fill(-1)
+            room.n_listed[context.pool] = 0
+        return self._rooms[:n]
+
+    def _task(self, context: TreeContext, roots: Roots, thread: int, room: CellRoom) -> SparseTask:
+        """Return what nodes are grown by."""
+        places, n_sums = roots.places, roots.sums.shape[1]
+        most_rows, most_places = max(in_stop - start for start, in_stop, _, _ in places), max(stop - start for start, _, stop, _ in places)
+        limited = context.budget.largest.shape[0] > 0
+        n_levels = most_rows if limited else context.stops.max_depth - min(depth for _, _, _, depth in places)
+        stack = make_stack(n_levels, most_rows, n_sums)
+        largest, control, _ = context.budget
+        partition, spare, target, limits, stops, keys = context[:6]
+        return SparseTask(
+            partition,
+            spare,
+            target,
+            limits_for_thread(limits),
+            stops,
+            keys,
+            budget=LeafBudget(largest, control, np.empty(stack.path.shape[0])),
+            pool=context.pool.copy(),
+            scratch=self._scratch[thread],
+            best=empty_candidates(1, n_sums),
+            bits=np.empty((most_places + 7) // 8, np.uint8),
+            stack=stack,
+            room=room,
+        )
+
+
+def _threads_for(columns: SparseColumns, threads: Threads, context: TreeContext) -> int:
+    """Return how many threads are to grow a tree: one, if leaves are limited or columns are drawn for each node."""
+    if context.budget.largest.shape[0] or context.stops.max_features < context.pool.shape[0]:
+        return 1
+    return min(threads.n_threads, 1 + columns.rows.shape[0] // SPARSE_THREAD_CELLS)
+
+
+def grow_alone(columns: SparseColumns, task: SparseTask, root: _Node) -> Nodes:
+    """Grow a node to its end by the calling thread."""
+    nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits, root.n_rows, root.depth), root.sums.shape[0])
+    place = np.array([root.start, root.in_stop, root.stop, root.depth], np.int64)
+    arguments = columns, task, place, np.uint64(root.path), root.sums, root.priority, nodes
+    n = bind(grow_sparse, *arguments)(*arguments)
+    return Nodes(nodes.records[:n].copy(), nodes.sums[:n].copy())
+
+
+class _Growth:
+    """A node that several threads grow to its end; every node is searched in all columns of the tree.
+
+    Parameters
+    ----------
+    columns : SparseColumns
+    threads : Threads
+    tasks : list of SparseTask
+        One for each thread.
+    give_up : callable
+        Has all threads end soon.
+    """
+
+    def __init__(self, columns: SparseColumns, threads: Threads, tasks: list[SparseTask], give_up: Callable[[], None]) -> None:
+        self._give_up = give_up
+        self._columns, self._threads, self._tasks = columns, threads, tasks
+        self._free = list(tasks)  # list.pop and append are atomic
+        cells = np.cumsum(1 + np.diff(columns.starts)[tasks[0].pool])
+        shares = np.linspace(0, cells[-1], SPARSE_PIECES * len(tasks) + 1)[1:-1]
+        bounds = np.unique([0, *np.searchsorted(cells, shares), cells.shape[0]]).tolist()
+        self._pieces = list(pairwise(bounds))
+
+    def grow(self, root: _Node) -> Nodes:
+        """Grow the node; return its subtree in preorder."""
+        share_rows = max(SHARE_ROWS, root.n_rows // (NODES_PER_THREAD * len(self._tasks)))
+        note_places(self._tasks[0].room.place_of, self._tasks[0].partition.rows, root.start, root.stop)
+        large: list[tuple[_Node, Any]] = []
+        small: list[_Node] = []
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node.n_rows <= share_rows:
+                small.append(node)
+                continue
+            split = self._search(node)
+            if split is not None:
+                waiting += self._divide(node, split, len(large))
+            large.append((node, split))
+        small.sort(key=attrgetter("n_rows"), reverse=True)
+        return _joined(large, small, self._threads.map(self._grow_small, small, len(self._tasks), self._give_up))
+
+    def _search(self, node: _Node) -> Any:
+        """Return the split of a node, threads searching some columns each; None if there is none."""
+        task = self._tasks[0]
+        weight = node_weight(task.limits, node.sums)
+        may_be = may_be_split(task.stops, node.n_rows, node.depth, weight)
+        if not may_be or is_pure(task.target, task.partition.rows, node.start, node.in_stop):
+            return None
+
+        def search(piece: tuple[int, int]) -> Any:
+            mine = self._free.pop()
+            arguments = self._columns, mine, node.start, node.in_stop, np.uint64(node.path), node.sums, *piece
+            bind(search_some, *arguments)(*arguments)
+            found = mine.best.records.copy(), mine.best.left.copy()
+            self._free.append(mine)
+            return found
+
+        best = empty_candidates(1, node.sums.shape[0])
+        for records, left in self._threads.map(search, self._pieces, len(self._tasks)):
+            if records["status"][0] == SPLIT:
+                best_by_node(best._replace(records=records, left=left), np.zeros(1, np.int64), best)
+        return best if best.records["status"][0] == SPLIT else None
+
+    def _divide(self, node: _Node, split: Any, number: int) -> list[_Node]:
+        """Apply a split to the rows of a node, which is the ``number``-th large one; return its children."""
+        task = self._tasks[0]._replace(best=split)
+        arguments = self._columns, task, node.start, node.in_stop, node.stop, node.depth
+        inside, outside = bind(divide_shared, *arguments)(*arguments)
+        middle, depth = node.start + inside + outside, node.depth + 1
+        right_in_stop = middle + node.n_rows - inside
+        paths = child_path(np.uint64(node.path), LEFT), child_path(np.uint64(node.path), task.stops.right_side)
+        sums = divide_sums(task.limits.criterion, split.records["column"], node.sums[np.newaxis], split.left)
+        return [
+            _Node(node.start, node.start + inside, middle, depth, paths[0], sums[0][0].copy(), parent=number),
+            _Node(middle, right_in_stop, node.stop, depth, paths[1], sums[1][0], parent=number, side="right"),
+        ]
+
+    def _grow_small(self, node: _Node) -> Nodes:
+        task = self._free.pop()
+        grown = grow_alone(self._columns, task, node)
+        self._free.append(task)
+        return grown
+
+
+def _joined(large: list[tuple[_Node, Any]], small: list[_Node], grown: list[Nodes]) -> Nodes:
+    """Return the large nodes and the subtrees of small ones as one subtree, in preorder."""
+    n_large = len(large)
+    top = empty_nodes(n_large, (large[0][0] if large else small[0]).sums.shape[0])
+    for i, (node, split) in enumerate(large):
+        top.records[i] = (0.0, 0.0, -1, -1, -1, node.start, node.in_stop, node.stop, False)
+        top.sums[i] = node.sums
+        if node.parent >= 0:
+            top.records[node.side][node.parent] = i
+        for name in ("column", "threshold", "missing_left", "gain") if split is not None else ():
+            top.records[name][i] = split.records[name][0]
+    parts, first = [top], n_large
+    for node, nodes in zip(small, grown, strict=True):
+        for side in ("left", "right"):
+            nodes.records[side][nodes.records["column"] >= 0] += first
+        if node.parent >= 0:
+            top.records[node.side][node.parent] = first
+        parts.append(nodes)
+        first += nodes.records.shape[0]
+    records, sums = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return in_preorder(Nodes(records, sums))
+
+
+def make_runner(columns: AnyColumns) -> Runner:
+    """Return what grows subtrees of a table."""
+    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns)

@@ -1,0 +1,224 @@
+"""The rows of a node by category: how many have each, and their sums."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at, write_sums
+from dtrees.split.policy import CATEGORY_BUCKETS, DENSE_CATEGORIES
+from dtrees.split.search.thresholds.sweep import nothing
+from dtrees.split.table.keys import code_of, place_in
+from dtrees.split.table.sorting import sort_places
+
+#: The code of categories taken together.
+RARE = np.int64(-1)
+
+
+@by_reference
+class Groups(NamedTuple):
+    """Room for the rows of a node by category.
+
+    Attributes
+    ----------
+    code, n : ndarray of int64, shape (size,)
+        Of each category, and how many rows have it.
+    sums : ndarray of int64, shape (size, n_sums)
+    key : ndarray of float64, shape (size,)
+        By which they are ordered.
+    order : ndarray of int64, shape (2, size)
+        The places of categories in their order, and as many places to sort by.
+    counts : ndarray of int64, shape (CATEGORY_BUCKETS,)
+        How many categories there are in stretches of keys.
+    side : ndarray of uint8, shape (size,)
+        By code, whether rows go left.
+    direction : ndarray of float64, shape (2, n_sums)
+        Of the means of several targets, and as much room.
+    """
+
+    code: NDArray[np.int64]
+    n: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    key: NDArray[np.float64]
+    order: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    side: NDArray[np.uint8]
+    direction: NDArray[np.float64]
+
+
+def make_groups(max_distinct: int, n_sums: int) -> Groups:
+    """Return room for the categories of columns of up to so many distinct values."""
+    size = max_distinct + 2  # one for missing values, and one for categories taken together
+    return Groups(
+        code=np.empty(size, np.int64),
+        n=np.empty(size, np.int64),
+        sums=np.empty((size, n_sums), np.int64),
+        key=np.empty(size),
+        order=np.empty((2, size), np.int64),
+        counts=np.empty(CATEGORY_BUCKETS, np.int64),
+        side=np.empty(size, np.uint8),
+        direction=np.empty((2, n_sums)),
+    )
+
+
+@specialised
+def _add_row(statistic: Any, sums: Any, place: Any, a: Any, weight: Any) -> None:
+    """Add a row to the sums at a place; the statistic tells what is summed."""
+
+
+@_add_row.of(Moments)
+def _(statistic, sums, place, a, weight):
+    sums[place, 0] += a
+    sums[place, 1] += weight
+
+
+@_add_row.of(Classes)
+def _(statistic, sums, place, a, weight):
+    sums[place, a] += weight
+
+
+@_add_row.of(AmountsOfTargets)
+def _(statistic, sums, place, a, weight):
+    n_targets = statistic.sums.shape[0]
+    for t in range(n_targets):
+        sums[place, t] += statistic.rows[a, t]
+    sums[place, n_targets] += weight
+
+
+@_add_row.of(ClassesOfTargets)
+def _(statistic, sums, place, a, weight):
+    for t in range(statistic.rows.shape[1]):
+        sums[place, statistic.rows[a, t]] += weight
+    sums[place, statistic.sums.shape[0]] += weight
+
+
+@specialised
+def _no_rows(statistic: Any, sums: Any) -> Any:
+    """Return the statistic of no rows, of the kind of another one, which is added up in the sums of a category, if it needs room."""
+
+
+@_no_rows.otherwise
+def _(statistic, sums):
+    return nothing(statistic, sums)
+
+
+@_no_rows.of(AmountsOfTargets)
+@_no_rows.of(ClassesOfTargets)
+def _(statistic, sums):
+    return nothing(statistic, sums[: statistic.sums.shape[0]])
+
+
+@specialised
+def plus_group(statistic: Any, sums: Any, n: Any) -> Any:
+    """Return a statistic with ``n`` more rows of these sums. The weights of classes are changed in place."""
+
+
+@plus_group.of(Moments)
+def _(statistic, sums, n):
+    return Moments(statistic.g + sums[0], statistic.h + sums[1], statistic.n + n)
+
+
+@plus_group.of(Classes)
+def _(statistic, sums, n):
+    total = ZERO()
+    for k in range(sums.shape[0]):
+        statistic.weights[k] += sums[k]
+        total += sums[k]
+    return Classes(statistic.weights, statistic.h + total, statistic.n + n)
+
+
+@plus_group.of(AmountsOfTargets)
+def _(statistic, sums, n):
+    return AmountsOfTargets(statistic.rows, statistic.sums, statistic.h + _add_to(statistic.sums, sums), statistic.n + n)
+
+
+@plus_group.of(ClassesOfTargets)
+def _(statistic, sums, n):
+    h = statistic.h + _add_to(statistic.sums, sums)
+    return ClassesOfTargets(statistic.rows, statistic.first, statistic.sums, h, statistic.n + n)
+
+
+@inlined_kernel
+def _add_to(total, sums):
+    """Add the sums of a category to others, and return its weight, which comes after them."""
+    for k in range(total.shape[0]):
+        total[k] += sums[k]
+    return sums[total.shape[0]]
+
+
+@lean_kernel
+def group_rows(node, codes, n_distinct, partition, start, in_stop, groups, scratch):
+    """Sum the in-sample rows of a node by code; return how many codes there are. They come in ascending order."""
+    rows, a, b = partition.rows, partition.g, partition.h
+    n = in_stop - start
+    if n_distinct > DENSE_CATEGORIES * n:
+        sort_places(codes, rows, start, in_stop, scratch.keys, scratch.spare, scratch.counts)
+        return group_keys(node, scratch.keys, ZERO(), n, a, b, start, groups)
+    groups.n[: n_distinct + 1] = 0
+    groups.sums[: n_distinct + 1] = 0
+    for i in range(start, in_stop):
+        code = np.int64(codes[rows[i]])
+        groups.n[code] += 1
+        _add_row(node, groups.sums, code, a[i], weight_at(b, i))
+    m = ZERO()
+    for c in range(n_distinct + 1):
+        if groups.n[c] > 0:
+            groups.code[m] = c
+            _move(groups, c, m)
+            m += 1
+    return m
+
+
+@lean_kernel
+def group_keys(node, keys, first, last, a, b, base, groups):
+    """Sum rows that are sorted by code, as :func:`group_rows` does; ``a``, ``b`` and ``base`` are those of ``sweep_sorted``."""
+    m, i = ZERO(), first
+    while i < last:
+        code, total = code_of(keys[i]), _no_rows(node, groups.sums[m])
+        while i < last and code_of(keys[i]) == code:
+            place = base + np.int64(place_in(keys[i]))
+            total = plus_row(total, a[place], weight_at(b, place))
+            i += 1
+        groups.code[m], groups.n[m] = code, total.n
+        write_sums(total, groups.sums[m])
+        m += 1
+    return m
+
+
+@inlined_kernel
+def _move(groups, source, target):
+    """Copy what is summed from one place to another."""
+    groups.n[target] = groups.n[source]
+    for k in range(groups.sums.shape[1]):
+        groups.sums[target, k] = groups.sums[source, k]
+
+
+@lean_kernel
+def take_rare_together(groups, m, least):
+    """Make one of those of ``m`` categories that have fewer than ``least`` rows, the last one; return how many there are then."""
+    if least <= 1:
+        return m
+    rare, kept = groups.code.shape[0] - 1, ZERO()
+    n, sums = ZERO(), groups.sums[rare]
+    for i in range(m):
+        if groups.n[i] < least:
+            if n == 0:
+                sums[:] = 0
+            n += groups.n[i]
+            for k in range(sums.shape[0]):
+                sums[k] += groups.sums[i, k]
+        else:
+            groups.code[kept] = groups.code[i]
+            _move(groups, i, kept)
+            kept += 1
+    if n > 0:
+        groups.n[rare] = n
+        groups.code[kept] = RARE
+        _move(groups, rare, kept)
+        kept += 1
+    return kept

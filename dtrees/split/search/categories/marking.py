@@ -1,0 +1,131 @@
+"""Which rows the splits of many nodes send left, and the sets of categories that finished trees read off their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import NONE, ZERO, kernel
+from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.node.partition import mark_left_by_side
+from dtrees.split.numbers.hashing import draw
+from dtrees.split.search.categories.subsets import choose_sides_of_node, n_categories_left
+from dtrees.split.table.columns import value_at
+
+
+@kernel
+def mark_by_category(
+    queue, which, columns, places, numbers, partition, starts, in_stops, stops, sums, limits, key, paths, ids, scratch, bits, offsets
+):
+    """Mark the rows that splits of categories send left; several threads may.
+
+    Parameters
+    ----------
+    queue : ndarray of int64
+        See :mod:`dtrees.split.compile.work_queue`.
+    which : ndarray of int64
+        The splits that are to be marked.
+    columns : Columns
+    places, ids : ndarray, shape (n,)
+        The column of each split: its place here, and its number in the whole table.
+    numbers : ndarray of float64, shape (n,)
+        The splits, as numbers.
+    partition : RowPartition
+    starts, in_stops, stops, sums, paths : ndarray, of n nodes
+    limits : SplitLimits
+    key : uint64
+        Of the tree's stream of random thresholds.
+    scratch : Scratch
+    bits, offsets : ndarray
+        As of :func:`~dtrees.split.node.partition.mark_many`.
+    """
+    while True:
+        k = claim(queue)
+        if k >= which.shape[0]:
+            return
+        i = which[k]
+        j = places[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        random_bits = draw(np.uint64(key) ^ paths[i], np.int64(ids[i]))
+        side = scratch.groups.side
+        choose_sides_of_node(j, codes, values, partition, starts[i], in_stops[i], sums[i], limits, random_bits, numbers[i], scratch, side)
+        mark_left_by_side(codes, side, partition.rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
+        finish(queue)
+
+
+@kernel
+def mark_by_sets(nodes, set_offsets, words, columns, places, missing_left, rows, starts, stops, side, bits, offsets):
+    """Mark the rows that splits send left whose sets of categories are known.
+
+    ``nodes`` are the splits that have a set, ``set_offsets`` and ``words`` these (:class:`~dtrees.tree.category_sets.CategorySets`);
+    ``side`` has room for a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
+    """
+    for k in range(nodes.shape[0]):
+        i = nodes[k]
+        j = places[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        mine = words[set_offsets[k] : set_offsets[k + 1]]
+        for code in range(values.shape[0]):
+            number = np.int64(value_at(values, code))
+            word = number >> 5
+            side[code] = (mine[word] >> np.uint32(number & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
+        side[values.shape[0]] = missing_left[i]
+        mark_left_by_side(codes, side, rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
+
+
+@kernel
+def find_subsets(columns, places, rows, starts, stops, numbers, side, found, sizes):
+    """Find the categories that go left in each of some splits: those of the rows of the left child.
+
+    Rows are looked at until all that are to be found are. Rows out of sample change nothing: they go left only with a category that rows in
+    sample go left with.
+
+    Parameters
+    ----------
+    columns : Columns
+        The distinct values of columns of categories are their numbers.
+    places : ndarray of int64, shape (n,)
+        The column of each split.
+    rows : ndarray of uint32
+    starts, stops : ndarray of int64, shape (n,)
+        Where the rows of the left children are.
+    numbers : ndarray of float64, shape (n,)
+        The splits, as numbers.
+    side : ndarray of uint8
+        Room for a number for each distinct value of a column and one more, all 0, as they are again in the end.
+    found : ndarray of int64
+        Written: the numbers of the categories, of all splits in turn, -1 for missing values.
+    sizes : ndarray of int64, shape (n, 2)
+        Written: how many of these there are of each split, and how many words of 32 bits its set takes up to the last that is not 0.
+    """
+    at = ZERO()
+    for i in range(places.shape[0]):
+        j = places[i]
+        codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
+        n_left, n_found, highest = n_categories_left(numbers[i]), ZERO(), NONE()
+        k = end = starts[i]
+        while n_found < n_left and k < stops[i]:
+            code = np.int64(codes[rows[k]])
+            k += 1
+            if side[code] == 0:
+                side[code] = 1
+                number = np.int64(value_at(values, code)) if code < values.shape[0] else NONE()
+                found[at + n_found] = number
+                highest = max(highest, number)
+                n_found += 1
+                end = k
+        for k in range(starts[i], end):
+            side[codes[rows[k]]] = 0
+        sizes[i, 0], sizes[i, 1] = n_found, (highest + 32) // 32
+        at += n_found
+
+
+@kernel
+def write_sets(found, sizes, words):
+    """Set bit ``c % 32`` of word ``c // 32`` of each split's words for the categories c that :func:`find_subsets` found."""
+    at = first = ZERO()
+    for i in range(sizes.shape[0]):
+        for k in range(at, at + sizes[i, 0]):
+            if found[k] >= 0:
+                words[first + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
+        at += sizes[i, 0]
+        first += sizes[i, 1]

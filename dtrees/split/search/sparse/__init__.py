@@ -1,0 +1,1 @@
+"""Nodes of sparse tables, by their stored cells."""

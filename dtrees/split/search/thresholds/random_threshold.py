@@ -1,0 +1,366 @@
+"""The random threshold of Extra-Trees.
+
+Column by column in large nodes; in the nodes of a block (:mod:`dtrees.split.grow.block`), whose values lie row by row, for all columns side
+by side, which the compiler turns into vector instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.parts import is_arithmetic, node_statistic
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, plus_row, weight_at
+from dtrees.split.node.candidate import bar_for
+from dtrees.split.node.found import HAS_THRESHOLD, NONE_HIGHER
+from dtrees.split.node.limits import is_allowed
+from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
+from dtrees.split.numbers.hashing import draw_columns, mix, undraw_columns, uniform
+from dtrees.split.search.thresholds.columnwise import add_left, add_missing, add_two_left, score_columns, widen, widen_two
+from dtrees.split.search.thresholds.sweep import cut_after, nothing
+from dtrees.split.table.columns import highest_code_below, value_at
+
+#: Rows of a block's counts; see :func:`search_random_block`.
+N_MISSING, N_LEFT, H_LEFT, LEFT = 0, 1, 2, 3
+
+
+@lean_kernel
+def draw_threshold(values, low, high, bits):
+    """Draw a threshold between two codes present in a node; return it and the highest code that it sends left."""
+    v_low = value_at(values, low)
+    v_high = value_at(values, high)
+    u = uniform(bits)
+    threshold = v_low * (1.0 - u) + v_high * u
+    if not v_low <= threshold < v_high:
+        threshold = v_low
+    return threshold, highest_code_below(values, low, high - 1, threshold)
+
+
+@lean_kernel
+def search_random(codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
+    """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006).
+
+    Parameters and result as of :func:`~dtrees.split.search.column.search_column`; ``bits`` are the random bits.
+    """
+    rows, a, b = partition.rows, partition.g, partition.h
+    n_distinct = values.shape[0]
+    low = np.int64(n_distinct)
+    high = np.int64(-1)
+    n_missing = ZERO()
+    for i in range(start, in_stop):
+        code = np.int64(codes[rows[i]])
+        if code == n_distinct:
+            n_missing += 1
+        else:
+            low = min(low, code)
+            high = max(high, code)
+    if high < 0 or (low == high and n_missing == 0):
+        return CONSTANT, 0.0, False
+    threshold, cut = np.inf, np.int64(n_distinct - 1)
+    if low < high:
+        threshold, cut = draw_threshold(values, low, high, bits)
+    node = node_statistic(limits.criterion, sums, in_stop - start)
+    left, missing = nothing(node, scratch.classes[0]), nothing(node, scratch.classes[1])
+    for i in range(start, in_stop):
+        code = np.int64(codes[rows[i]])
+        if code == n_distinct:
+            missing = plus_row(missing, a[i], weight_at(b, i))
+        elif code <= cut:
+            left = plus_row(left, a[i], weight_at(b, i))
+    top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
+    return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
+
+
+@lean_kernel
+def try_threshold(limits, left, missing, node, varies, cut, threshold, bar, scratch):
+    """Try a threshold with the missing rows on the left and on the right; where nothing ``varies``, only these are split off.
+
+    The better split goes to ``scratch.found``. Returns its score, -1.0 if none is above the bar.
+    """
+    next_code = HAS_THRESHOLD if varies else NONE_HIGHER
+    top = cut_after(limits, left, missing, node, cut, next_code, bar, scratch.classes[2], scratch.found)
+    if top > bar:
+        scratch.found.record[0].threshold = threshold
+        return top
+    return -1.0
+
+
+@inlined_kernel
+def _find_extremes(cells, places, low, high, n_missing, has_missing):
+    """Find the lowest and highest value of each column over some rows, and count the missing ones."""
+    low[:] = np.inf
+    high[:] = -np.inf
+    n_missing[:] = 0
+    n = places.shape[0]
+    if n & 1:
+        widen(cells[places[n - 1]], low, high)
+    for i in range(0, n - 1, 2):  # two rows at a time: extreme values are read and written half as often
+        widen_two(cells[places[i]], cells[places[i + 1]], low, high)
+    if has_missing:
+        for place in places:
+            add_missing(cells[place], np.int64(1), n_missing)
+
+
+@lean_kernel
+def _draw_thresholds(low, high, key, identity, threshold):
+    """Draw a threshold for each column, uniformly between its extremes; infinity where they are the same."""
+    for j in range(threshold.shape[0]):
+        u = uniform(mix(key ^ identity[j]))
+        t = low[j] * (1.0 - u) + high[j] * u
+        t = t if (low[j] <= t) & (t < high[j]) else low[j]
+        threshold[j] = t if low[j] < high[j] else np.inf
+
+
+@specialised
+def _add_row(node, x, a, h, threshold, counts):
+    """Add a row to what goes left in each column."""
+
+
+@_add_row.of(Moments)
+def _(node, x, a, h, threshold, counts):
+    add_left(x, threshold, np.int64(1), counts[N_LEFT], a, counts[LEFT])
+
+
+@_add_row.of(Classes)
+def _(node, x, a, h, threshold, counts):
+    add_left(x, threshold, np.int64(1), counts[N_LEFT], h, counts[LEFT + a])
+
+
+@_add_row.of(AmountsOfTargets)
+def _(node, x, a, h, threshold, counts):
+    _add_amounts(node.rows[a], x, threshold, counts)
+
+
+@lean_kernel
+def _add_amounts(amounts, x, threshold, counts):
+    """Add a row and its first target, and then two more targets at a time."""
+    n_left, last = counts[N_LEFT], amounts.shape[0] - 1
+    add_left(x, threshold, np.int64(1), n_left, amounts[0], counts[LEFT])
+    for t in range(1, last, 2):
+        add_left(x, threshold, amounts[t], counts[LEFT + t], amounts[t + 1], counts[LEFT + t + 1])
+    if last & 1:
+        add_left(x, threshold, amounts[last], counts[LEFT + last], np.int64(0), n_left)
+
+
+@_add_row.of(ClassesOfTargets)
+def _(node, x, a, h, threshold, counts):
+    _add_classes(node.rows[a], x, h, threshold, counts)
+
+
+@lean_kernel
+def _add_classes(classes, x, h, threshold, counts):
+    """Add a row, and its weight to the classes that it is of, two at a time."""
+    n_left, last = counts[N_LEFT], classes.shape[0] - 1
+    add_left(x, threshold, np.int64(1), n_left, h, counts[LEFT + classes[0]])
+    for t in range(1, last, 2):
+        add_left(x, threshold, h, counts[LEFT + classes[t]], h, counts[LEFT + classes[t + 1]])
+    if last & 1:
+        add_left(x, threshold, h, counts[LEFT + classes[last]], np.int64(0), n_left)
+
+
+@specialised
+def _add_missing_row(node, x, a, h, counts):
+    """Add a row to what is missing in each column: its weight, then g or the weights of classes."""
+
+
+@_add_missing_row.of(Moments)
+def _(node, x, a, h, counts):
+    add_missing(x, h, counts[LEFT + 1])
+    add_missing(x, a, counts[LEFT + 2])
+
+
+@_add_missing_row.of(Classes)
+def _(node, x, a, h, counts):
+    n_classes = node.weights.shape[0]
+    add_missing(x, h, counts[LEFT + n_classes])
+    add_missing(x, h, counts[LEFT + n_classes + 1 + a])
+
+
+@_add_missing_row.of(AmountsOfTargets)
+def _(node, x, a, h, counts):
+    n_targets = node.sums.shape[0]
+    add_missing(x, h, counts[LEFT + n_targets])
+    for t in range(n_targets):
+        add_missing(x, node.rows[a, t], counts[LEFT + n_targets + 1 + t])
+
+
+@_add_missing_row.of(ClassesOfTargets)
+def _(node, x, a, h, counts):
+    n_classes = node.sums.shape[0]
+    add_missing(x, h, counts[LEFT + n_classes])
+    for t in range(node.rows.shape[1]):
+        add_missing(x, h, counts[LEFT + n_classes + 1 + node.rows[a, t]])
+
+
+@lean_kernel
+def _sum_each(node, block, places, has_missing, threshold, counts):
+    weighted = block.h.shape[0] > 0
+    for place in places:
+        x, a, h = block.cells[place], block.g[place], weight_at(block.h, place)
+        _add_row(node, x, a, h, threshold, counts)
+        if weighted:
+            add_left(x, threshold, np.int64(0), counts[N_LEFT], h, counts[H_LEFT])
+        if has_missing:
+            _add_missing_row(node, x, a, h, counts)
+
+
+@lean_kernel
+def _sum_pairs(cells, a, places, threshold, g_left, n_left):
+    n, one = places.shape[0], np.int64(1)
+    if n & 1:
+        place = places[n - 1]
+        add_left(cells[place], threshold, a[place], g_left, one, n_left)
+    for i in range(0, n - 1, 2):
+        x, y = places[i], places[i + 1]
+        add_two_left(cells[x], cells[y], threshold, a[x], a[y], g_left, one, one, n_left)
+
+
+@specialised
+def _sum_rows(node, block, places, has_missing, threshold, counts):
+    """Sum what goes left and what is missing, but for weights that are all 1."""
+
+
+@_sum_rows.of(AmountsOfTargets)
+@_sum_rows.of(ClassesOfTargets)
+@_sum_rows.of(Classes)
+def _(node, block, places, has_missing, threshold, counts):
+    _sum_each(node, block, places, has_missing, threshold, counts)
+
+
+@_sum_rows.of(Moments)
+def _(node, block, places, has_missing, threshold, counts):
+    if block.h.shape[0] > 0 or has_missing:
+        _sum_each(node, block, places, has_missing, threshold, counts)
+    else:  # two rows at a time: extra-trees take three quarters of the time
+        _sum_pairs(block.cells, block.g, places, threshold, counts[LEFT], counts[N_LEFT])
+
+
+@inlined_kernel
+def _sum_sides(node, block, places, has_missing):
+    """Sum what goes left and what is missing, for all columns at once."""
+    threshold, counts, weighted = block.reals[2], block.counts, block.h.shape[0] > 0
+    counts[1:] = 0
+    _sum_rows(node, block, places, has_missing, threshold, counts)
+    if not weighted:
+        for j in range(threshold.shape[0]):
+            counts[H_LEFT, j] = counts[N_LEFT, j]
+
+
+@inlined_kernel
+def _score_thresholds(limits, node, scores, counts):
+    """Score the thresholds of all columns, missing rows on the right, -1.0 where they are not allowed."""
+    h, n_left = counts[H_LEFT], counts[N_LEFT]
+    score_columns(node, limits.criterion, counts[LEFT:], h, scores)
+    for j in range(scores.shape[0]):
+        found = scores[j]
+        scores[j] = found if is_allowed(limits, n_left[j], node.n - n_left[j], h[j], node.h - h[j]) else -1.0
+
+
+@specialised
+def _statistics_of_column(node, j, counts, room):
+    """Return the statistics of the rows that go left in a column of the block, and of those whose value is missing."""
+
+
+@_statistics_of_column.of(Moments)
+def _(node, j, counts, room):
+    left = Moments(counts[LEFT, j], counts[H_LEFT, j], counts[N_LEFT, j])
+    return left, Moments(counts[LEFT + 2, j], counts[LEFT + 1, j], counts[N_MISSING, j])
+
+
+@_statistics_of_column.of(Classes)
+def _(node, j, counts, room):
+    n_classes = node.weights.shape[0]
+    for k in range(n_classes):
+        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_classes + 1 + k, j]
+    left = Classes(room[0], counts[H_LEFT, j], counts[N_LEFT, j])
+    return left, Classes(room[1], counts[LEFT + n_classes, j], counts[N_MISSING, j])
+
+
+@inlined_kernel
+def _take_sums(n_sums, j, counts, room):
+    """Write the sums of a column to ``room``; return weight and number of the rows that go left, and of those without a value."""
+    for k in range(n_sums):
+        room[0, k], room[1, k] = counts[LEFT + k, j], counts[LEFT + n_sums + 1 + k, j]
+    return counts[H_LEFT, j], counts[N_LEFT, j], counts[LEFT + n_sums, j], counts[N_MISSING, j]
+
+
+@_statistics_of_column.of(AmountsOfTargets)
+def _(node, j, counts, room):
+    h, n, h_missing, n_missing = _take_sums(node.sums.shape[0], j, counts, room)
+    return AmountsOfTargets(node.rows, room[0], h, n), AmountsOfTargets(node.rows, room[1], h_missing, n_missing)
+
+
+@_statistics_of_column.of(ClassesOfTargets)
+def _(node, j, counts, room):
+    h, n, h_missing, n_missing = _take_sums(node.sums.shape[0], j, counts, room)
+    left = ClassesOfTargets(node.rows, node.first, room[0], h, n)
+    return left, ClassesOfTargets(node.rows, node.first, room[1], h_missing, n_missing)
+
+
+@lean_kernel
+def _try_column(limits, node, block, j, bar, scratch):
+    """Try the threshold of one column both ways; see :func:`try_threshold`."""
+    low, high, threshold = block.reals[0], block.reals[1], block.reals[2]
+    left, missing = _statistics_of_column(node, j, block.counts, scratch.classes)
+    return try_threshold(limits, left, missing, node, low[j] < high[j], ZERO(), threshold[j], bar, scratch)
+
+
+@inlined_kernel
+def search_random_block(limits, max_features, keys, pool, block, first, last, sums, path, scratch):
+    """Find the best of the random thresholds of a node of a block (:mod:`dtrees.split.grow.block`), all columns side by side.
+
+    The same thresholds and split as :func:`search_random` finds column by column. ``keys`` are those of the node's columns and of
+    its thresholds. Rows of ``block.reals``: lowest and highest value, threshold, and score; of ``block.counts``: missing rows, rows
+    going left, their H, their other sums, then H and the other sums of the missing rows.
+
+    Returns
+    -------
+    status, score, has_missing
+        As :func:`~dtrees.split.search.column.search_column`.
+    column : int
+        Of the split.
+    """
+    reals, counts = block.reals, block.counts
+    low, high, n_missing, scores = reals[0], reals[1], counts[N_MISSING], reals[3]
+    places = block.places[first:last]
+    n = last - first
+    has_missing = block.has_missing[0] > 0
+    n_columns = pool.shape[0]
+    _find_extremes(block.cells, places, low, high, n_missing, has_missing)
+    n_drawn = 0
+    varied = False
+    while n_drawn < n_columns and (n_drawn < max_features or not varied):
+        if max_features < n_columns:
+            draw_columns(keys[0], path, pool, n_drawn, n_drawn + 1)
+        j = block.place_of[pool[n_drawn]]
+        usable = begin_column(limits.criterion, sums, np.int64(pool[n_drawn]))
+        varied |= usable and n_missing[j] < n and (low[j] < high[j] or n_missing[j] > 0)
+        n_drawn += 1
+    status, score, winner = CONSTANT, -1.0, np.int64(-1)
+    if varied:
+        status = NO_SPLIT
+        node = node_statistic(limits.criterion, sums, n)
+        arithmetic = is_arithmetic(limits.criterion)
+        _draw_thresholds(low, high, keys[1] ^ path, block.identity, reals[2])
+        _sum_sides(node, block, places, has_missing)
+        if arithmetic:
+            _score_thresholds(limits, node, scores, counts)
+        for d in range(n_drawn):
+            column = np.int64(pool[d])
+            j = block.place_of[column]
+            if n_missing[j] > 0 or not arithmetic:
+                if n_missing[j] == n or (low[j] == high[j] and n_missing[j] == 0) or not begin_column(limits.criterion, sums, column):
+                    continue
+                found = _try_column(limits, node, block, j, bar_for(column, winner, score), scratch)
+            else:
+                found = scores[j] if low[j] < high[j] else -1.0
+            if found > score or (found == score and column < winner):
+                status, score, winner = SPLIT, found, column
+        if winner >= 0:
+            begin_column(limits.criterion, sums, winner)
+            _try_column(limits, node, block, np.int64(block.place_of[winner]), -1.0, scratch)
+    if max_features < n_columns:
+        undraw_columns(keys[0], path, pool, n_drawn)
+    return status, score, winner >= 0 and n_missing[block.place_of[winner]] > 0, winner

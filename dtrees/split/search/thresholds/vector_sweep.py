@@ -1,0 +1,346 @@
+"""The sweep of :mod:`dtrees.split.search.thresholds.sweep`, several rows at a time, for nodes in which no value is missing.
+
+In a plain sweep every row waits for the sums of the one before. Here a stretch of rows is gone through twice: first the running sums, then
+the scores, in which no row depends on another, so that the compiler can turn them into vector instructions. For criteria whose scores are
+plain arithmetic, or have a bound that is: then only rows whose bound passes are scored.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import NONE, ZERO, lean_kernel
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.criteria.constraints.kinds import Clipped, InOrder
+from dtrees.split.criteria.constraints.order import forbid_in_column
+from dtrees.split.criteria.gini import GiniOfClasses
+from dtrees.split.criteria.parts import is_arithmetic, is_bounded, score, score_of_terms, upper_bound
+from dtrees.split.criteria.several import SeveralClasses
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments, weight_at
+from dtrees.split.node.found import note_found
+from dtrees.split.node.limits import is_allowed
+from dtrees.split.policy import STRETCH
+from dtrees.split.search.thresholds.columnwise import add_class_terms
+from dtrees.split.search.thresholds.sweep import nothing, sum_rows
+from dtrees.split.table.keys import code_in, code_of, place_in
+
+#: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
+EXACT_WEIGHT = 13_777
+#: What the fourth power of the weight of a node with several targets, times their number, is below for the same.
+_EXACT_POWER = 2.0**55
+
+
+@by_reference
+class Stretch(NamedTuple):
+    """Scratch space: running sums and scores of a stretch of rows; ``bits`` are those of ``scores``, the same memory."""
+
+    sums: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    bits: NDArray[np.int64]
+
+
+def make_stretch() -> Stretch:
+    """Return room for a stretch."""
+    scores = np.empty(STRETCH + 1)
+    return Stretch(np.empty((3, STRETCH), np.int64), scores, scores.view(np.int64))
+
+
+@specialised
+def sweeps_stretches(criterion, node):
+    """Tell whether :func:`sweep_stretches` may be used for a node of this statistic."""
+
+
+@sweeps_stretches.otherwise
+def _(criterion, node):
+    return is_arithmetic(criterion) or is_bounded(criterion)
+
+
+@sweeps_stretches.of(Clipped)
+@sweeps_stretches.of(InOrder)
+def _(criterion, node):
+    return sweeps_stretches(criterion.criterion, node)
+
+
+@sweeps_stretches.of(GiniOfClasses)
+def _(criterion, node):
+    return node.h <= EXACT_WEIGHT
+
+
+@sweeps_stretches.of(SeveralClasses)
+def _(criterion, node):
+    square = float(node.h) * float(node.h)
+    return is_arithmetic(criterion) and square * square * node.rows.shape[1] < _EXACT_POWER
+
+
+@specialised
+def sweep_stretches(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
+    """Find the best split of a node by rows sorted by code, none of them missing.
+
+    Parameters and result are those of :func:`~dtrees.split.search.thresholds.sweep.sweep_sorted`; ``stretch`` is scratch space.
+    """
+
+
+@sweep_stretches.of(Moments)
+def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
+    return _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stretch)
+
+
+@sweep_stretches.of(Classes)
+def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
+    return _sweep_squares(node, node.weights, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+
+
+@sweep_stretches.of(AmountsOfTargets)
+def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
+    return _sweep_amounts(node, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+
+
+@sweep_stretches.of(ClassesOfTargets)
+def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
+    return _sweep_squares(node, node.sums, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+
+
+@lean_kernel
+def _sum_moments(keys, a, b, base, before, g, h):
+    """Write the running sums of g and h over rows sorted by code."""
+    total_g, total_h = before
+    for i in range(g.shape[0]):
+        place = np.uint64(base) + place_in(keys[i])
+        total_g += a[place]
+        total_h += weight_at(b, place)
+        g[i] = total_g
+        h[i] = total_h
+    return total_g, total_h
+
+
+@lean_kernel
+def _score_moments(limits, keys, n_before, g, h, node, scores):
+    """Bound the scores of the splits after each row but those within a value; ``keys`` goes one row further."""
+    for i in range(scores.shape[0]):
+        other_h, n = node.h - h[i], n_before + i + 1
+        mine = upper_bound(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h), float(node.g))
+        allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, h[i], other_h)
+        scores[i] = mine if allowed else -1.0
+
+
+@lean_kernel
+def highest(stretch, low, high, top):
+    """Return the place of the first of the highest of the scores ``low:high``, if it is above ``top``; otherwise -1.
+
+    Scores are -1 or not negative, and then in the order of their bits: the largest of integers is found several at a time.
+    """
+    bits = stretch.bits[low:high]
+    largest = NONE()
+    for i in range(bits.shape[0]):
+        largest = max(largest, bits[i])
+    if largest < 0:
+        return NONE()
+    stretch.bits[STRETCH] = largest
+    if stretch.scores[STRETCH] <= top:
+        return NONE()
+    where = low
+    while stretch.bits[where] != largest:
+        where += 1
+    return where
+
+
+@lean_kernel
+def _highest_score(limits, g, h, node, stretch, first, top):
+    """Return the place of the first of the highest scores, whose bounds there are, above ``top``, and the score; -1 if there is none.
+
+    The score at ``first``, of the highest bound, is found first: few others have to be.
+    """
+    where, criterion = NONE(), limits.criterion
+    mine = score(criterion, float(g[first]), float(h[first]), float(node.g - g[first]), float(node.h - h[first]))
+    if mine > top:
+        top, where = mine, first
+    for i in range(g.shape[0]):
+        if stretch.scores[i] >= top and i != first:
+            mine = score(criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(node.h - h[i]))
+            if mine > top or (mine == top and i < where):
+                top, where = mine, i
+    return where, top
+
+
+@lean_kernel
+def _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stretch):
+    top = bar
+    sums = ZERO(), ZERO()
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        g, h = stretch.sums[0, :m], stretch.sums[1, :m]
+        sums = _sum_moments(keys[start : start + m], a, b, base, sums, g, h)
+        m = min(m, last - 1 - start)  # there is no split after the last row
+        if m <= 0:
+            continue
+        _score_moments(limits, keys[start : start + m + 1], start - first, g[:m], h[:m], node, stretch.scores[:m])
+        forbid_in_column(limits.criterion, node, g[:m], h[:m], stretch.scores[:m])
+        where = highest(stretch, ZERO(), m, top)
+        if is_bounded(limits.criterion):
+            if where >= 0:
+                where, top = _highest_score(limits, g[:m], h[:m], node, stretch, where, top)
+        elif where >= 0:
+            top = stretch.scores[where]
+        if where >= 0:
+            i = start + where
+            left = Moments(g[where], h[where], i + 1 - first)
+            note_found(found, code_of(keys[i]), code_of(keys[i + 1]), False, left)
+    return top if top > bar else -1.0
+
+
+@lean_kernel
+def _sum_weights(keys, a, b, base, total, numbers, h):
+    """Write the numbers of rows sorted by code, and the running sum of their weights, which is returned."""
+    for i in range(h.shape[0]):
+        place = np.uint64(base) + place_in(keys[i])
+        numbers[i] = a[place]
+        total += weight_at(b, place)
+        h[i] = total
+    return total
+
+
+@lean_kernel
+def _sum_amounts(rows, t, numbers, total, g):
+    """Write the running sum of one target over rows, which is returned."""
+    for i in range(g.shape[0]):
+        total += rows[numbers[i], t]
+        g[i] = total
+    return total
+
+
+@lean_kernel
+def _finish_scores(limits, keys, n_before, h, node, scores):
+    """Turn the terms of splits after each row into scores, but for those within a value; ``keys`` goes one row further."""
+    for i in range(scores.shape[0]):
+        a, b, n = h[i], node.h - h[i], n_before + i + 1
+        mine = score_of_terms(limits.criterion, scores[i], float(a), float(b), node.h, 1)
+        allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, a, b) & (a > 0) & (b > 0)
+        scores[i] = mine if allowed else -1.0
+
+
+@lean_kernel
+def _sweep_amounts(node, limits, keys, first, last, a, b, base, bar, before, found, stretch):
+    """Sweep the sums of several targets: a stretch of rows is gone through once for each."""
+    top, cut, weight = bar, NONE(), ZERO()
+    before[:] = 0
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        h, g, numbers = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
+        weight = _sum_weights(keys[start : start + m], a, b, base, weight, numbers, h)
+        m = max(min(m, last - 1 - start), 0)
+        scores = stretch.scores[:m]
+        scores[:] = 0.0
+        for t in range(node.sums.shape[0]):
+            before[t] = _sum_amounts(node.rows, t, numbers, before[t], g)
+            add_class_terms(limits.criterion, g[:m], node.sums[t], h[:m], node.h, scores)
+        if m == 0:
+            continue
+        _finish_scores(limits, keys[start : start + m + 1], start - first, h[:m], node, scores)
+        where = highest(stretch, ZERO(), m, top)
+        if where >= 0:
+            top = stretch.scores[where]
+            cut = start + where
+    if cut < 0:
+        return -1.0
+    left = sum_rows(keys, first, cut + 1, a, b, base, nothing(node, before))
+    note_found(found, code_of(keys[cut]), code_of(keys[cut + 1]), False, left)
+    return top
+
+
+@specialised
+def _sum_squares(node, keys, a, b, base, left, before, squares, products, h):
+    """Write the running sums over classes of left**2 and left * node, and of the weight, over rows sorted by code."""
+
+
+@_sum_squares.of(Classes)
+def _(node, keys, a, b, base, left, before, squares, products, h):
+    return _sum_squares_of_classes(keys, a, b, base, node, left, before, squares, products, h)
+
+
+@_sum_squares.of(ClassesOfTargets)
+def _(node, keys, a, b, base, left, before, squares, products, h):
+    return _sum_squares_of_targets(keys, a, b, base, node, left, before, squares, products, h)
+
+
+@lean_kernel
+def _sum_squares_of_targets(keys, a, b, base, node, left, before, squares, products, h):
+    square, product, total = before
+    rows, whole = node.rows, node.sums
+    for i in range(h.shape[0]):
+        place = np.uint64(base) + place_in(keys[i])
+        row, w = a[place], weight_at(b, place)
+        for t in range(rows.shape[1]):
+            k = rows[row, t]
+            square += w * (2 * left[k] + w)
+            product += w * whole[k]
+            left[k] += w
+        total += w
+        squares[i] = square
+        products[i] = product
+        h[i] = total
+    return square, product, total
+
+
+@lean_kernel
+def _sum_squares_of_classes(keys, classes, b, base, node, left, before, squares, products, h):
+    square, product, total = before
+    for i in range(h.shape[0]):
+        place = np.uint64(base) + place_in(keys[i])
+        k = classes[place]
+        w = weight_at(b, place)
+        square += w * (2 * left[k] + w)
+        product += w * node.weights[k]
+        total += w
+        left[k] += w
+        squares[i] = square
+        products[i] = product
+        h[i] = total
+    return square, product, total
+
+
+@lean_kernel
+def _score_squares(limits, keys, n_before, squares, products, h, node_square, node, scores):
+    """Score the splits after each row but those within a value, by Gini impurity.
+
+    sum((left b - right a)**2) = W**2 sum(left**2) - 2 W a sum(left node) + a**2 sum(node**2), with a and b the weights of both sides and W
+    that of the node.
+    """
+    total = node.h
+    for i in range(scores.shape[0]):
+        a, b, n = h[i], total - h[i], n_before + i + 1
+        mine = float(total * (total * squares[i] - 2 * a * products[i]) + a * a * node_square) / (float(a) * float(b))
+        allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, a, b) & (a > 0) & (b > 0)
+        scores[i] = mine if allowed else -1.0
+
+
+@lean_kernel
+def _sweep_squares(node, weights, limits, keys, first, last, classes, b, base, bar, left, found, stretch):
+    top = bar
+    node_square = ZERO()
+    for k in range(weights.shape[0]):
+        node_square += weights[k] * weights[k]
+        left[k] = 0
+    sums = ZERO(), ZERO(), ZERO()
+    cut = NONE()
+    for start in range(first, last, STRETCH):
+        m = min(last - start, STRETCH)
+        squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
+        sums = _sum_squares(node, keys[start : start + m], classes, b, base, left, sums, squares, products, h)
+        m = min(m, last - 1 - start)
+        if m <= 0:
+            continue
+        scores = stretch.scores[:m]
+        _score_squares(limits, keys[start : start + m + 1], start - first, squares[:m], products[:m], h[:m], node_square, node, scores)
+        where = highest(stretch, ZERO(), m, top)
+        if where >= 0:
+            top = stretch.scores[where]
+            cut = start + where
+    if cut < 0:
+        return -1.0
+    left_of_cut = sum_rows(keys, first, cut + 1, classes, b, base, nothing(node, left))
+    note_found(found, code_of(keys[cut]), code_of(keys[cut + 1]), False, left_of_cut)
+    return top

@@ -1,0 +1,335 @@
+"""Splits by sets of categories, of nodes whose rows are spread over shards: sums by category of several shards put together.
+
+Every shard sums its rows of a node by category, and sends a list of those that it has to the searcher of the column: their codes, which
+are the numbers of the categories, ascending, each with its sums. These lists are all that a search needs
+(:mod:`dtrees.split.search.categories`); no rows are sent. As with zone sums, the larger one of two siblings has its parent's sums
+without the other's.
+
+Missing values have the code after the last category that any shard has.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
+from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.node.candidate import complete_but_threshold
+from dtrees.split.node.partition import mark_left_by_side
+from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.search.categories.subsets import choose_sides, search_groups
+
+
+@by_reference
+class Lists(NamedTuple):
+    """Sums of nodes by category, one list for each node and column.
+
+    Attributes
+    ----------
+    begin, length : ndarray of int64, shape (n_lists,)
+        List i has the elements ``begin[i]:begin[i] + length[i]`` of the other arrays.
+    code, n : ndarray of uint32
+    g, h : ndarray of int64
+        ``h`` is empty where every weight is 1.
+    """
+
+    begin: NDArray[np.int64]
+    length: NDArray[np.int64]
+    code: NDArray[np.uint32]
+    n: NDArray[np.uint32]
+    g: NDArray[np.int64]
+    h: NDArray[np.int64]
+
+
+def make_lists(rooms: NDArray[np.int64], weighted: bool) -> Lists:
+    """Return empty lists that have room for so many categories each."""
+    total = int(rooms.sum())
+    return Lists(
+        np.cumsum(rooms) - rooms,
+        np.zeros(rooms.shape[0], np.int64),
+        np.empty(total, np.uint32),
+        np.empty(total, np.uint32),
+        np.empty(total, np.int64),
+        np.empty(total if weighted else 0, np.int64),
+    )
+
+
+class Tally(NamedTuple):
+    """Sums by code that are under way: all 0 between two nodes.
+
+    Attributes
+    ----------
+    n : ndarray of int64, shape (n_codes,)
+    sums : ndarray of int64, shape (n_codes, 2)
+    marks : ndarray of uint64
+        A bit for each code that there is.
+    """
+
+    n: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    marks: NDArray[np.uint64]
+
+
+def make_tally(n_codes: int) -> Tally:
+    """Return room for the sums of so many codes."""
+    return Tally(np.zeros(n_codes, np.int64), np.zeros((n_codes, 2), np.int64), np.zeros(n_codes // 64 + 1, np.uint64))
+
+
+@lean_kernel
+def _note(tally, code, n, g, h):
+    """Add rows of a code to a tally."""
+    if tally.n[code] == 0:
+        tally.marks[code >> 6] |= np.uint64(1) << np.uint64(code & 63)
+    tally.n[code] += n
+    tally.sums[code, 0] += g
+    tally.sums[code, 1] += h
+
+
+@lean_kernel
+def _list(tally, lists, i):
+    """Write a tally to a list, and leave it empty."""
+    weighted, at = lists.h.shape[0] > 0, lists.begin[i]
+    for place in range(tally.marks.shape[0]):
+        word, code = tally.marks[place], place << 6
+        while word != np.uint64(0):
+            if word & np.uint64(1):
+                lists.code[at], lists.n[at], lists.g[at] = code, tally.n[code], tally.sums[code, 0]
+                if weighted:
+                    lists.h[at] = tally.sums[code, 1]
+                tally.n[code] = tally.sums[code, 0] = tally.sums[code, 1] = 0
+                at += 1
+            word >>= np.uint64(1)
+            code += 1
+        tally.marks[place] = 0
+    lists.length[i] = at - lists.begin[i]
+
+
+@kernel
+def sum_by_category(queue, tasks, codes, partition, tally, lists):
+    """Sum the rows of nodes by category, by several threads.
+
+    Parameters
+    ----------
+    tasks : ndarray of int64, shape (n, 4)
+        First and last place of a node, a column, and the list to be written.
+    codes : ndarray of uint32, shape (n_columns, n_rows)
+    """
+    weighted = partition.h.shape[0] > 0
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        start, stop, j, to = tasks[k]
+        mine = codes[j]
+        for i in range(start, stop):
+            _note(tally, np.int64(mine[partition.rows[i]]), 1, partition.g[i], partition.h[i] if weighted else ZERO() + 1)
+        _list(tally, lists, to)
+        finish(queue)
+
+
+@kernel
+def settle_lists(queue, tasks, sent, begins, before, tally, lists):
+    """Put the lists of shards together, and find the siblings', by several threads.
+
+    Parameters
+    ----------
+    tasks : ndarray of int64, shape (n, 3)
+        The list to be written; that of the parent in ``before``, or -1; and the list of the sibling, which is written then, too.
+    sent : Lists
+        What shards have sent, of all shards.
+    begins : ndarray of int64, shape (n_shards, n)
+        Which list of ``sent`` is of each task.
+    """
+    weighted = lists.h.shape[0] > 0
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        to, parent, other = tasks[k]
+        for shard in range(begins.shape[0]):
+            which = begins[shard, k]
+            for i in range(sent.begin[which], sent.begin[which] + sent.length[which]):
+                n = np.int64(sent.n[i])
+                _note(tally, np.int64(sent.code[i]), n, sent.g[i], sent.h[i] if weighted else n)
+        _list(tally, lists, to)
+        if parent >= 0:
+            _subtract(before, parent, lists, to, other)
+        finish(queue)
+
+
+@lean_kernel
+def _subtract(before, whole, lists, part, rest):
+    """Write what is in one list but not in another, which has nothing that the first one has not."""
+    weighted, i, at = lists.h.shape[0] > 0, lists.begin[part], lists.begin[rest]
+    last = i + lists.length[part]
+    for k in range(before.begin[whole], before.begin[whole] + before.length[whole]):
+        n, g = before.n[k], before.g[k]
+        h = before.h[k] if weighted else ZERO()
+        if i < last and lists.code[i] == before.code[k]:
+            n, g = np.uint32(n - lists.n[i]), g - lists.g[i]
+            if weighted:
+                h -= lists.h[i]
+            i += 1
+        if n > 0:
+            lists.code[at], lists.n[at], lists.g[at] = before.code[k], n, g
+            if weighted:
+                lists.h[at] = h
+            at += 1
+    lists.length[rest] = at - lists.begin[rest]
+
+
+@lean_kernel
+def _read(lists, i, groups):
+    """Write a list to where categories are ordered; return how many there are."""
+    weighted, first = lists.h.shape[0] > 0, lists.begin[i]
+    m = lists.length[i]
+    for k in range(m):
+        n = np.int64(lists.n[first + k])
+        groups.code[k], groups.n[k] = lists.code[first + k], n
+        groups.sums[k, 0], groups.sums[k, 1] = lists.g[first + k], lists.h[first + k] if weighted else n
+    return m
+
+
+@kernel
+def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, drawn, scratch, out):
+    """Find the best splits of nodes in columns of categories, by several threads.
+
+    Parameters
+    ----------
+    ids : ndarray of int32, shape (k,)
+        Numbers of the columns in the table. ``limits`` know them by their places here.
+    n_codes : ndarray of int64, shape (k,)
+        The code of missing values.
+    values : ndarray of float32, shape (most codes, 1)
+        Nothing is read of it but how many there are.
+    lists : Lists
+        Of node i in column j at ``i * k + j``.
+    nodes : ndarray of int64, shape (n,)
+        The number of rows of each node.
+    drawn : ndarray of bool, shape (n, k)
+        The columns that each is to be searched in.
+    out : Candidates
+        As lists; what is not searched is left as it is.
+    """
+    k = ids.shape[0]
+    while True:
+        t = claim(queue)
+        if t >= nodes.shape[0] * k:
+            return
+        i, j = t // k, t % k
+        if drawn[i, j]:
+            column = np.int64(ids[j])
+            out.records[t].column, out.records[t].status = column, CONSTANT
+            if begin_column(limits.criterion, node_sums[i], column):
+                node, m = node_statistic(limits.criterion, node_sums[i], nodes[i]), _read(lists, t, scratch.groups)
+                status, score, _ = search_groups(node, j, values[: n_codes[j]], m, limits, ZERO(), -1.0, scratch.groups, scratch)
+                out.records[t].status = status
+                if status == SPLIT:
+                    complete_but_threshold(n_codes[j], column, nodes[i], node_sums[i], limits, score, True, scratch.found, out, t)
+        finish(queue)
+
+
+@kernel
+def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numbers, limits, scratch, rooms, words):
+    """Find which categories go left in the splits of some nodes, by several threads.
+
+    Parameters
+    ----------
+    which : ndarray of int64, shape (n, 2)
+        A node and a column.
+    numbers : ndarray of float64, shape (n,)
+        The splits.
+    rooms : ndarray of int64, shape (n,)
+        Where the words of each begin.
+    words : ndarray of uint32
+        Written, all 0 before: a bit for each category that goes left.
+    """
+    while True:
+        t = claim(queue)
+        if t >= which.shape[0]:
+            return
+        i, j = which[t]
+        begin_column(limits.criterion, node_sums[i], np.int64(ids[j]))
+        node, side = node_statistic(limits.criterion, node_sums[i], nodes[i]), scratch.groups.side
+        m = _read(lists, i * ids.shape[0] + j, scratch.groups)
+        choose_sides(node, j, values[: n_codes[j]], m, limits, ZERO(), numbers[t], scratch.groups, side)
+        for code in range(n_codes[j]):
+            words[rooms[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)
+        finish(queue)
+
+
+@kernel
+def mark_by_words(queue, pieces, begins, words, codes, columns, missing, missing_left, rows, start, stop, side, bits, offsets):
+    """Mark the rows that splits by sets send left, by several threads.
+
+    Parameters
+    ----------
+    pieces : ndarray of int64, shape (n, 4)
+        A set, its split, and the first and last byte of the split's bits.
+    begins, words : ndarray
+        As of :class:`~dtrees.tree.category_sets.CategorySets`.
+    codes : ndarray of uint32, shape (n_columns, n_rows)
+    columns : ndarray of int64
+        That of each split.
+    missing : ndarray of int64, shape (n_columns,)
+        The code of missing values.
+    side : ndarray of uint8
+        Room for all codes of a column.
+    """
+    while True:
+        k = claim(queue)
+        if k >= pieces.shape[0]:
+            return
+        which, i, first, last = pieces[k]
+        j, mine = columns[i], words[begins[which] : begins[which + 1]]
+        for code in range(missing[j]):
+            word = code >> 5
+            side[code] = (mine[word] >> np.uint32(code & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
+        side[missing[j]] = missing_left[i]
+        begin = start[i] + 8 * first
+        mark_left_by_side(codes[j], side, rows, begin, min(start[i] + 8 * last, stop[i]), bits[offsets[i] + first : offsets[i] + last])
+        finish(queue)
+
+
+@kernel
+def walk_rows_by_sets(
+    queue, pieces, codes, missing, left, right, column, cuts, missing_left, values, rows, place_of, categories, set_of, begins, words, total
+):
+    """Add the values of leaves as :func:`~dtrees.split.zones.over_shards.own_rows.walk_rows` does, in a tree with sets of categories.
+
+    Parameters
+    ----------
+    place_of : ndarray of int64, shape (n_columns,)
+        Of the columns of the table, in ``categories``.
+    categories : ndarray of uint32, shape (k, n_rows)
+    set_of : ndarray of int64, shape (n_nodes,)
+        The set of each node, -1 if it has none.
+    begins, words : ndarray
+        As of :class:`~dtrees.tree.category_sets.CategorySets`.
+    """
+    while True:
+        k = claim(queue)
+        if k >= pieces.shape[0]:
+            return
+        for i in range(pieces[k, 0], pieces[k, 1]):
+            row, node = rows[i], ZERO()
+            while left[node] >= 0:
+                j, which = column[node], set_of[node]
+                code = np.int64(codes[j, row])
+                if code == missing[j]:
+                    goes_left = missing_left[node]
+                elif which >= 0:
+                    category = np.int64(categories[place_of[j], row])
+                    word = begins[which] + (category >> 5)
+                    goes_left = word < begins[which + 1] and (words[word] >> np.uint32(category & 31)) & np.uint32(1) != np.uint32(0)
+                else:
+                    goes_left = code <= cuts[node]
+                node = np.int64(left[node] if goes_left else right[node])
+            total[row] += values[node]
+        finish(queue)

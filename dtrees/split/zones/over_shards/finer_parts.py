@@ -1,0 +1,257 @@
+"""Flagged parts of nodes whose rows are spread over shards, cut once more: sums by finer parts, and what these leave of the flagged rows.
+
+A column's best split is often on a flat top: parts of a tenth of its rows may hold a better one than the bar. To send these rows takes
+more than to cut each flagged part into as many of equal width, by values, so that shards agree, to add up sums of these, and to bound
+them. Only rows in finer parts that pass are sent. As with zones, edges decide nothing about the split.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.criteria.constraints.words import begin_column
+from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
+from dtrees.split.policy import AHEAD
+from dtrees.split.table.columns import value_of_code
+from dtrees.split.zones.bounds import best_edge, flag_zones
+from dtrees.split.zones.over_shards.picking import pick_parts
+from dtrees.split.zones.scan import below
+from dtrees.split.zones.sums import element_of, slope_of
+
+_PLACE = np.uint64(0xFFFFFFFF)
+#: Cells that codes between the first and the last flagged part of a column are put in, to find their part.
+_CELLS = 2048
+
+
+@kernel
+def sum_finer(
+    queue, tasks, parts, begins, ranges, columns, zone_map, partition, scratch, size_shift, rooms, firsts, kept, finer, counts, sums
+):
+    """Sum rows in flagged parts of nodes by finer parts, and keep them, by several threads.
+
+    Parameters
+    ----------
+    tasks : ndarray of int64, shape (n, 5)
+        First and last place of a node, a column of the zone map, by how much parts are shifted, and into how many finer ones each is cut;
+        0 for a task that nothing is to be done for.
+    parts, begins : ndarray of int64
+        The parts of task k are ``parts[begins[k]:begins[k + 1]]``, ascending. The i-th finer part of the p-th of these has the number
+        ``p * cut + i``.
+    ranges : ndarray of float64, shape (n_parts, 2)
+        The lowest value of each part, and the finer parts for a unit of value.
+    zone_map : ZoneMap
+        Of the shard's own rows.
+    size_shift : int
+        By how much sizes are shifted to be packed.
+    rooms, firsts : ndarray of int64, shape (n,)
+        Where there is room for the rows of each task, and where its sums begin.
+    kept : ndarray of uint64
+        Written: ``code << 32 | place`` of the rows.
+    finer : ndarray of uint16
+        Written: the finer part of each of these.
+    counts : ndarray of int64, shape (n,)
+        Written: how many rows each task has.
+    sums : ndarray of int64, shape (n_finer, width)
+        Added to, as to elements of slots (:mod:`dtrees.split.zones.sums`).
+    """
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        start, stop, j, shift, cut = tasks[k]
+        counts[k] = 0
+        if cut > 0 and begins[k] < begins[k + 1]:
+            some = parts[begins[k] : begins[k + 1]]
+            n_keys = pick_parts(start, stop, j, shift, some, columns, zone_map, partition, scratch)
+            column = zone_map.which[j]
+            own = sums[firsts[k] : firsts[k] + cut * some.shape[0]]
+            _note_parts(zone_map.first_codes[j], shift, some, scratch.cuts, scratch.numbers)
+            own_finer = finer[rooms[k] :]
+            n = _number(
+                scratch.keys[:n_keys], columns, column, scratch.cuts, scratch.numbers, some.shape[0], ranges[begins[k] : begins[k + 1]],
+                cut, kept[rooms[k] :], own_finer,
+            )  # fmt: skip
+            _add(kept[rooms[k] :], own_finer, n, partition, start, size_shift, own)
+            counts[k] = n
+        finish(queue)
+
+
+@lean_kernel
+def _note_parts(first_codes, shift, parts, cuts, cells):
+    """Write the first code of each part, and of what follows it, to ``cuts``; to ``cells`` the first part that ends in each, or later."""
+    n = parts.shape[0]
+    for p in range(n):
+        cuts[0, p], cuts[1, p] = first_codes[parts[p] << shift], first_codes[(parts[p] + 1) << shift]
+    first, by, part = cuts[0, 0], _cell_shift(cuts, n), ZERO()
+    for cell in range(((cuts[1, n - 1] - first) >> by) + 2):
+        while part + 1 < n and cuts[1, part] <= first + (cell << by):
+            part += 1
+        cells[cell] = part
+
+
+@lean_kernel
+def _cell_shift(cuts, n):
+    """Return by how much codes of flagged parts are to be shifted to be cells."""
+    by = ZERO()
+    while (cuts[1, n - 1] - cuts[0, 0]) >> by >= _CELLS:
+        by += 1
+    return by
+
+
+@lean_kernel
+def _number(keys, columns, column, cuts, cells, n_parts, ranges, cut, kept, finer):
+    """Keep the keys that are in parts, and write their finer parts; return how many there are."""
+    at, one = np.uint64(0), np.uint64(1)
+    first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, n_parts - 1]), np.uint64(_cell_shift(cuts, n_parts))
+    firsts, lasts, cut = cuts[0], cuts[1], np.uint64(cut)
+    for k in range(np.uint64(keys.shape[0])):
+        key = keys[k]
+        code = key >> np.uint64(32)
+        if code < first or code >= stop:
+            continue
+        cell = (code - first) >> by
+        part, n = np.uint64(cells[cell]), np.uint64(cells[cell + one] - cells[cell])
+        while n > 0:  # the first part that does not end at the code or before; there is one
+            half = (n + one) >> one
+            part += half * np.uint64(code >= np.uint64(lasts[part + half - one]))
+            n -= half
+        if code < np.uint64(firsts[part]):
+            continue
+        value = value_of_code(columns, column, np.int64(code))
+        kept[at], finer[at] = key, part * cut + np.uint64(finer_part(value, ranges[part, 0], ranges[part, 1], cut))
+        at += one
+    return np.int64(at)
+
+
+@lean_kernel
+def _add(kept, finer, n, partition, start, size_shift, sums):
+    """Add rows that were kept to the sums of their finer parts."""
+    g, h, start, final = partition.g, partition.h, np.uint64(start), np.uint64(max(1, n) - 1)
+    weighted = sums.shape[1] == 3
+    for i in range(np.uint64(n)):
+        prefetch(g, np.int64(start + (kept[min(i + np.uint64(AHEAD), final)] & _PLACE)))
+        place, number = start + (kept[i] & _PLACE), np.uint64(finer[i])
+        sums[number, 0] += g[place]
+        sums[number, 1] += (((abs(g[place]) >> size_shift) + 1) << 32) + 1
+        if weighted:
+            sums[number, 2] += h[place]
+
+
+@lean_kernel
+def finer_part(value, low, scale, n):
+    """Return in which of ``n`` finer parts a value is. It never falls as the value grows, whatever the scale, which is positive or 0."""
+    x = (value - low) * scale
+    return np.int64(min(x, n - 1.0)) if x > 0.0 else ZERO()
+
+
+@kernel
+def refine_nodes(
+    queue, tasks, column_ids, zone_map, sums, nodes, node_sums, limits, bars, scratch, requests, flagged, firsts, totals, rooms, numbers,
+    refined, failed,
+):  # fmt: skip
+    """Flag finer parts by their sums, by several threads.
+
+    Parameters
+    ----------
+    tasks : ndarray of int64, shape (n, 3)
+        A node, a column, and into how many finer parts its flagged ones are cut, 0 if they are not: these are bounded again, as the best
+        score known may have grown. So they should come last.
+    zone_map : ZoneMap
+        Of a searcher.
+    sums : Sums
+        Of nodes.
+    bars : ndarray of float64, shape (n_nodes,)
+        The best score known of each node, raised.
+    requests : ndarray of REQUEST, shape (n_nodes, k)
+        Changed: what is flagged, and the bar.
+    flagged : ndarray of FLAGGED
+        The parts flagged first.
+    firsts : ndarray of int64, shape (n,)
+        Where the sums of each task begin.
+    totals : ndarray of int64, shape (n_finer, width)
+        The sums of all shards, by :func:`sum_finer`.
+    rooms : ndarray of int64, shape (n,)
+        Where there is room for what each task leaves flagged.
+    numbers : ndarray of uint16
+        Written: the numbers of parts, or of finer parts.
+    refined : ndarray of FLAGGED
+        Written.
+    failed : ndarray of int64, shape (1,)
+        Set to 1 where sums by finer parts are not of the rows that parts have.
+    """
+    while True:
+        t = claim(queue)
+        if t >= tasks.shape[0]:
+            return
+        i, j, cut = tasks[t]
+        request, at = requests[i, j], rooms[t]
+        some = flagged[request.first : request.last]
+        node = Moments(node_sums[i, 0], node_sums[i, 1], nodes[i])
+        missing = Moments(request.missing_g, request.missing_h, request.missing_n)
+        outlined, finer, shift = scratch.sums, scratch.numbers, sums.scales[i].shift
+        if some.shape[0] > 0 and (request.bar < 0.0 or zone_map.by_category[j]):
+            for p in range(some.shape[0]):  # all that there is
+                refined[at + p], numbers[at + p] = some[p], some[p].part
+            request.first, request.last = at, at + some.shape[0]
+        else:
+            begin_column(limits.criterion, node_sums[i], np.int64(column_ids[zone_map.which[j]]))
+            bar = max(request.bar, below(bars[i])) if bars[i] >= 0.0 else request.bar
+            if cut > 0:
+                n = _outline(some, cut, totals[firsts[t] : firsts[t] + cut * some.shape[0]], shift, outlined, finer, failed)
+                edge = best_edge(limits, outlined, n, missing, node, bar, scratch.scores)
+                if edge > bar:
+                    bars[i] = max(bars[i], edge)
+                    bar = below(edge)
+            else:
+                n = _outline_parts(some, element_of(sums, i, j), shift, outlined, finer)
+            n = flag_zones(limits, outlined, n, missing, node, bar, ZERO(), slope_of(limits, sums.scales[i]), finer, scratch.flags)
+            request.first, request.last, request.bar, request.n_rows, request.top = at, at + n, bar, 0, NONE()
+            for z in range(n):
+                one, before = refined[at + z], outlined[N0, z]
+                part = some[finer[z] // max(1, cut)].part
+                numbers[at + z], one.part = finer[z] if cut > 0 else part, part
+                one.g, one.h, one.before, one.n = outlined[G0, z], outlined[H0, z], before, outlined[N1, z] - before
+                request.n_rows += one.n
+                if outlined[N1, z] == node.n - missing.n:
+                    request.top = z
+        finish(queue)
+
+
+@lean_kernel
+def _outline_parts(flagged, element, size_shift, sums, numbers):
+    """Write the sums of flagged parts, and count them; return how many there are."""
+    weighted = element.shape[1] == 3
+    for p in range(flagged.shape[0]):
+        one = flagged[p]
+        own = element[one.part]
+        numbers[p] = p
+        sums[G0, p], sums[H0, p], sums[N0, p] = one.g, one.h, one.before
+        sums[G1, p], sums[H1, p] = one.g + own[0], one.h + (own[2] if weighted else one.n)
+        sums[N1, p], sums[SIZE, p] = one.before + one.n, (own[1] >> 32) << size_shift
+    return flagged.shape[0]
+
+
+@lean_kernel
+def _outline(flagged, cut, totals, size_shift, sums, numbers, failed):
+    """Write the sums of finer parts that have rows, and their numbers; return how many there are."""
+    weighted = totals.shape[1] == 3
+    m = ZERO()
+    for p in range(flagged.shape[0]):
+        g, h, n = flagged[p].g, flagged[p].h, flagged[p].before
+        for number in range(p * cut, (p + 1) * cut):
+            packed = totals[number, 1]
+            count = packed & 0xFFFFFFFF
+            if count > 0:
+                numbers[m] = number
+                sums[G0, m], sums[H0, m], sums[N0, m] = g, h, n
+                g, h, n = g + totals[number, 0], h + (totals[number, 2] if weighted else count), n + count
+                sums[G1, m], sums[H1, m], sums[N1, m] = g, h, n
+                sums[SIZE, m] = (packed >> 32) << size_shift
+                m += 1
+        if n != flagged[p].before + flagged[p].n:
+            failed[0] = 1
+            return ZERO()
+    return m
