@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import asdict
 from typing import Any
 
 import dask.array as da
@@ -14,6 +15,8 @@ from distributed import Client, LocalCluster
 import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress, local_callback
+from dtrees.cluster.dashboard.fit_history import FitHistory
+from dtrees.cluster.growing.watching import _Watching
 from dtrees.errors import ClusterError
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets
 from tests.slow import one_quick
@@ -60,6 +63,17 @@ def test_submitted_fits_are_watched(client: Client, capfd: pytest.CaptureFixture
     assert_clean(client)
     dtrees.progress(key)  # one that is gone
     assert lines(capfd) == ["round 5 of 5"]
+
+
+def test_watching_tells_of_compiling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    history = FitHistory("fit", unit="round", compiling={"a worker"})
+    history.note_state("processing")
+    watching = _Watching("fit")
+    assert watching.goes_on(history.snapshot())
+    assert watching.goes_on(history.snapshot())
+    history.take({"what": "round", "progress": asdict(Progress(1, 2, 0.5))})
+    assert watching.goes_on(history.snapshot())
+    assert capsys.readouterr().err.splitlines() == ["compiling kernels (first use)", "round 1 of 2 after 0.5 s"]
 
 
 @pytest.mark.slow

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble.evaluation.displays import figures
+from dtrees.ensemble.evaluation.displays import COMPILING, figures
 
 #: Points of a curve; when there are more, every second one is left out.
 _POINTS = 400
@@ -89,6 +89,8 @@ class FitHistory:
         The key of its task.
     estimator, unit : str
         What is fitted, and what is counted: "tree" or "round".
+    compiling : set of str
+        The workers of the cluster that compile kernels just now, for this fit or for another one that needs the same.
     state : str
         Of the task, as Dask calls it.
     began : float
@@ -117,6 +119,7 @@ class FitHistory:
     fit: str
     estimator: str = ""
     unit: str = "tree"
+    compiling: Set[str] = frozenset()
     state: str = "waiting"
     began: float = field(default_factory=time.time)
     ended: float | None = None
@@ -157,7 +160,9 @@ class FitHistory:
             return {"memory": "finished", "erred": "failed"}.get(self.state, "cancelled")
         if self.done:
             return "growing"
-        return "loading" if self.state == "processing" else "waiting"
+        if self.state == "processing":
+            return COMPILING if self.compiling else "loading"
+        return "waiting"
 
     def note_state(self, state: str) -> None:
         """Take in the state of the fit's task."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from distributed import Client, Scheduler, SchedulerPlugin, get_worker
 
+from dtrees.cluster.reliability.fit_registry import FitRegistry
 from dtrees.cluster.transport.scheduler_rpc import ask, own_client
 from dtrees.split.compile.cache import cache_folder, exchange_with
 
@@ -47,6 +48,7 @@ class KernelStore(SchedulerPlugin):
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Wait no longer for a worker that is gone."""
         self._compiling = {key: (who, since) for key, (who, since) in self._compiling.items() if who != worker}
+        self._tell()
 
     async def answer(self, version: str, kernel: str, worker: str, content: bytes | None = None) -> tuple[bytes | None, bool]:
         """Take a kernel that a worker has compiled, or answer one that needs it: the file, if there is one, and whether to wait for it."""
@@ -54,13 +56,22 @@ class KernelStore(SchedulerPlugin):
         if content is not None:
             self._files[key] = content
             self._compiling.pop(key, None)
+            self._tell()
         elif key not in self._files:
             who, since = self._compiling.get(key, (worker, 0.0))
             if who != worker and time.monotonic() - since < _PATIENCE and self._is_heard(who):
                 return None, True
             self._compiling[key] = worker, time.monotonic()
+            self._tell()
             return None, False
         return self._files[key], False
+
+    def _tell(self) -> None:
+        """Have the fits know who compiles: it is what they may wait for."""
+        fits = self._scheduler.plugins.get(FitRegistry.name)
+        if fits is not None:
+            fits.compiling.clear()
+            fits.compiling.update(who for who, since in self._compiling.values() if time.monotonic() - since < _PATIENCE)
 
     def _is_heard(self, worker: str) -> bool:
         """Tell whether a worker is there, and shows signs of life. Its last question may come when it is gone."""

@@ -12,7 +12,7 @@ from dtrees.cluster.growing.submission import client_given
 from dtrees.cluster.reliability.fit_record import register
 from dtrees.cluster.transport.scheduler_rpc import SCHEDULER_PATIENCE, answer, ask, explained
 from dtrees.engine.plan.plans import Progress
-from dtrees.ensemble.evaluation.displays import Display, live_display
+from dtrees.ensemble.evaluation.displays import COMPILING, Display, live_display
 
 _SECONDS_BETWEEN_QUESTIONS = 0.25
 #: A fit that was submitted a moment ago may not be known yet.
@@ -105,6 +105,8 @@ class _Watching:
             self._display = live_display(told["unit"])
             self._display.begin()
         latest = told["progress"]
+        if told["outcome"] == COMPILING and not latest:
+            self._display.compiling()
         if latest and latest["done"] != self._done:
             self._done = latest["done"]
             self._display.update(Progress(**latest))

@@ -131,12 +131,19 @@ class FitRecord:
 
 
 class FitRegistry(SchedulerPlugin):
-    """The records of all fits on a cluster."""
+    """The records of all fits on a cluster.
+
+    Attributes
+    ----------
+    compiling : set of str
+        The workers that compile kernels; kept by whoever tells them to.
+    """
 
     name = "dtrees-fits"
     idempotent = True
 
     def __init__(self) -> None:
+        self.compiling: set[str] = set()
         self._scheduler: Any = None
         self._records: dict[str, FitRecord] = {}
         self._past: deque[FitHistory] = deque(maxlen=_HISTORIES_KEPT)
@@ -289,7 +296,7 @@ class FitRegistry(SchedulerPlugin):
         for key, facts in annotated:
             if "needs" not in facts or key in self._records:
                 continue
-            history = FitHistory(key, facts["estimator"], facts["unit"])
+            history = FitHistory(key, facts["estimator"], facts["unit"], self.compiling)
             record = self._records[key] = FitRecord(key, Heartbeats(facts["patience"]), history)
             if facts["detached"]:
                 self._scheduler.client_desires_keys(keys=[key], client=key)

@@ -25,11 +25,18 @@ _REFRESHES = 3
 _SECONDS_BETWEEN_UPDATES = 0.3
 
 
+#: What a fit is at that waits for kernels.
+COMPILING = "compiling kernels (first use)"
+
+
 class Display(Protocol):
     """Shows the progress of one fit."""
 
     def begin(self) -> None:
         """Show that a fit has begun."""
+
+    def compiling(self) -> None:
+        """Show that kernels are being compiled, before the first tree or round; to be called once or often."""
 
     def update(self, progress: Progress) -> None:
         """Show that a tree or round is finished."""
@@ -132,9 +139,16 @@ class Lines:
         self._unit = unit
         self._always = always
         self._pace = Pace()
+        self._compiles = False
 
     def begin(self) -> None:
         """Show nothing: there is nothing to tell yet."""
+
+    def compiling(self) -> None:
+        """Write a line, once."""
+        if not self._compiles:
+            self._compiles = True
+            _tell(COMPILING)
 
     def update(self, progress: Progress) -> None:
         """Write a line, if it is time."""
@@ -214,6 +228,11 @@ class TerminalBar(_Live):
         self._task = self._bar.add_task("Preparing the columns", total=None, scores="")
         self._bar.start()
 
+    def compiling(self) -> None:
+        """Say so beside the bar, which does not move yet."""
+        if self._task is not None:
+            self._bar.update(self._task, description=COMPILING.capitalize())
+
     def _draw(self, progress: Progress) -> None:
         if self._task is not None:
             scores = in_words({name: float(f"{value:.4g}") for name, value in figures(progress).items()})
@@ -247,7 +266,12 @@ class NotebookBar(_Live):
         """Show the bar, which does not move yet."""
         from IPython.display import display
 
-        self._handle = display(_Shown("Preparing the columns", "<progress></progress> Preparing the columns"), display_id=True)
+        self._handle = display(_waiting("Preparing the columns"), display_id=True)
+
+    def compiling(self) -> None:
+        """Say so beside the bar, which does not move yet."""
+        if self._handle is not None:
+            self._handle.update(_waiting(COMPILING.capitalize()))
 
     def update(self, progress: Progress) -> None:
         """Draw it anew, if it is time."""
@@ -284,6 +308,10 @@ class _Shown:
 
     def _repr_html_(self) -> str:
         return self._markup
+
+
+def _waiting(what: str) -> _Shown:
+    return _Shown(what, f"<progress></progress> {what}")
 
 
 def live_display(unit: str) -> Display:

@@ -62,6 +62,20 @@ def test_a_fit_from_its_beginning_to_its_end() -> None:
     assert history.remaining is None
 
 
+def test_a_fit_that_waits_for_kernels_says_so() -> None:
+    compiling: set[str] = set()
+    history = FitHistory("fit", compiling=compiling)
+    compiling.add("a")
+    assert history.outcome == "waiting"
+    history.note_state("processing")
+    assert history.outcome == history.snapshot()["outcome"] == "compiling kernels (first use)"
+    compiling.clear()
+    assert history.outcome == "loading"
+    compiling.add("b")  # another kernel, or another fit
+    history.take(round_event(1))
+    assert history.outcome == "growing"
+
+
 def test_lost_workers_are_counted_once_and_made_up_for() -> None:
     history = FitHistory("fit", "GradientBoostingRegressor", "round")
     history.take({"what": "holding", "rows": 10, "columns": 2, "workers": {"a": (1, 1), "b": (1, 1)}})

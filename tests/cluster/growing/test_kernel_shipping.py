@@ -13,6 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dtrees.cluster.growing.kernel_shipping import KernelStore, _OfCluster, share_kernels
+from dtrees.cluster.reliability.fit_registry import FitRegistry
 from dtrees.split.compile.cache import cache_folder
 
 
@@ -38,7 +39,7 @@ def _call_kernel(folder: str) -> tuple[int, int]:
 def store() -> tuple[KernelStore, dict[str, Any]]:
     """A store, and the workers of its scheduler."""
     store, workers = KernelStore(), {name: SimpleNamespace(last_seen=time.time()) for name in ("a", "b")}
-    asyncio.run(store.start(SimpleNamespace(handlers={}, workers=workers)))  # type: ignore[arg-type]
+    asyncio.run(store.start(SimpleNamespace(handlers={}, workers=workers, plugins={})))  # type: ignore[arg-type]
     return store, workers
 
 
@@ -55,6 +56,25 @@ def test_the_first_to_ask_compiles(store: tuple[KernelStore, dict[str, Any]]) ->
     assert answer(kernels, "b") == WAIT
     assert answer(kernels, "a", b"code") == (b"code", False)
     assert answer(kernels, "b") == (b"code", False)
+
+
+def test_fits_know_who_compiles(store: tuple[KernelStore, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels, _ = store
+    fits = FitRegistry()
+    kernels._scheduler.plugins[FitRegistry.name] = fits
+    answer(kernels, "a")
+    answer(kernels, "b")  # it waits
+    asyncio.run(kernels.answer("version", "another", "b"))
+    assert fits.compiling == {"a", "b"}
+    answer(kernels, "a", b"code")
+    assert fits.compiling == {"b"}
+    kernels.remove_worker(None, "b")  # type: ignore[arg-type]
+    assert fits.compiling == set()
+    answer(kernels, "a")
+    asyncio.run(kernels.answer("version", "one that fails", "a"))
+    monkeypatch.setattr("dtrees.cluster.growing.kernel_shipping._PATIENCE", 0.0)
+    asyncio.run(kernels.answer("version", "another", "b", b"code"))
+    assert fits.compiling == set()
 
 
 def test_a_worker_that_is_lost_is_not_waited_for(store: tuple[KernelStore, dict[str, Any]]) -> None:

@@ -46,6 +46,16 @@ def test_a_terminal_shows_a_bar() -> None:
     assert "4/4" in last or "4/4" in file.getvalue().splitlines()[-2]
 
 
+def test_a_terminal_shows_that_kernels_are_compiled() -> None:
+    file = io.StringIO()
+    bar = TerminalBar("round", Console(file=file, force_terminal=True, width=150, highlight=False))
+    bar.compiling()  # before there is a bar
+    bar.begin()
+    bar.compiling()
+    bar.end()
+    assert "Compiling kernels (first use)" in file.getvalue()
+
+
 class Handle:
     def __init__(self, shown: list[Any]) -> None:
         self._shown = shown
@@ -82,6 +92,9 @@ def test_a_notebook_shows_a_bar(notebook: list[Any], monkeypatch: pytest.MonkeyP
     assert isinstance(bar, NotebookBar)
     bar.begin()
     assert repr(notebook[-1]) == "Preparing the columns"
+    bar.compiling()
+    assert repr(notebook[-1]) == "Compiling kernels (first use)"
+    assert notebook[-1]._repr_html_() == "<progress></progress> Compiling kernels (first use)"
     bar.update(ROUNDS[0])
     bar.update(Progress(2, 4, 4.0, evaluation={"<b>": {"mae": 2.0}}))
     assert repr(notebook[-1]).startswith("2 of 4 rounds, 0:0")
@@ -114,7 +127,9 @@ def test_lines_tell_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines("round")
     for told in ROUNDS:
         lines.update(told)
-    first, second, _, last = capsys.readouterr().err.splitlines()
+        lines.compiling()
+    first, compiling, second, _, last = capsys.readouterr().err.splitlines()
+    assert compiling == "compiling kernels (first use)"
     assert first == "round 1 of 4 after 2.0 s, train loss 1, new mae 2"
     assert second == "round 2 of 4 after 4.0 s, 4.0 s left, train loss 0.5, new mae 2"
     assert last == "round 4 of 4 after 8.0 s, train loss 0.25, new mae 2"
