@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
+from distributed import Future
+
 import dtrees
+import dtrees.callbacks
+from dtrees.reports.report import Report
 
 
 def check(X: Any, y: Any) -> None:
@@ -18,3 +22,8 @@ def check(X: Any, y: Any) -> None:
     dtrees.GradientBoostingRegressor(n_estimator=3)  # type: ignore[call-arg]
     dtrees.GradientBoostingRegressor(n_estimators="many")  # type: ignore[arg-type]
     dtrees.RandomForestClassifier().fit(X)  # type: ignore[call-arg]
+    dtrees.RandomForrest  # type: ignore[attr-defined]  # noqa: B018
+    dtrees.callbacks.Checkpoint  # type: ignore[attr-defined]  # noqa: B018
+    assert_type(dtrees.callbacks.Progress(1, 2, 0.5).train_score, float | None)
+    assert_type(dtrees.submit(dtrees.ExtraTreesRegressor(), X, y), Future)
+    assert_type(dtrees.report(dtrees.ExtraTreesRegressor(), X, y), Report)

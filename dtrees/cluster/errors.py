@@ -12,7 +12,17 @@ from dtrees.engine.plan.plans import FitInterrupted
 
 
 class ClusterError(RuntimeError):
-    """A fit that ended because of the cluster rather than the data."""
+    """A fit that ended because of the cluster rather than the data.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier
+    >>> from dtrees.errors import ClusterError
+    >>> try:
+    ...     tree = DecisionTreeClassifier().fit([[0.0], [1.0]], ["a", "b"])
+    ... except ClusterError:
+    ...     print("nothing is wrong with the table")
+    """
 
 
 class WorkerLost(ClusterError):
@@ -42,7 +52,17 @@ class SchedulerLost(ClusterError):
 
 
 class FitCancelled(ClusterError):
-    """Nobody wants the fit any more: its future was cancelled or released, or its client is gone."""
+    """Nobody wants the fit any more: its future was cancelled or released, or its client is gone.
+
+    Examples
+    --------
+    >>> from dtrees import DecisionTreeClassifier
+    >>> from dtrees.errors import FitCancelled
+    >>> try:
+    ...     tree = DecisionTreeClassifier().fit([[0.0], [1.0]], ["a", "b"])
+    ... except FitCancelled:
+    ...     print("somebody has cancelled it")
+    """
 
 
 class NotEnoughMemory(ClusterError, MemoryError):

@@ -343,6 +343,14 @@ class Progress:
         What this round took (boosting).
     by_scorer : bool
         Whether ``validation_score`` is that of a scorer, and is to grow, rather than a loss.
+
+    Examples
+    --------
+    >>> from dtrees import GradientBoostingRegressor
+    >>> rounds = []
+    >>> model = GradientBoostingRegressor(n_estimators=3).fit([[0.0], [1.0]], [0.0, 1.0], callbacks=[rounds.append])
+    >>> [(progress.done, progress.total) for progress in rounds]
+    [(1, 3), (2, 3), (3, 3)]
     """
 
     done: int
