@@ -101,7 +101,8 @@ class RowsInTree:
         self._scratch: list[Scratch] = []
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
-        self._slots, self._to_send = NumbersKept(), [NumbersKept() for _ in range(n_shards)]
+        # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
+        self._rooms, self._to_send = [NumbersKept(), NumbersKept()], [NumbersKept() for _ in range(n_shards)]
         self._shift = 0
         self._kept: dict[int, _Kept] = {}
         self._categories = CategoryRows(columns, edges.n_categories, threads)
@@ -146,7 +147,7 @@ class RowsInTree:
         own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
-        self._searcher = Searcher(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads)
+        self._searcher = Searcher(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads, self._rooms)
         places = self._categories.deal(pool, self._n_shards)[self._shard]
         self._category_search = CategorySearch(pool[places], places, edges_of_all.n_categories[pool[places]], self._threads)
 
@@ -188,7 +189,7 @@ class RowsInTree:
             return {}
         starts, shifts = self._layout
         size = int(starts[int(summed.grain.max()), -1])
-        sums = make_sums(self._slots.room(n * size).reshape(n, size), starts, shifts, self._width, shift)
+        sums = make_sums(self._rooms[1].room(n * size).reshape(n, size), starts, shifts, self._width, shift)
         sums.grains[:] = summed.grain
         first, last = self._start[summed.node], self._stop[summed.node]
         zone_map, rows = self._zone_map, self._rows

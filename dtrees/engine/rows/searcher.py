@@ -118,6 +118,9 @@ class Searcher:
     width : int
         Numbers of an element.
     threads : Threads
+    rooms : list of NumbersKept
+        For sums: those of the nodes searched last, and those of nodes searched before, which nobody wants while others are summed. These
+        are to be sent before :meth:`find_bars`, if they were made there.
     """
 
     def __init__(
@@ -129,13 +132,14 @@ class Searcher:
         layout: tuple[NDArray[np.int64], NDArray[np.uint64]],
         width: int,
         threads: Threads,
+        rooms: list[NumbersKept],
     ) -> None:
         # Within the zone map, columns are numbered from 0.
         self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
         self._starts, self._shifts = layout
         self._width, self._threads = width, threads
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
-        self._slots, self._slots_before = NumbersKept(), NumbersKept()
+        self._rooms = rooms
         self._scratch: list[Scratch] = []
 
     def _make_scratch(self) -> None:
@@ -152,8 +156,8 @@ class Searcher:
         if not k:
             return bars
         room = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
-        self._slots, self._slots_before = self._slots_before, self._slots
-        slots = self._slots.room(message.n_slots * room).reshape(message.n_slots, room)
+        self._rooms.reverse()
+        slots = self._rooms[0].room(message.n_slots * room).reshape(message.n_slots, room)
         sums = make_sums(slots, self._starts, self._shifts, self._width, root.shift)
         at = 0
         for slot, grain in zip(message.tasks[:, 3].tolist(), message.summed.grain.tolist(), strict=True):
