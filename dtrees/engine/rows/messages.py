@@ -194,9 +194,10 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Level(Message):
-    """Divide nodes, then search some of their children. Reply: :class:`Levelling`.
+    """Divide nodes, then search some of their children, or have small ones grown to their ends. Reply: :class:`Levelling`.
 
-    Parcels: sums to searchers, bars of searchers to all shards, what they flag to all, and the rows in there to searchers.
+    Parcels: sums to searchers, bars of searchers to all shards, what they flag to all, and the rows in there to searchers; or rows of small
+    nodes, as of :class:`GrowApart`.
 
     Attributes
     ----------
@@ -205,11 +206,14 @@ class Level(Message):
         None where the root is searched, whose sums shards have sent when told to :class:`Fix`.
     search : FindBars or None
         None if no node is to be searched.
+    apart : Apart or None
+        Small nodes of the tree, if no other is left.
     """
 
     serial: int
     divide: Divide | None
     search: FindBars | None
+    apart: Apart | None
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,7 @@ class SearchFurther(Message):
 
 
 class Levelling(NamedTuple):
-    """How nodes were divided, what was found, and how many rows were flagged in a shard's columns.
+    """How nodes were divided, what was found, how many rows were flagged in a shard's columns, and what was grown to its end.
 
     In a forest, ``pure`` tells which of the nodes searched have one target in all their rows, of all shards: those are leaves.
     """
@@ -230,6 +234,7 @@ class Levelling(NamedTuple):
     scanned: Scanned | None
     flagged: int
     pure: NDArray[np.bool_] | None = None
+    subtrees: Subtrees | None = None
 
 
 class GrowSent(NamedTuple):
@@ -244,16 +249,22 @@ class GrowSent(NamedTuple):
     largest: NDArray[np.float64]
 
 
+class Apart(NamedTuple):
+    """Small nodes that are to be grown to their ends: ``nodes[i]`` by shard i, which is told ``grow[i]`` of them, None if it has none."""
+
+    nodes: tuple[NDArray[np.int64], ...]
+    grow: tuple[GrowSent | None, ...]
+
+
 @dataclass(frozen=True)
 class GrowApart(Message):
-    """Send the rows of nodes to who is to grow them, and grow those sent here. Reply: :class:`Subtrees`, or None if ``grow`` is.
+    """Send the rows of nodes to who is to grow them, and grow those sent here. Reply: :class:`Subtrees`, or None if there are none.
 
-    ``nodes[i]`` are those of shard i. Parcels: rows, to these.
+    Parcels: rows, to these. It follows where a :class:`Level` could not have all small nodes grown, as they have too many rows.
     """
 
     serial: int
-    nodes: tuple[NDArray[np.int64], ...]
-    grow: GrowSent | None
+    apart: Apart
 
 
 class Subtrees(NamedTuple):

@@ -140,9 +140,7 @@ class RowShard:
             case f.CountVotes():
                 return self._forest.count_votes()
             case m.GrowApart():
-                senders = () if message.grow is None else self._everyone
-                sent = yield self._step("apart", message.serial, self._tree.send_rows(message.nodes), senders)
-                return None if message.grow is None else self._tree.grow_sent(message.grow, sent)
+                return (yield from self._grow_apart(message.serial, message.apart))
             case m.MeasureSizes() | m.MeasureLeaves():
                 return (yield from self._measure(message))
             case m.AddDeviations():
@@ -174,7 +172,8 @@ class RowShard:
             cut, sums = self._tree.divide(message.divide)
             sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
         if search is None:
-            return m.Levelling(cut, None, 0)
+            subtrees = None if message.apart is None else (yield from self._grow_apart(message.serial, message.apart))
+            return m.Levelling(cut, None, 0, None, subtrees)
         bars, pure = self._tree.find_bars(search, sent), None
         sent = yield self._to_all("bars", message.serial, (bars, *self._tree.find_pure(search.node)))
         bars = np.max([one[0] for one in sent], axis=0)
@@ -183,6 +182,12 @@ class RowShard:
             bars[pure] = np.inf  # nothing is looked at in there
         scanned, flagged = yield from self._scan(message.serial, bars, search.drawn)
         return m.Levelling(cut, scanned, flagged, pure)
+
+    def _grow_apart(self, serial: int, apart: m.Apart) -> Generator[Step, list[Arrays], m.Subtrees | None]:
+        """Send the rows of small nodes to who is to grow them, and grow those sent here."""
+        grow = apart.grow[self._shard]
+        sent = yield self._step("apart", serial, self._tree.send_rows(apart.nodes), () if grow is None else self._everyone)
+        return None if grow is None else self._tree.grow_sent(grow, sent)
 
     def _scan(
         self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_]

@@ -6,7 +6,8 @@ Of each exchange, this is what shards do; the best split of a node is the best o
     Level       divide nodes, and sum some of their children; sums go to searchers of columns, which put them together, tell one another how
                 good the best split at an edge of a zone is, flag the parts that may hold a better one, are sent the rows in there, and
                 find the best splits in their columns (:meth:`~dtrees.engine.rows.row_shard.RowShard.program`)
-    GrowApart   grow nodes of few rows to their ends, each by one shard, to which all send their rows
+                The last one has nodes of few rows grown to their ends, each by one shard, to which all send their rows
+    GrowApart   grow further ones, if those have too many rows for one exchange
     FinishTree  add the tree to predictions, and compute the gradients of the next one
 """
 
@@ -72,6 +73,10 @@ class _RowsGrower(Grower):
         """Return the numbers of rows, sums and depths of nodes."""
         records = self._nodes.records[nodes]
         return records["in_stop"].astype(np.int64) - records["start"], self._nodes.sums[nodes], self._depth[nodes]
+
+    def budget_of(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the priorities of the parents of nodes, and the largest ones known of all nodes."""
+        return self._priority[nodes], self._largest
 
     def in_stop_of_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the rows of each node would begin and end."""
@@ -150,6 +155,7 @@ def grow_nodes(
     grower = _RowsGrower(plan.rules, 0, plan.rules.columns_per_tree, Root(n_in, n_in, sums, exponents, 0, None), session.sent_rows)
     path = {0: hashing.ROOT}
     columns, search, levelled, known_sets = _Columns(session, tree, [path[0]], grower.n_drawn), None, [], KnownSets()
+    apart = _Apart(session, grower, tree, root, path)
     if grower.to_search.shape[0]:
         search = planner.search(grower, root, columns)
         levelled = session.level(None, search)
@@ -175,8 +181,10 @@ def grow_nodes(
             sides = np.full(parents.shape[0], side and not plan.rules.by_level, np.int64)
             path.update(zip((splits.left + side).tolist(), hashing.child_paths(parents, sides), strict=True))
         above = np.array([next_above[node] for node in splits.node.tolist()])
-        summed, search = planner.plan(grower, splits), None
-        if grower.to_search.shape[0]:
+        summed, search, small = planner.plan(grower, splits), None, None
+        if not grower.to_search.shape[0]:
+            small = apart.next()
+        else:
             columns = _Columns(session, tree, [path[node] for node in grower.to_search.tolist()], grower.n_drawn)
             search = planner.search(grower, root, columns)
         sets = sets_of({i: words_by_node[node] for i, node in enumerate(splits.node.tolist()) if node in words_by_node})
@@ -185,8 +193,10 @@ def grow_nodes(
             m.Divide(
                 splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift, sets
             ),
-            search,
+            search, small,
         )  # fmt: skip
+        if small is not None:
+            apart.take([one.subtrees for one in levelled])
         cuts = [one.cut for one in levelled if one.cut is not None]
         if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
             raise RowsDisagree(f"shards have divided nodes of tree {tree} otherwise than their splits say")
@@ -195,8 +205,8 @@ def grow_nodes(
         thresholds[sets.node] = splits.threshold[sets.node]  # which are no thresholds, but numbers of splits
         grower.settle(splits.node, thresholds)
     known = {place: node for node, place in enumerate(zip(*(ends.tolist() for ends in grower.in_stop_of_all()), strict=True))}
-    for node in _grow_sent(session, grower, tree, root, path, known_sets):
-        del known[node]
+    for place in apart.finish(known_sets):
+        del known[place]
     session.grain.adapt()
     return grower.arrange(), known, known_sets
 
@@ -205,48 +215,62 @@ def _thresholds(cut: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray
     return np.array([math.inf if high == math.inf else midpoint(low, high) for low, high in zip(cut.tolist(), above.tolist(), strict=True)])
 
 
-def _grow_sent(
-    session: RowsSession, grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any], known_sets: KnownSets
-) -> list[tuple[int, int]]:
-    """Have small nodes grown by one shard each; return their places."""
-    nodes, priority, largest = grower.budget()
-    if not nodes.shape[0]:
-        return []
-    n_rows, sums, depth = grower.about(nodes)
-    start, _, _ = grower.places(nodes)
-    n_shards = session.executor.n_shards
-    order = np.argsort(-n_rows, kind="stable")  # the largest first, to the shards by turns
-    shard = np.empty(nodes.shape[0], np.int64)
-    shard[order] = (tree + np.arange(nodes.shape[0])) % n_shards
-    at_once = max(1, SHARED_CELLS * n_shards // max(1, session.plan.rules.columns_per_tree))
-    batches = np.split(order, np.flatnonzero(np.diff(np.cumsum(n_rows[order]) // at_once)) + 1)
-    for batch in batches:
-        groups = [batch[shard[batch] == i] for i in range(n_shards)]
-        serial = session.next_serial()
-        rows_of = tuple(nodes[group] for group in groups)
-        replies = session.tell(
-            {
-                i: m.GrowApart(session.fit, session.epoch, serial, rows_of, m.GrowSent(
-                    tree, root, depth[group], np.array([path[node] for node in nodes[group].tolist()], np.uint64), sums[group],
-                    priority[group], largest,
-                ) if group.shape[0] else None)
-                for i, group in enumerate(groups)
-            }
-        )  # fmt: skip
-        for i, subtrees_of in replies.items():
-            if subtrees_of is None:
-                continue
-            subtrees, sets_of_all = (
-                [packed.unpacked() for packed in cast(m.Subtrees, subtrees_of).nodes],
-                cast(m.Subtrees, subtrees_of).sets,
-            )
-            for subtree, sets, first in zip(subtrees, sets_of_all, start[groups[i]].tolist(), strict=True):
-                by = first - int(subtree.records["start"][0])
+class _Apart:
+    """Small nodes of a tree, which are grown to their ends by one shard each: so many at once as they have rows for."""
+
+    def __init__(self, session: RowsSession, grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any]) -> None:
+        self._session, self._grower, self._tree, self._root, self._path = session, grower, tree, root, path
+        self._batches: list[list[NDArray[np.int64]]] | None = None
+        self._asked: list[NDArray[np.int64]] = []
+        self._grown: list[tuple[NDArray[np.int64], m.Subtrees]] = []
+
+    def _deal(self) -> list[list[NDArray[np.int64]]]:
+        """Return the nodes of each batch, for each shard; none is added to them any more."""
+        nodes, n_shards = np.array(self._grower.to_grow, np.int64), self._session.executor.n_shards
+        if not nodes.shape[0]:
+            return []
+        n_rows, _, _ = self._grower.about(nodes)
+        order = np.argsort(-n_rows, kind="stable")  # the largest first, to the shards by turns
+        shard = np.empty(nodes.shape[0], np.int64)
+        shard[order] = (self._tree + np.arange(nodes.shape[0])) % n_shards
+        at_once = max(1, SHARED_CELLS * n_shards // max(1, self._session.plan.rules.columns_per_tree))
+        batches = np.split(order, np.flatnonzero(np.diff(np.cumsum(n_rows[order]) // at_once)) + 1)
+        return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches]
+
+    def next(self) -> m.Apart | None:
+        """Return the next batch, once no node is left that is searched by all shards; None if there is none."""
+        if self._batches is None:
+            self._batches = self._deal()[::-1]
+        if not self._batches:
+            return None
+        self._asked = groups = self._batches.pop()
+        return m.Apart(tuple(groups), tuple(self._about(group) if group.shape[0] else None for group in groups))
+
+    def _about(self, nodes: NDArray[np.int64]) -> m.GrowSent:
+        _, sums, depth = self._grower.about(nodes)
+        paths = np.array([self._path[node] for node in nodes.tolist()], np.uint64)
+        return m.GrowSent(self._tree, self._root, depth, paths, sums, *self._grower.budget_of(nodes))
+
+    def take(self, replies: list[m.Subtrees | None]) -> None:
+        """Take what has become of the batch."""
+        self._grown += [(nodes, one) for nodes, one in zip(self._asked, replies, strict=True) if one is not None]
+
+    def finish(self, known_sets: KnownSets) -> list[tuple[int, int]]:
+        """Have the batches that are left grown, and hand over all to the grower; return the places of the nodes."""
+        while (apart := self.next()) is not None:
+            self.take(self._session.say(m.GrowApart, self._session.next_serial(), apart))
+        places: list[tuple[int, int]] = []
+        for nodes, grown in self._grown:
+            first, last, _ = (some.tolist() for some in self._grower.places(nodes))
+            subtrees = [packed.unpacked() for packed in grown.nodes]
+            for subtree, sets, start in zip(subtrees, grown.sets, first, strict=True):
+                by = start - int(subtree.records["start"][0])
                 for name in ("start", "in_stop", "stop"):
                     subtree.records[name] = subtree.records[name].astype(np.int64) + by
                 known_sets.add(subtree.records, sets)
-            grower.attach(nodes[groups[i]].tolist(), subtrees)
-    return list(zip(start.tolist(), (start + n_rows).tolist(), strict=True))
+            self._grower.attach(nodes.tolist(), subtrees)
+            places += zip(first, last, strict=True)
+        return places
 
 
 class _Columns:

@@ -178,7 +178,6 @@ RARE = {
     "Derive",
     "Fix",
     "FinishTree",
-    "GrowApart",
     "targets",
     "before targets",
     "held out",
@@ -266,6 +265,8 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
+    if place == "GrowApart":  # each small node has too many rows for one exchange with others
+        monkeypatch.setattr(rows_tree, "SHARED_CELLS", 1)
     if place.endswith(" on"):  # what a relay sends
         monkeypatch.setattr(relay, "MOST_DIRECT", 2)
     cut_finely(monkeypatch)
