@@ -187,7 +187,7 @@ RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
 BY_ORDER = ("MeasureSizes", "MeasureLeaves", "AddDeviations", "scores")
 RARE |= {*BY_ORDER, "SumLeaves"}
 #: What shards send one another: a worker may be lost before it does, and after.
-STEPS = ["targets", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "apart", "losses"]
+STEPS = ["targets", "totals", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "apart", "losses"]
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """What the coordinator and the shards of rows say to each other, beside what :mod:`dtrees.engine.protocol.messages` has.
 
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
-of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "sums", "bars", "flags", "finer sums", "finer flags", "picked",
-"apart", "losses", "scores" and "leaves".
+of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "totals", "sums", "bars", "flags", "finer sums", "finer flags",
+"picked", "apart", "losses", "scores" and "leaves".
 """
 
 from __future__ import annotations
@@ -105,15 +105,17 @@ class Levelled(NamedTuple):
 
 @dataclass(frozen=True)
 class Fix(Message):
-    """Put gradients in fixed point, and sum the root. Reply: :class:`Totals`.
+    """Put gradients in fixed point, sum the root, and search it. Reply: :class:`Fixed`.
 
-    Parcels: sums, to searchers, who keep them for :class:`Level`.
+    Parcels: totals, to all shards; then as of :class:`Level`. ``search`` is of the root, but for its sums and slope, which follow from the
+    totals of all: 0 stand in their place. None if the tree is to be grown by one shard.
     """
 
     serial: int
     exponents: tuple[int, int]
     summed: Levelled
     shift: int
+    search: FindBars | None
 
 
 class Rooted(NamedTuple):
@@ -202,8 +204,7 @@ class Level(Message):
     Attributes
     ----------
     serial : int
-    divide : Divide or None
-        None where the root is searched, whose sums shards have sent when told to :class:`Fix`.
+    divide : Divide
     search : FindBars or None
         None if no node is to be searched.
     apart : Apart or None
@@ -211,7 +212,7 @@ class Level(Message):
     """
 
     serial: int
-    divide: Divide | None
+    divide: Divide
     search: FindBars | None
     apart: Apart | None
 
@@ -425,3 +426,10 @@ class Totals(NamedTuple):
     h: int
     size: int
     slope: float
+
+
+class Fixed(NamedTuple):
+    """The totals of a shard's rows, and what was found of the root, None if it is not to be searched."""
+
+    totals: Totals
+    levelled: Levelling | None

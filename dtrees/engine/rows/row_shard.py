@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.scoring import Parts
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
-from dtrees.engine.protocol.messages import Message, StaleMessage
+from dtrees.engine.protocol.messages import Message, Root, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.scored_rows import ScoredRows
@@ -83,7 +84,6 @@ class RowShard:
         self._zone_map: ZoneMap | None = None
         self._grid: Grid | None = None
         self._held_out: Arrays = ()
-        self._summed: list[Arrays] = []  # of the root, by all shards
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -123,9 +123,7 @@ class RowShard:
             case m.AddInOrder():
                 return self._tree.add_in_order(message)
             case m.Fix():
-                totals, sums = self._tree.fix(message)
-                self._summed = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
-                return totals
+                return (yield from self._fix(message))
             case m.Level():
                 return (yield from self._level(message))
             case m.SearchFurther():
@@ -164,24 +162,42 @@ class RowShard:
         sent = yield self._step("losses", message.serial, scored[1].sent(self._elsewhere), self._helpers)
         return m.Finished(put_together(*scored, sent), derived, score)
 
+    def _fix(self, message: m.Fix) -> Program:
+        """Put gradients in fixed point, and search the root, together with the other shards."""
+        totals, sums = self._tree.fix(message)
+        if message.search is None:
+            return m.Fixed(totals, None)
+        sent = yield self._to_all("totals", message.serial, (np.array([totals.g, totals.h]), np.array([totals.slope])))
+        root = message.search.root
+        of_all = root.sums.copy()
+        of_all[: sent[0][0].shape[0]] = np.sum([one[0] for one in sent], axis=0)
+        root = root._replace(sums=of_all, slope=float(np.max([one[1] for one in sent])))
+        rules = self._plan.rules
+        grower = Grower(rules, 0, rules.columns_per_tree, Root(root.n_in, root.n_in, of_all, root.exponents, 0, None), 0)
+        sent = yield self._step("sums", message.serial, sums, self._everyone, added)
+        if not grower.to_search.shape[0]:
+            return m.Fixed(totals, None)
+        return m.Fixed(totals, (yield from self._search(message.serial, message.search._replace(root=root, sums=of_all[None]), sent)))
+
     def _level(self, message: m.Level) -> Program:
         """Divide nodes, and find the best splits of some of their children, together with the other shards."""
-        cut, search = None, message.search
-        sent, self._summed = self._summed, []
-        if message.divide is not None:
-            cut, sums = self._tree.divide(message.divide)
-            sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
-        if search is None:
-            subtrees = None if message.apart is None else (yield from self._grow_apart(message.serial, message.apart))
-            return m.Levelling(cut, None, 0, None, subtrees)
+        cut, sums = self._tree.divide(message.divide)
+        sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
+        if message.search is not None:
+            return (yield from self._search(message.serial, message.search, sent))._replace(cut=cut)
+        subtrees = None if message.apart is None else (yield from self._grow_apart(message.serial, message.apart))
+        return m.Levelling(cut, None, 0, None, subtrees)
+
+    def _search(self, serial: int, search: m.FindBars, sent: list[Arrays]) -> Generator[Step, list[Arrays], m.Levelling]:
+        """Find the best splits of nodes that all shards have sent sums of."""
         bars, pure = self._tree.find_bars(search, sent), None
-        sent = yield self._to_all("bars", message.serial, (bars, *self._tree.find_pure(search.node)))
+        sent = yield self._to_all("bars", serial, (bars, *self._tree.find_pure(search.node)))
         bars = np.max([one[0] for one in sent], axis=0)
         if isinstance(self._plan, ForestPlan):
             pure = pure_in_all([one[1] for one in sent], [one[2] for one in sent])
             bars[pure] = np.inf  # nothing is looked at in there
-        scanned, flagged = yield from self._scan(message.serial, bars, search.drawn)
-        return m.Levelling(cut, scanned, flagged, pure)
+        scanned, flagged = yield from self._scan(serial, bars, search.drawn)
+        return m.Levelling(None, scanned, flagged, pure)
 
     def _grow_apart(self, serial: int, apart: m.Apart) -> Generator[Step, list[Arrays], m.Subtrees | None]:
         """Send the rows of small nodes to who is to grow them, and grow those sent here."""

@@ -123,7 +123,7 @@ class RowsSession:
         replies = self.executor.send(dict.fromkeys(range(self.executor.n_shards), message))
         return [replies[shard] for shard in range(self.executor.n_shards)]
 
-    def level(self, divide: m.Divide | None, search: m.FindBars | None, apart: m.Apart | None = None) -> list[m.Levelling]:
+    def level(self, divide: m.Divide, search: m.FindBars | None, apart: m.Apart | None = None) -> list[m.Levelling]:
         """Have shards divide nodes, and search some, or grow some to their ends."""
         return cast(list[m.Levelling], self.say(m.Level, self.next_serial(), divide, search, apart))
 

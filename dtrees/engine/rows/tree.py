@@ -2,7 +2,7 @@
 
 Of each exchange, this is what shards do; the best split of a node is the best of those that the searchers of columns have found::
 
-    Fix         put gradients in fixed point, and sum the root
+    Fix         put gradients in fixed point, sum the root, and search it as nodes of a level are
     Level       divide nodes, and sum some of their children; sums go to searchers of columns, which put them together, tell one another how
                 good the best split at an edge of a zone is, flag the parts that may hold a better one, are sent the rows in there, and
                 find the best splits in their columns (:meth:`~dtrees.engine.rows.row_shard.RowShard.program`)
@@ -143,22 +143,21 @@ def grow_nodes(
     n_in = sum(one.n_in for one in derived)
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in + rounded
     shift = int(size_shift.py_func(min(int(size), 2**62))) if math.isfinite(size) else 32
-    planner = _Levels(session)
-    whole = n_in <= session.sent_rows
-    summed = m.Levelled(_NOTHING, _NOTHING) if whole else planner.root(n_in)
-    totals = cast(list[m.Totals], session.say(m.Fix, session.next_serial(), exponents, summed, shift))
-    sums = np.array([sum(one.g for one in totals), sum(one.h for one in totals)], np.int64)
-    constraints = constraints_of(plan.rules)
-    if constraints is not None:
-        sums = np.concatenate([sums, root_words(constraints)])
+    planner, path, constraints = _Levels(session), {0: hashing.ROOT}, constraints_of(plan.rules)
+    constrained = _NOTHING if constraints is None else root_words(constraints)
+    columns, known_sets, search = _Columns(session, tree, [path[0]]), KnownSets(), None
+    if n_in > session.sent_rows:
+        unknown = m.Rooted(n_in, np.concatenate([np.zeros(2, np.int64), constrained]), exponents, 0.0, shift)
+        search = planner.search_root(unknown, columns)
+    summed = m.Levelled(_NOTHING, _NOTHING) if search is None else search.summed
+    fixed = cast(list[m.Fixed], session.say(m.Fix, session.next_serial(), exponents, summed, shift, search))
+    totals, levelled = [one.totals for one in fixed], [one.levelled for one in fixed if one.levelled is not None]
+    sums = np.concatenate([np.array([sum(one.g for one in totals), sum(one.h for one in totals)], np.int64), constrained])
     root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
     grower = _RowsGrower(plan.rules, 0, plan.rules.columns_per_tree, Root(n_in, n_in, sums, exponents, 0, None), session.sent_rows)
-    path = {0: hashing.ROOT}
-    columns, search, levelled, known_sets = _Columns(session, tree, [path[0]], grower.n_drawn), None, [], KnownSets()
     apart = _Apart(session, grower, tree, root, path)
-    if grower.to_search.shape[0]:
-        search = planner.search(grower, root, columns)
-        levelled = session.level(None, search)
+    if not grower.to_search.shape[0]:
+        search = None
     while True:
         if search is not None:
             found, above, words = planner.found(search, levelled)
@@ -185,7 +184,7 @@ def grow_nodes(
         if not grower.to_search.shape[0]:
             small = apart.next()
         else:
-            columns = _Columns(session, tree, [path[node] for node in grower.to_search.tolist()], grower.n_drawn)
+            columns = _Columns(session, tree, [path[node] for node in grower.to_search.tolist()])
             search = planner.search(grower, root, columns)
         sets = sets_of({i: words_by_node[node] for i, node in enumerate(splits.node.tolist()) if node in words_by_node})
         known_sets.add(grower.records_of(splits.node), sets)
@@ -276,12 +275,12 @@ class _Apart:
 class _Columns:
     """The columns in which nodes are searched, in the order in which they are drawn for each."""
 
-    def __init__(self, session: RowsSession, tree: int, paths: list[Any], n_drawn: int) -> None:
+    def __init__(self, session: RowsSession, tree: int, paths: list[Any]) -> None:
         rules, seed = session.plan.rules, hashing.as_seed(session.plan.seed)
         n, k = session.executor.n_columns, rules.columns_per_tree
-        self.n_drawn, self.n_columns = n_drawn, k
+        self.n_drawn, self.n_columns = min(rules.max_features, k), k
         self.order = np.empty((0, 0), np.int64)
-        if n_drawn < k:
+        if self.n_drawn < k:
             pool = hashing.tree_columns(seed, tree, n, k) if k < n else np.arange(n, dtype=np.int32)
             key, self.order = np.uint64(hashing.stream_key(seed, hashing.STREAM_NODE, tree)), np.empty((len(paths), k), np.int64)
             for i, path in enumerate(paths):
@@ -312,12 +311,13 @@ class _Levels:
         most_grain = self._session.grain.current
         return int(grain_for.py_func(most_grain, ROWS_PER_PART * (MAX_ZONES - 1) << (most_grain or FOLD), n_rows))
 
-    def root(self, n_rows: int) -> m.Levelled:
-        """Return what to sum of the root."""
-        self._grain = {0: self._grain_for(n_rows)}
-        self._tasks, self._n_slots = np.array([[0, -1, -1, 0]]), 1
-        self._summed = m.Levelled(np.zeros(1, np.int64), np.array([self._grain[0]]))
-        return self._summed
+    def search_root(self, root: m.Rooted, columns: _Columns) -> m.FindBars:
+        """Return how to sum and search the root, of which nothing but its rows is known yet."""
+        self._grain, self._slot = {0: self._grain_for(root.n_in)}, {0: 0}
+        self._tasks, self._n_slots, self._n_sums = np.array([[0, -1, -1, 0]]), 1, root.sums.shape[0]
+        first, grain, n_rows = np.zeros(1, np.int64), np.array([self._grain[0]]), np.array([root.n_in])
+        self._summed = m.Levelled(first, grain)
+        return m.FindBars(root, self._tasks, self._summed, 1, first, n_rows, grain, root.sums[None], columns.drawn())
 
     def plan(self, grower: _RowsGrower, splits: Splits) -> m.Levelled:
         """Return what to sum of the children of nodes just split: of two, the smaller, as the other's sums follow.

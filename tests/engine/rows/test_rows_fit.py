@@ -259,9 +259,10 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 @pytest.mark.parametrize("nth", [1, 5])
 @pytest.mark.parametrize(
     "place", ["Introduce", "Prepare", "Open", "Replay", "Derive", "Fix", "Level", "GrowApart", "FinishTree", "targets", "before targets",
-              "held out", "sums", "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart",
+              "held out", "totals", "before totals", "sums", "before sums", "bars", "before bars", "flags", "before flags", "picked",
+              "before picked", "apart",
               "before apart", "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags",
-              "targets on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on", "losses on"]
+              "targets on", "totals on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on", "losses on"]
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)

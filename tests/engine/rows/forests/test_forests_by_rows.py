@@ -203,7 +203,8 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monk
 @pytest.mark.parametrize(
     "place", ["Introduce", "Prepare", "OpenForest", "CountClasses", "AddInOrder", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans",
               "AddVotes", "CountVotes",
-              "targets", "before targets", "held out", "sums", "before sums", "bars", "flags", "picked", "apart", "before apart", "leaves",
+              "targets", "before targets", "held out", "totals",
+              "sums", "before sums", "bars", "flags", "picked", "apart", "before apart", "leaves",
               "before leaves"]
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
