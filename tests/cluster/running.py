@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def joining(client: Client) -> Iterator[str]:
 class Running:
     """A fit over shards that goes on until it is told to end; it may be held between two trees meanwhile.
 
-    ``make`` makes a model of so many rounds or trees.
+    ``make`` makes a model of so many rounds or trees. ``pause``: seconds between two trees. What else there is are options of ``fit``.
     """
 
     def __init__(
@@ -76,21 +77,25 @@ class Running:
         lengths: list[int] = LENGTHS[3],
         weighted: bool = False,
         n_trees: int = 10**5,
+        pause: float = 0.0,
+        **options: Any,
     ) -> None:
         self.client = client
         self._end, self._hold, self._held = folder / "end", folder / "hold", folder / "held"
         self._task, self._make, self._weight = task, make, WEIGHTS if weighted else None
+        self._pause, self._options = pause, options
         client.run(hasten)
         X, y = in_partitions(FRAME, lengths), in_partitions(TARGETS[task], lengths)
         weight = None if self._weight is None else in_partitions(self._weight, lengths)
         with dask.config.set({"dtrees.placement": placement, "dtrees.patience": 8.0}):
-            self.future = dtrees.submit(make(n_trees), X, y, weight, callbacks=[self._callback()])
+            self.future = dtrees.submit(make(n_trees), X, y, weight, callbacks=[self._callback()], **options)
         self.goes_on()
 
     def _callback(self) -> Callable[[Any], bool]:
-        end, hold, held = self._end, self._hold, self._held
+        end, hold, held, pause = self._end, self._hold, self._held, self._pause
 
         def callback(progress: Any) -> bool:
+            time.sleep(pause)
             if hold.exists():
                 held.touch()
                 wait_until(lambda: not hold.exists())
@@ -118,10 +123,18 @@ class Running:
         """The most shards of one of the latest messages."""
         return max(event["n_shards"] for event in self.events("exchange")[-20:])
 
-    def finish(self) -> None:
-        """End it, and check the model."""
+    def end(self) -> Any:
+        """End it; return the model."""
         self._end.touch()
-        fitted = self.future.result(timeout=60)
-        assert_same_model(fitted, self._make(len(fitted._trees.groups[0])).fit(FRAME, TARGETS[self._task], self._weight))
+        return self.future.result(timeout=60)
+
+    def finish(self, *, in_processes: bool = True) -> None:
+        """End it, and check the model."""
+        fitted = self.end()
+        self.check(fitted, self._make(len(fitted._trees.groups[0])), in_processes=in_processes)
+
+    def check(self, fitted: Any, bare: Any, *, in_processes: bool = True) -> None:
+        """Check a model against one that is not fitted yet, and that nothing is left behind."""
+        assert_same_model(fitted, bare.fit(FRAME, TARGETS[self._task], self._weight, **self._options))
         self.future.release()
-        assert_clean(self.client)
+        assert_clean(self.client, in_processes=in_processes)

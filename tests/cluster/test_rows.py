@@ -23,6 +23,7 @@ from dtrees import GradientBoostingClassifier, GradientBoostingRegressor, Random
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
+from dtrees.engine.rows.forests import messages as forest_messages
 from dtrees.engine.rows.row_shard import RowShard
 from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRAIN, WEIGHTS, outcome
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
@@ -207,6 +208,35 @@ def test_a_worker_is_lost_at_every_message_and_step(
         check(fit(CASES[name], PARTS[7]), name)
     assert done == [cut]
     assert_clean(five_threads, in_processes=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "unheard"])
+@pytest.mark.parametrize(
+    "kind", [kind.__name__ for kind in forest_messages.Message.__subclasses__() if kind.__module__ == forest_messages.__name__]
+)
+def test_a_worker_is_lost_at_every_message_of_forests(
+    five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
+) -> None:
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
+    monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
+    cut = Cut(kind, 1 if kind in ("OpenForest", "CountVotes") else 3, how)
+    with cut_off(cut) as done:
+        model = fit(CASES["forest"], PARTS[7])
+    check(model, "forest")
+    assert model.oob_score_ == fit(CASES["forest"]).oob_score_
+    assert done == [cut]
+    assert_clean(five_threads, in_processes=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "own"), [("Draw", False), ("apart", False), ("MeasureMeans", True)])
+def test_a_worker_that_grows_a_forest_is_killed(mortal_client: Client, by_rows: None, tmp_path: Path, kind: str, own: bool) -> None:
+    fault = Fault(tmp_path, kind, at=2, own=own)
+    install(mortal_client, fault)
+    check(fit(CASES["forest"], PARTS[7]), "forest")
+    assert len(stopped(fault)) == 1
+    assert_clean(mortal_client)
 
 
 @pytest.mark.slow

@@ -58,13 +58,19 @@ def test_cells_on_disk_of_five_workers(five_threads: Client, monkeypatch: pytest
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_disk")
-@pytest.mark.parametrize(("kind", "at"), [("Open", 1), ("flags", 9), ("FinishTree", 3)])
-def test_rows_of_a_lost_worker_are_put_on_another_disk(mortal_client: Client, tmp_path: Path, kind: str, at: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "at"),
+    [
+        ("squared error", "Open", 1), ("squared error", "flags", 9), ("squared error", "FinishTree", 3),
+        ("forest", "OpenForest", 1), ("forest", "flags", 3), ("forest", "AddVotes", 2),
+    ],
+)  # fmt: skip
+def test_rows_of_a_lost_worker_are_put_on_another_disk(mortal_client: Client, tmp_path: Path, name: str, kind: str, at: int) -> None:
     fault = Fault(tmp_path, kind, at=at)
     install(mortal_client, fault)
     mortal_client.run(_grow_together)
-    model = fit(CASES["squared error"], PARTS[7])
-    check(model, "squared error")
+    model = fit(CASES[name], PARTS[7])
+    check(model, name)
     assert len(stopped(fault)) == 1
     assert model.placement_.storage == "disk"
     assert_clean(mortal_client)
