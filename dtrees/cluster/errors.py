@@ -66,7 +66,7 @@ class FitCancelled(ClusterError):
 
 
 class NotEnoughMemory(ClusterError, MemoryError):
-    """The workers do not have the memory that a fit would need; it has not begun.
+    """The workers do not have the memory that a fit would need, and it has not begun; or Dask has paused them, and they do not go on.
 
     Examples
     --------

@@ -19,6 +19,7 @@ A worker that has columns, or rows, holds, while trees grow::
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -75,6 +76,8 @@ _VECTOR_BYTES = 8
 _VECTORS_OF_A_TARGET = 3
 #: Vectors of each booster of a bag: how often it drew each row, and the weights that follow.
 _VECTORS_OF_A_BOOSTER = 2
+#: At workers that Dask has paused.
+_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True)
@@ -296,8 +299,13 @@ def worker_capacities(client: Client) -> dict[str, WorkerCapacity]:
     ------
     WorkerLost
         If there are none.
+    NotEnoughMemory
+        If Dask has paused all, and they do not go on.
     """
-    found = running(client.sync(WorkerMonitor(client).look))
+    monitor = WorkerMonitor(client)
+    while not (found := running(client.sync(monitor.look))) and any(facts["status"] == "paused" for facts in monitor.workers.values()):
+        monitor.check_pauses("a worker")
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
     if not found:
         raise WorkerLost(
             "The Dask cluster has no workers. Start some (dask worker ADDRESS), or scale the cluster up, and run the fit again."

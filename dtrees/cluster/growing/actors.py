@@ -306,7 +306,7 @@ class Actors:
 
     async def _await_actors(self) -> None:
         missing = [i for i, actor in enumerate(self._actors) if actor is None]
-        made = await self._finish({i: asyncio.ensure_future(_result_of(self._futures[i])) for i in missing})
+        made = await self._finish({i: asyncio.ensure_future(_result_of(self._futures[i])) for i in missing}, tasks=True)
         for i, actor in made.items():
             self._actors[i] = actor
 
@@ -389,8 +389,8 @@ class Actors:
         except Exception as error:
             raise _CallFailed from error
 
-    async def _finish(self, calls: Mapping[int, asyncio.Future[Any]]) -> dict[int, Any]:
-        """Wait for calls, and look after their actors meanwhile."""
+    async def _finish(self, calls: Mapping[int, asyncio.Future[Any]], *, tasks: bool = False) -> dict[int, Any]:
+        """Wait for calls, or ``tasks`` that make actors, and look after their actors meanwhile."""
         pending = set(calls.values())
         between_looks = self._monitor.heartbeats.seconds_between_looks
         next_look = time.monotonic() + between_looks
@@ -407,7 +407,10 @@ class Actors:
                 if pending and time.monotonic() > next_look:
                     await self._look()
                     next_look = time.monotonic() + between_looks
-                    self._raise_if_lost(i for i, call in calls.items() if not call.done())
+                    left = [i for i, call in calls.items() if not call.done()]
+                    self._raise_if_lost(left)
+                    if tasks:
+                        self._monitor.check_pauses(left, {self.workers[i] for i in left})
             return {i: call.result() for i, call in calls.items()}
         finally:
             for call in calls.values():

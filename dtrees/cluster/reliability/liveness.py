@@ -3,7 +3,7 @@
 Dask itself waits for as long as it takes, also for what can no longer happen. Here every wait is cut into slices, and between slices
 the state of the cluster is looked at: is there still a scheduler, are there workers, do they show signs of life, does anybody still want
 the result, does the scheduler know the tasks that are awaited? Work may take as long as it needs; it is silence that has a deadline
-(:mod:`dtrees.cluster.reliability.heartbeats`).
+(:mod:`dtrees.cluster.reliability.heartbeats`), and what workers cannot begin for want of memory (:mod:`dtrees.cluster.reliability.pauses`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import logging
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from typing import Any, NoReturn, TypeVar
 
@@ -23,6 +23,7 @@ from dtrees.cluster.compat import close_connections
 from dtrees.cluster.errors import ClusterError, SchedulerLost, WorkerLost
 from dtrees.cluster.reliability.fit_context import Fit, current_fit
 from dtrees.cluster.reliability.heartbeats import Heartbeats, last_seen
+from dtrees.cluster.reliability.pauses import Pauses
 from dtrees.cluster.transport.scheduler_rpc import RUN_AGAIN, SCHEDULER_PATIENCE, answer, connected, explained
 
 logger = logging.getLogger("dtrees.cluster")
@@ -130,6 +131,7 @@ class WorkerMonitor:
         self._fit = fit or current_fit()
         self.workers: dict[str, dict[str, Any]] = {}
         self.heartbeats = self._fit.heartbeats if patience is None else Heartbeats(patience)
+        self._pauses = Pauses(self._fit)
 
     def check(self) -> None:
         """Raise if the connection to the scheduler is lost, or nobody wants the fit any more."""
@@ -164,6 +166,16 @@ class WorkerMonitor:
                 await answer(closing, _SECONDS_TO_CLOSE)
         self.workers = workers
         return workers
+
+    def check_pauses(self, awaited: object, needed: Iterable[str] | None = None) -> None:
+        """Take in that something is waited for, after a look, and that only some workers can do it (by default, any).
+
+        Raises
+        ------
+        NotEnoughMemory
+            If Dask has paused these, for too long.
+        """
+        self._pauses.note(self.workers, self._fit.settings.patience, awaited, needed)
 
 
 class UnknownTasks:
@@ -321,12 +333,13 @@ class FutureWaiter:
         """Raise if there is nothing to wait for any more.
 
         That is if there is no scheduler, if there have been no workers for too long, if nobody wants the fit, or if the scheduler does not
-        know a task that is awaited.
+        know a task that is awaited, or if workers that Dask has paused do not go on.
         """
         self._monitor.check()
         if time.monotonic() < self._next_look:
             return
-        for future in self._client.sync(self._unknown.among, [future for future in awaited if future.status == "pending"]):
+        pending = [future for future in awaited if future.status == "pending"]
+        for future in self._client.sync(self._unknown.among, pending):
             raise SchedulerLost(f"The Dask scheduler does not know the task {future.key} of this fit any more. {RUN_AGAIN}.")
         self._client.sync(self._monitor.look)
         self._next_look = time.monotonic() + self._monitor.heartbeats.seconds_between_looks
@@ -334,6 +347,8 @@ class FutureWaiter:
             silent = len(self._monitor.heartbeats.silent)
             what = f"{silent} workers, none of which shows signs of life" if silent else "no workers left"
             raise WorkerLost(f"The Dask cluster has {what}. {RUN_AGAIN} when it has.")
+        if pending:
+            self._monitor.check_pauses(len(pending))
 
 
 def _take_all(items: queue.SimpleQueue[int], timeout: float) -> list[int]:

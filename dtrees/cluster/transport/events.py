@@ -28,6 +28,8 @@ On ``dtrees``:
 ``rows spread``
     the same where rows stay: ``to`` which workers, how many ``partitions``, their ``rows``, and the ``seconds`` it took, without those in
     which the finished trees are replayed.
+``workers paused``
+    the fit waits for ``workers`` that Dask has paused, as they use too much of their memory, and has for so many ``seconds``.
 ``no direct channel``
     messages to shards go by Dask's own way, since connections are of another ``kind`` than tcp (encrypted, ``tls``).
 
