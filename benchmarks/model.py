@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dtrees.cluster.data.costs import CELL, ROW_TOGETHER
+from dtrees.cluster.data.costs import CELL, EXCHANGES, EXCHANGES_WORKER, ROW_TOGETHER
 
 #: Row numbers have 32 bits.
 MOST_ROWS = 2**32 - 1
@@ -206,10 +206,16 @@ def table(costs: Costs, n_columns: int = 100, rows: Iterable[int] = ROWS, worker
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-#: Measured on two cores of an AMD EPYC. A row and a cell: as placement counts them, by boosting of 1M x 28, 1M x 80 and 300k x 28 on two
-#: workers of a thread. A level: what is left of these, and ``cluster-overhead`` with 2 to 16 workers, all on that machine, which makes
-#: ``level_worker`` larger than it would be elsewhere. A forest's cell: ``model``. The speed-up of 4 threads in a process: four cores.
-MEASURED = Costs(row=1e-9 * ROW_TOGETHER, cell=1e-9 * CELL, level=3.7e-3, level_worker=0.65e-3, forest_cell=9e-9, speed_up=1.83)
+#: A row, a cell and a level: as placement counts them. A forest's cell: ``model``. The speed-up of 4 threads in a process: four cores
+#: (on two hyperthreads of one core it is 1.49).
+MEASURED = Costs(
+    row=1e-9 * ROW_TOGETHER,
+    cell=1e-9 * CELL,
+    level=1e-9 * EXCHANGES / 6,
+    level_worker=1e-9 * EXCHANGES_WORKER / 6,
+    forest_cell=9.1e-9,
+    speed_up=1.83,
+)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from benchmarks.data import N_COLUMNS
 from benchmarks.model import MEASURED, Cluster, Costs
 from benchmarks.rows_model import RowCosts
 from benchmarks.works.models import Shape, calibrate, calibrate_rows
-from dtrees.cluster.data.costs import seconds_by_rows
+from dtrees.cluster.data.costs import seconds_alone, seconds_by_columns, seconds_by_rows
 
 COSTS = Costs(row=100e-9, cell=10e-9, level=2e-3, level_worker=1e-3, forest_cell=5e-9, speed_up=2.0)
 PREDICTIONS = [model.boosting, model.forest]
@@ -132,6 +132,29 @@ def test_placements_are_chosen_by_the_same_costs() -> None:
     assert predicted.work * rows_model.ROWS_MEASURED.speed_up + predicted.latency == pytest.approx(
         seconds_by_rows(dict.fromkeys("abcd", 10**8 // 4), 30, dict.fromkeys("abcd", 1))
     )
+
+
+def test_whole_fits_took_about_what_is_predicted() -> None:
+    """Seconds of 100 trees, 1M x 28, on a quiet machine, loading included."""
+    two = {"a": 1, "b": 1}
+    assert 100 * seconds_by_rows(dict.fromkeys(two, 500_000), 28, two) == pytest.approx(18.0, rel=0.25)
+    assert 100 * seconds_by_columns(10**6, 28, two) == pytest.approx(13.2, rel=0.25)
+    assert 100 * seconds_alone(10**6, 28, threads=2) == pytest.approx(7.5, rel=0.25)
+
+
+def test_columns_are_placed_by_the_costs_of_the_model() -> None:
+    predicted = model.boosting(MEASURED, Cluster(4, 1, bandwidth=math.inf), 10**8, 30)
+    # The model has a worker with the most columns, 8; placement has all share them evenly, 7.5 each.
+    by_hand = 10**8 * (MEASURED.row + 7.5 * MEASURED.cell) + predicted.latency
+    assert seconds_by_columns(10**8, 30, dict.fromkeys("abcd", 1)) == pytest.approx(by_hand)
+    assert predicted.work * MEASURED.speed_up + predicted.latency > by_hand
+
+
+def test_the_targets_of_rows_hold_in_the_model() -> None:
+    """1G x 100, workers of 4 threads, 10 Gbit/s."""
+    few, many = (rows_model.boosting_by_rows(rows_model.ROWS_MEASURED, Cluster(n), 10**9, 100).seconds for n in (4, 40))
+    assert few / many >= 7.0
+    assert many <= 8.0
 
 
 def test_the_drawing_has_all_that_is_predicted() -> None:
