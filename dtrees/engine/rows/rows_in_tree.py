@@ -5,7 +5,8 @@ Only rows in sample are divided. Others are looked up in the finished tree, as a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,10 @@ from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
-from dtrees.engine.rows.passes import by_column, by_rows, gather, take_tasks
+from dtrees.engine.rows.passes import by_column, by_rows, gather
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
+from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.levels.row_division import divide_tasks
@@ -30,29 +32,16 @@ from dtrees.split.node import partition
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up, scale_into
 from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
-from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.over_shards.finer_parts import sum_finer
 from dtrees.split.zones.over_shards.node_sums import sum_nodes
 from dtrees.split.zones.over_shards.own_rows import add_in_order, next_codes, walk_rows
-from dtrees.split.zones.over_shards.picking import pick_rows
 from dtrees.split.zones.sums import lay_out_slots
 from dtrees.tree.tree import Tree
 
 #: To each searcher, the sums that are its.
 _Sent = dict[int, tuple[NDArray[Any], ...]]
-_NO_KEYS, _NO_PARTS, _NO_COUNTS = np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64)
-
-
-class _Kept(NamedTuple):
-    """Rows that were summed by finer parts for a searcher; see :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer`."""
-
-    keys: NDArray[np.uint64]
-    finer: NDArray[np.uint16]
-    rooms: NDArray[np.int64]
-    counts: NDArray[np.int64]
 
 
 class RowsInTree:
@@ -98,13 +87,12 @@ class RowsInTree:
         self._n_distinct = np.diff(columns.offsets)
         self._pool = np.empty(0, np.int32)
         self._width = 2 if target.unit_hessian else 3
-        self._scratch: list[Scratch] = []
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
         # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
         self._rooms, self._to_send = [NumbersKept(), NumbersKept()], [NumbersKept() for _ in range(n_shards)]
         self._shift = 0
-        self._kept: dict[int, _Kept] = {}
+        self._flagged = FlaggedRows(columns, edges, zone_map.shift, self._width, threads)
         self._categories = CategoryRows(columns, edges.n_categories, threads)
 
     @property
@@ -136,6 +124,7 @@ class RowsInTree:
             return
         self._pool = pool
         self._zone_map = self._all_zones if pool.shape[0] == self._columns.n_columns else self._all_zones.take(pool.astype(np.int64))
+        self._flagged.use_columns(self._zone_map, pool)
         self._layout = lay_out_slots(self._zone_map, self._width)
         # By turns, as columns that say much often lie side by side: their searcher has more to do.
         self._places = [np.arange(shard, pool.shape[0], self._n_shards) for shard in range(self._n_shards)]
@@ -238,91 +227,16 @@ class RowsInTree:
         return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
 
     def sum_finer(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
-        """Return the sums of finer parts that searchers want; :meth:`pick` will be asked for the rows in some of them."""
-        self._make_scratch()
-        return {shard: (self._sum_finer(shard, Wanted(*one)),) for shard, one in enumerate(wanted)}
+        """See :meth:`FlaggedRows.sum_finer`."""
+        return self._flagged.sum_finer([Wanted(*one) for one in wanted], self._rows, (self._start, self._stop), self._shift)
 
     def refine(self, sent: list[NDArray[np.int64]]) -> Wanted:
         """See :meth:`Searcher.refine`."""
         return self._searcher.refine(sent)
 
-    def _sum_finer(self, shard: int, wanted: Wanted) -> NDArray[np.int64]:
-        node, place, shift, n_rows, cut = wanted.tasks.T
-        if not cut.any():
-            return np.empty(0, np.int64)
-        start, stop, n_parts = self._start[node], self._stop[node], np.diff(wanted.begins)
-        room, size = np.where(cut > 0, np.minimum(n_rows, stop - start), 0), n_parts * cut
-        rooms, firsts = np.cumsum(room) - room, np.cumsum(size) - size
-        n, counts = int(room.sum()), np.empty(node.shape[0], np.int64)
-        keys, finer = np.empty(n, np.uint64), np.empty(n, np.uint16)
-        sums, parts = np.zeros((int(size.sum()), self._width), np.int64), wanted.parts.astype(np.int64)
-        tasks = np.ascontiguousarray(np.stack([start, stop, place, shift, cut], axis=1))
-        ranges = self._edges.ranges(np.repeat(self._pool[place], n_parts), parts, np.repeat(shift, n_parts), np.repeat(cut, n_parts))
-        columns, zone_map, rows, scratch, size_shift = self._columns, self._zone_map, self._rows, self._scratch, self._shift
-
-        def add(some: Any) -> None:
-            own, begins, own_parts, own_ranges = take_tasks(some, tasks, wanted.begins, parts, ranges)
-            own_rooms, own_firsts, own_counts = rooms[some], firsts[some], counts[some]
-            self._threads.share(
-                own.shape[0],
-                lambda queue, thread: sum_finer(
-                    queue, own, own_parts, begins, own_ranges, columns, zone_map, rows, scratch[thread], size_shift, own_rooms, own_firsts,
-                    keys, finer, own_counts, sums,
-                ),
-            )  # fmt: skip
-            counts[some] = own_counts
-
-        for some in by_column(columns.codes, self._pool[place], columns.words):
-            add(some)
-        self._kept[shard] = _Kept(keys, finer, rooms, counts)
-        return sums.reshape(-1)
-
     def pick(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
-        """Return the rows that searchers want."""
-        self._make_scratch()
-        picked: _Sent = {shard: self._pick(Wanted(*one), self._kept.get(shard)) for shard, one in enumerate(wanted)}
-        self._kept = {}
-        return picked
-
-    def _make_scratch(self) -> None:
-        while len(self._scratch) < self._threads.n_threads:
-            scratch = make_scratch(self._columns.n_rows, int(self._n_distinct.max(initial=0)), 0)
-            n_marks = int((self._n_distinct >> self._all_zones.shift).max(initial=0)) // 64 + 2
-            self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
-
-    def _pick(self, wanted: Wanted, kept: _Kept | None) -> tuple[NDArray[Any], ...]:
-        node, column, shift, n_rows, cut = wanted.tasks.T
-        if not node.shape[0]:
-            return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint32)
-        keys, finer, kept_rooms, kept_counts = kept or (_NO_KEYS, _NO_PARTS, _NO_COUNTS, _NO_COUNTS)
-        start, stop = self._start[node], self._stop[node]
-        room = np.minimum(n_rows, stop - start)
-        rooms, total = np.cumsum(room) - room, int(room.sum())
-        weighted = self._rows.h.shape[0] > 0
-        values, g, n = np.empty(total), np.empty(total, np.int64), np.empty(total, np.uint32)
-        h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
-        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift, cut], axis=1)), wanted.parts.astype(np.int64)
-        columns, zone_map, rows, scratch = self._columns, self._zone_map, self._rows, self._scratch
-
-        def pick(some: Any) -> None:
-            own, begins, own_parts = take_tasks(some, tasks, wanted.begins, parts)
-            own_rooms, own_counts = rooms[some], counts[some]
-            of_kept = (kept_rooms[some], kept_counts[some]) if kept else (kept_rooms, kept_counts)
-            self._threads.share(
-                own.shape[0],
-                lambda queue, thread: pick_rows(
-                    queue, own, own_parts, begins, columns, zone_map, rows, scratch[thread], keys, finer, *of_kept, own_rooms, values, g, h,
-                    n, own_counts,
-                ),
-            )  # fmt: skip
-            counts[some] = own_counts
-
-        for some in by_column(columns.codes, self._pool[column], columns.words):
-            pick(some)
-        if int(counts.sum()) < total:
-            places = places_of(rooms, counts)
-            values, g, h, n = values[places], g[places], h[places] if weighted else h, n[places]
-        return counts, values, g, h, n
+        """See :meth:`FlaggedRows.pick`."""
+        return self._flagged.pick([Wanted(*one) for one in wanted], self._rows, (self._start, self._stop))
 
     def divide(self, message: m.Divide) -> tuple[m.Cut, _Sent]:
         """Divide nodes, and sum some of their children."""
@@ -401,18 +315,20 @@ class RowsInTree:
 
     def send_rows(self, nodes: tuple[NDArray[np.int64], ...]) -> _Sent:
         """Return the rows of nodes, for who is to grow them: how many of each, their values by column, and their g and h."""
-        sent: _Sent = {}
-        for shard, some in enumerate(nodes):
-            if not some.shape[0]:
-                continue
-            start, sizes = self._start[some], self._stop[some] - self._start[some]
-            places = places_of(start, sizes)
-            rows = self._rows.rows[places]
-            values = np.empty((self._pool.shape[0], rows.shape[0]))
-            for place, column in enumerate(self._pool.tolist()):
-                values[place] = self._columns.values_of(column, gather(self._columns.codes[column], rows))
-            sent[shard] = (sizes, values, self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h)
-        return sent
+        whole = np.concatenate(nodes)
+        start, sizes = self._start[whole], self._stop[whole] - self._start[whole]
+        places = places_of(start, sizes)
+        rows, g, h = self._rows.rows[places], self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h
+        values = np.empty((self._pool.shape[0], rows.shape[0]))
+        for place, column in enumerate(self._pool.tolist()):
+            values[place] = self._columns.values_of(column, gather(self._columns.codes[column], rows))
+        ends = np.cumsum([0, *(some.shape[0] for some in nodes)])
+        bounds = np.append(0, np.cumsum(sizes))[ends].tolist()
+        return {
+            shard: (sizes[i:j], np.ascontiguousarray(values[:, first:last]), g[first:last], h[first:last])
+            for shard, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
+            if j > i
+        }
 
     def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""

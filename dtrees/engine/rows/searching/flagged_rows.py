@@ -1,0 +1,168 @@
+"""A shard's rows in the parts that searchers of columns have flagged: their sums by finer parts, and the rows themselves.
+
+What all searchers want is one list of tasks to the kernels: with many shards, each wants little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.rows.passes import by_column, take_tasks
+from dtrees.engine.rows.searcher import NumbersKept, Wanted
+from dtrees.engine.rows.zone_edges import Edges
+from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.columns import Columns
+from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.over_shards.finer_parts import sum_finer
+from dtrees.split.zones.over_shards.picking import pick_rows
+
+_Sent = dict[int, tuple[NDArray[Any], ...]]
+#: First and last place of each node.
+_Places = tuple[NDArray[np.int64], NDArray[np.int64]]
+_NO_KEYS, _NO_PARTS, _NO_COUNTS = np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64)
+
+
+class _Kept(NamedTuple):
+    """Rows that were summed by finer parts; see :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer`."""
+
+    keys: NDArray[np.uint64]
+    finer: NDArray[np.uint16]
+    rooms: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class FlaggedRows:
+    """What a shard tells searchers of its rows in flagged parts.
+
+    Parameters
+    ----------
+    columns : Columns
+        Of the shard's rows.
+    edges : Edges
+        Of the zones of all shards.
+    shift : ndarray of int64, shape (n_columns,)
+        That of the zone map of all columns.
+    width : int
+        Numbers of an element of sums.
+    threads : Threads
+    """
+
+    def __init__(self, columns: Columns, edges: Edges, shift: NDArray[np.int64], width: int, threads: Threads) -> None:
+        self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
+        self._shift = shift
+        self._scratch: list[Scratch] = []
+        self._kept: _Kept | None = None
+        self._keys, self._finer, self._sums = NumbersKept(), NumbersKept(), NumbersKept()
+
+    def use_columns(self, zone_map: ZoneMap, pool: NDArray[np.int32]) -> None:
+        """Have a tree of some columns, and their zone map."""
+        self._zone_map, self._pool = zone_map, pool
+
+    def sum_finer(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, size_shift: int) -> _Sent:
+        """Return the sums of finer parts that searchers want; :meth:`pick` will be asked for the rows in some of them.
+
+        Parameters
+        ----------
+        wanted : sequence of Wanted
+            Of each searcher.
+        rows : RowPartition
+        places : tuple of ndarray of int64, shape (n_nodes,)
+            The first place of each node, and the one after its last.
+        size_shift : int
+            By how much sizes are shifted to be packed.
+        """
+        self._make_scratch()
+        whole, ends = _joined(wanted)
+        node, place, shift, n_rows, cut = whole.tasks.T
+        start, stop, n_parts = places[0][node], places[1][node], np.diff(whole.begins)
+        room, size = np.where(cut > 0, np.minimum(n_rows, stop - start), 0), n_parts * cut
+        rooms, firsts = np.cumsum(room) - room, np.cumsum(size) - size
+        n, n_finer, counts = int(room.sum()), int(size.sum()), np.empty(node.shape[0], np.int64)
+        keys, finer = self._keys.room(n).view(np.uint64), self._finer.room(-(-n // 4)).view(np.uint16)
+        sums, parts = self._sums.room(n_finer * self._width).reshape(n_finer, self._width), whole.parts.astype(np.int64)
+        sums[:] = 0
+        tasks = np.ascontiguousarray(np.stack([start, stop, place, shift, cut], axis=1))
+        ranges = self._edges.ranges(np.repeat(self._pool[place], n_parts), parts, np.repeat(shift, n_parts), np.repeat(cut, n_parts))
+        columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
+
+        def add(some: Any) -> None:
+            own, begins, own_parts, own_ranges = take_tasks(some, tasks, whole.begins, parts, ranges)
+            own_rooms, own_firsts, own_counts = rooms[some], firsts[some], counts[some]
+            self._threads.share(
+                own.shape[0],
+                lambda queue, thread: sum_finer(
+                    queue, own, own_parts, begins, own_ranges, columns, zone_map, rows, scratch[thread], size_shift, own_rooms, own_firsts,
+                    keys, finer, own_counts, sums,
+                ),
+            )  # fmt: skip
+            counts[some] = own_counts
+
+        for some in by_column(columns.codes, self._pool[place], columns.words):
+            add(some)
+        self._kept = _Kept(keys, finer, rooms, counts)
+        bounds = np.append(firsts, n_finer)[ends].tolist()
+        return {searcher: (sums[first:last].reshape(-1),) for searcher, (first, last) in enumerate(pairwise(bounds))}
+
+    def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places) -> _Sent:
+        """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows."""
+        self._make_scratch()
+        kept, self._kept = self._kept, None
+        whole, ends = _joined(wanted)
+        node, column, shift, n_rows, cut = whole.tasks.T
+        keys, finer, kept_rooms, kept_counts = kept or (_NO_KEYS, _NO_PARTS, _NO_COUNTS, _NO_COUNTS)
+        start, stop = places[0][node], places[1][node]
+        room = np.minimum(n_rows, stop - start)
+        rooms, total = np.cumsum(room) - room, int(room.sum())
+        weighted = rows.h.shape[0] > 0
+        values, g, n = np.empty(total), np.empty(total, np.int64), np.empty(total, np.uint32)
+        h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
+        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift, cut], axis=1)), whole.parts.astype(np.int64)
+        columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
+
+        def pick(some: Any) -> None:
+            own, begins, own_parts = take_tasks(some, tasks, whole.begins, parts)
+            own_rooms, own_counts = rooms[some], counts[some]
+            of_kept = (kept_rooms[some], kept_counts[some]) if kept else (kept_rooms, kept_counts)
+            self._threads.share(
+                own.shape[0],
+                lambda queue, thread: pick_rows(
+                    queue, own, own_parts, begins, columns, zone_map, rows, scratch[thread], keys, finer, *of_kept, own_rooms, values, g, h,
+                    n, own_counts,
+                ),
+            )  # fmt: skip
+            counts[some] = own_counts
+
+        for some in by_column(columns.codes, self._pool[column], columns.words):
+            pick(some)
+        if int(counts.sum()) < total:
+            at = places_of(rooms, counts)
+            values, g, h, n = values[at], g[at], h[at] if weighted else h, n[at]
+        bounds = np.concatenate([[0], np.cumsum(counts)])[ends].tolist()
+        return {
+            searcher: (counts[i:j], values[first:last], g[first:last], h[first:last], n[first:last])
+            for searcher, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
+        }
+
+    def _make_scratch(self) -> None:
+        n_distinct = np.diff(self._columns.offsets)
+        while len(self._scratch) < self._threads.n_threads:
+            scratch = make_scratch(self._columns.n_rows, int(n_distinct.max(initial=0)), 0)
+            n_marks = int((n_distinct >> self._shift).max(initial=0)) // 64 + 2
+            self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
+
+
+def _joined(wanted: Sequence[Wanted]) -> tuple[Wanted, NDArray[np.int64]]:
+    """Return what several searchers want as one, and where the tasks of each begin, and the last ones end."""
+    n_tasks = [one.tasks.shape[0] for one in wanted]
+    n_parts = np.cumsum([0, *(one.begins[-1] for one in wanted)])
+    begins = np.concatenate([*(one.begins[:-1] + first for one, first in zip(wanted, n_parts.tolist(), strict=False)), n_parts[-1:]])
+    whole = Wanted(np.concatenate([one.tasks for one in wanted]), begins, np.concatenate([one.parts for one in wanted]))
+    return whole, np.cumsum([0, *n_tasks])
