@@ -41,6 +41,9 @@ from dtrees.tree.tree import Tree
 
 #: Up to how many rows a node is grown to its end by one shard.
 SENT_ROWS = 1024
+#: Nodes are summed by parts of so many rows each, more than in one process, as sums are sent. Late trees of 1M x 28 on two shards send
+#: 16.9 MB instead of 21.4 for it, in 0.92 of the time of a processor; trees of noise 16.4 instead of 18.9, in as much time.
+_ROWS_PER_PART = 4 * ROWS_PER_PART
 _NOTHING = np.empty(0, np.int64)
 #: The best splits of nodes, the next value above each cut (NaN: not known), and the words of their sets of categories, by node.
 _Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
@@ -309,7 +312,7 @@ class _Levels:
 
     def _grain_for(self, n_rows: int) -> int:
         most_grain = self._session.grain.current
-        return int(grain_for.py_func(most_grain, ROWS_PER_PART * (MAX_ZONES - 1) << (most_grain or FOLD), n_rows))
+        return int(grain_for.py_func(most_grain, _ROWS_PER_PART * (MAX_ZONES - 1) << (most_grain or FOLD), n_rows))
 
     def search_root(self, root: m.Rooted, columns: _Columns) -> m.FindBars:
         """Return how to sum and search the root, of which nothing but its rows is known yet."""

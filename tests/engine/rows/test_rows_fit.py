@@ -93,7 +93,8 @@ def fit_spread(table: Any, plan: BoostingPlan, y: NDArray[Any], weight: Any, cut
 
 
 def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2) -> None:
-    """Have flagged parts of few rows cut into finer ones, too."""
+    """Have nodes of few rows summed by parts of zones, and flagged ones cut into finer ones, too."""
+    patch.setattr(rows_tree, "_ROWS_PER_PART", 8)
     patch.setattr(searcher, "ROWS_PER_FINER_PART", rows)
     patch.setattr(searcher, "FEWEST_FINER_PARTS", fewest)
 
@@ -151,6 +152,7 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
 
 @pytest.mark.slow
 def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_tree, "_ROWS_PER_PART", 8)
     monkeypatch.setattr(session, "_FIRST_GRAIN", 0)
     monkeypatch.setattr(session, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
     both, plan_level = [], rows_tree._Levels.plan
