@@ -113,8 +113,8 @@ def by_rows() -> Iterator[None]:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes are grown by all shards together, but for small ones; for workers in this process."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.engine.rows.searcher.ROWS_PER_FINER_PART", 1)
-    monkeypatch.setattr("dtrees.engine.rows.searcher.FEWEST_FINER_PARTS", 1)
+    monkeypatch.setattr("dtrees.engine.rows.searching.searcher.ROWS_PER_FINER_PART", 1)
+    monkeypatch.setattr("dtrees.engine.rows.searching.searcher.FEWEST_FINER_PARTS", 1)
 
 
 def test_three_workers(client: Client, by_rows: None) -> None:

@@ -52,7 +52,7 @@ def _open_files(dask_worker: Any) -> int:
 @pytest.mark.parametrize("name", CASES)
 def test_cells_on_disk_of_five_workers(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
-    monkeypatch.setattr("dtrees.engine.rows.passes.DISK_BYTES", 1024)
+    monkeypatch.setattr("dtrees.engine.rows.searching.passes.DISK_BYTES", 1024)
     check(fit(CASES[name], PARTS[7]), name)
 
 

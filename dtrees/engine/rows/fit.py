@@ -21,9 +21,9 @@ from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between.torn_blocks import meetings
 from dtrees.engine.rows.exchange import RowsExecutor
+from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.tree import grow_rows_tree
-from dtrees.engine.rows.zone_edges import Edges
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.rows.zone_edges import Edges, Sketches
+from dtrees.engine.rows.searching.zone_edges import Edges, Sketches
 from dtrees.split.node.candidate import Candidates
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree

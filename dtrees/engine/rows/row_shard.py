@@ -33,8 +33,8 @@ from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
-from dtrees.engine.rows.searcher import Wanted
-from dtrees.engine.rows.zone_edges import Edges, own_zone_map, sketch_columns
+from dtrees.engine.rows.searching.searcher import Wanted
+from dtrees.engine.rows.searching.zone_edges import Edges, own_zone_map, sketch_columns
 from dtrees.engine.shard.targets.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
 from dtrees.split.search.order_statistics.deviations import weights_in_bits

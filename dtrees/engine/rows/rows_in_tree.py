@@ -19,12 +19,12 @@ from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
-from dtrees.engine.rows.passes import by_column, by_rows, gather
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
-from dtrees.engine.rows.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
+from dtrees.engine.rows.searching.passes import by_column, by_rows, gather
+from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted, make_sums
+from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.rows.sent_rows import grow_sent
-from dtrees.engine.rows.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.shard.levels.row_division import divide_tasks
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads

@@ -13,7 +13,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.exchange import RowsExecutor
-from dtrees.engine.rows.zone_edges import Edges, merge_sketches
+from dtrees.engine.rows.searching.zone_edges import Edges, merge_sketches
 from dtrees.split.policy import FOLD
 
 #: More cells are flagged than one in so many, or less: finer, or coarser parts are tried. Finer ones are kept for so many trees then.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.passes import by_column
+from dtrees.engine.rows.searching.passes import by_column
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition

@@ -23,8 +23,8 @@ from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.fit import check_rows
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.tree import grow_forest_tree, rows_to_send
+from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.engine.rows.session import RowsSession
-from dtrees.engine.rows.zone_edges import Edges
 from dtrees.engine.shard.targets.forest_target import exponent_of_votes
 from dtrees.tree.tree import Tree
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Message
-from dtrees.engine.rows.zone_edges import Edges
+from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.tree.tree import Tree
 
 

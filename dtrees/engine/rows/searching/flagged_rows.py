@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.passes import by_column, take_tasks
-from dtrees.engine.rows.searcher import NumbersKept, Wanted
-from dtrees.engine.rows.zone_edges import Edges
+from dtrees.engine.rows.searching.passes import by_column, take_tasks
+from dtrees.engine.rows.searching.searcher import NumbersKept, Wanted
+from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition

@@ -107,7 +107,7 @@ class Searcher:
     Parameters
     ----------
     zone_map : ZoneMap
-        Of these columns (:func:`~dtrees.engine.rows.zone_edges.searcher_zone_map`).
+        Of these columns (:func:`~dtrees.engine.rows.searching.zone_edges.searcher_zone_map`).
     upper : ndarray of float64, shape (k, most parts)
     ids : ndarray of int32, shape (k,)
         Numbers of the columns in the table.
