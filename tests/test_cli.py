@@ -550,6 +550,13 @@ def test_help_and_version_in_a_process_of_their_own() -> None:
     assert "Examples:" in output("fit", "--help")
 
 
+def test_no_command_is_answered_by_the_help() -> None:
+    done = subprocess.run([sys.executable, "-m", "dtrees"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("Usage: python -m dtrees [OPTIONS] COMMAND [ARGS]...\n\n")
+
+
 # Real data
 
 

@@ -53,6 +53,9 @@ class OneLineGroup(click.Group):
             _fail("Terminated." if ended.number == signal.SIGTERM else "The terminal was closed.", 128 + ended.number)
         except (click.Abort, KeyboardInterrupt):
             _fail("Interrupted.", 130)
+        except click.exceptions.NoArgsIsHelpError as error:  # its message is the whole help
+            error.show()
+            sys.exit(error.exit_code)
         except click.ClickException as error:
             _trace()
             _fail(_usage(error) if isinstance(error, click.UsageError) else error.format_message(), error.exit_code)
