@@ -94,6 +94,8 @@ def models(several: bool) -> list[Any]:
         *(dtrees.GradientBoostingRegressor(**ensemble, loss=loss).fit(plain, positive) for loss in ("poisson", "gamma", "huber")),
         dtrees.GradientBoostingClassifier(**ensemble, n_iter_no_change=5).fit(plain, labels),
         dtrees.GradientBoostingClassifier(**ensemble, **sets).fit(frame, np.where(number > 2, 3.0, -2.0)),
+        dtrees.BaggingRegressor(dtrees.GradientBoostingRegressor(**ensemble), 2, random_state=0).fit(plain, number),
+        dtrees.BaggingClassifier(dtrees.GradientBoostingClassifier(**ensemble, **sets), 2, oob_score=True).fit(frame, labels),
     ]
 
 
@@ -236,8 +238,19 @@ def use(model: Any, path: Path, random: np.random.Generator) -> None:
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+def is_bag(model: Any) -> bool:
+    return isinstance(model, dtrees.BaggingRegressor | dtrees.BaggingClassifier)
+
+
+def own_raw(model: Any, X: Any) -> Any:
+    """Return the raw predictions of a model, of a bag those of its boosters side by side."""
+    return np.hstack([one._trees.raw(one._schema.matrix(X), 1) for one in (model.estimators_ if is_bag(model) else [model])])
+
+
 def naive_raw(model: Any, X: Any) -> Any:
-    """Walk each row through each tree: raw predictions as the arrays say them."""
+    """Walk each row through each tree: raw predictions as the arrays say them; of the boosters of a bag, side by side."""
+    if is_bag(model):
+        return np.hstack([naive_raw(booster, X) for booster in model.estimators_])
     matrix = model._schema.matrix(X)
     outputs = []
     for group in model._trees.groups:
@@ -323,7 +336,7 @@ def try_file(seed: int, folder: Path, several: bool = True) -> str:
         X = rows_for(loaded[None], random)
         raw = naive_raw(loaded[None], X)
         for model in loaded.values():
-            same = np.array_equal(model._trees.raw(model._schema.matrix(X), 1), raw, equal_nan=True)
+            same = np.array_equal(own_raw(model, X), raw, equal_nan=True)
             assert same, "predictions are not those of the trees"
         if not has_checksum:
             np.testing.assert_array_equal(loaded[None].predict(X), file.model.predict(X))

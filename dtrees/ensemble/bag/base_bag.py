@@ -287,8 +287,13 @@ class Bagging(DocumentationLink, BaseEstimator):
             own, shared = take(metadata, "estimator", (dict, type(None)), owner), take(metadata, "shared", dict, owner)
             bag = cls(None if own is None else cls._BOOSTER(**{name: from_plain(value) for name, value in own.items()}), **given)
             check_parameters(bag)
+            boosters = take(metadata, "boosters", list, owner)
+            if own is not None:
+                check_parameters(bag.estimator)
+                if _but_draws(own) != _but_draws(boosters[0]["parameters"]):
+                    raise ValueError(f"{owner} has an estimator of other parameters than its boosters have")
             bag.estimators_ = []
-            for k, state in enumerate(take(metadata, "boosters", list, owner)):
+            for k, state in enumerate(boosters):
                 of_booster = {name.partition(".")[2]: array for name, array in arrays.items() if name.partition(".")[0] == str(k)}
                 bag.estimators_.append(cls._BOOSTER._from_state({**state, **shared}, of_booster, mapped))
             if not bag.estimators_:
@@ -301,3 +306,8 @@ class Bagging(DocumentationLink, BaseEstimator):
         except (AttributeError, KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{owner} is damaged or of another kind: {type(error).__name__}: {error}") from error
         return bag
+
+
+def _but_draws(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a booster that are those of its bag's estimator: each draws by a number of its own."""
+    return {name: value for name, value in parameters.items() if name != "random_state"}

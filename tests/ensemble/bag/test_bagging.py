@@ -118,6 +118,14 @@ def test_a_bag_in_a_file(tmp_path):
         for damaged in ({**metadata, "boosters": []}, {**metadata, "boosters": [{}]}, {**metadata, "shared": {}}, {}):
             with pytest.raises(ValueError, match="state"):
                 type(bag)._from_state(damaged, arrays)
+        own = metadata["estimator"]
+        for odd, message in (
+            (own | {"max_depth": 7}, "an estimator of other parameters than its boosters"),
+            (own | {"random_state": "now"}, "The 'random_state' parameter"),
+            (own | {"max_depth": -1}, "The 'max_depth' parameter"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                type(bag)._from_state({**metadata, "estimator": odd}, arrays)
 
 
 @pytest.mark.parametrize(
