@@ -174,6 +174,18 @@ CASES: dict[str, Case] = {
         "several classes",
         lambda: dtrees.RandomForestClassifier(4, oob_score=True, class_weight="balanced_subsample", max_leaf_nodes=40, random_state=36),
     ),
+    "forest of several targets by sets": Case(  # of every column, so that there are sets on every shard
+        "several",
+        lambda: dtrees.RandomForestRegressor(
+            3, oob_score=True, max_depth=6, categorical_features=list(range(9)), min_samples_category=3, random_state=38
+        ),
+    ),
+    "extra trees of several targets of classes by sets": Case(
+        "several classes",
+        lambda: dtrees.ExtraTreesClassifier(
+            3, bootstrap=True, max_depth=6, categorical_features=list(range(9)), min_samples_category=3, random_state=39
+        ),
+    ),
     "tree of medians of several targets": Case(
         "several", lambda: dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=5, random_state=37), array=True
     ),
@@ -382,6 +394,8 @@ SLOW = {
     "forest of several targets",
     "extra trees of several targets",
     "forest of several targets of classes",
+    "forest of several targets by sets",
+    "extra trees of several targets of classes by sets",
     "tree of medians of several targets",
 }
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pytest
+from distributed import Client
 
-from tests.ensemble.samples import assert_same_trees
+from tests.cluster.cases import CASES, fit, outcome
+from tests.ensemble.samples import assert_same_trees, trees
 from tests.ensemble.test_categories import FRAME, NUMBER, Y, sets
 from tests.plain import regressor
 
@@ -25,3 +31,16 @@ def test_dask(client):
     X = dd.from_pandas(halves, npartitions=3)
     assert sets(by_name.fit(X, dd.from_pandas(pd.Series(Y), npartitions=3))) > 0
     assert_same_trees(by_name, regressor(n_estimators=5, random_state=0, categorical_features=["number"]).fit(halves, Y))
+
+
+@pytest.mark.parametrize("placement", ["sharded", "replicated"])
+def test_sets_of_several_targets(five_threads: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, placement: str) -> None:
+    """Grown level by level, which takes less to compile; as usual, they are slow cases of test_conformance.py."""
+    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.bound", lambda *arguments: None)
+    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.compiled_elsewhere", lambda *arguments: True)
+    monkeypatch.setattr("dtrees.engine.coordinator.tree.rows_to_delegate", lambda session: 0)
+    case = CASES["forest of several targets by sets"]
+    here = fit(case, n_jobs=1)
+    assert len({int(column) for tree in trees(here) for column in tree.feature[tree.categories.node]}) > 5
+    with dask.config.set({"dtrees.placement": placement}):
+        assert outcome(fit(case, 7), tmp_path) == outcome(here, tmp_path)

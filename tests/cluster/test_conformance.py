@@ -125,6 +125,8 @@ NOT_BY_ROWS = {
     "forest of several targets": "y of 3 targets",
     "extra trees of several targets": "random thresholds",
     "forest of several targets of classes": "y of 3 targets",
+    "forest of several targets by sets": "y of 3 targets",
+    "extra trees of several targets of classes by sets": "random thresholds",
     "tree of medians of several targets": "criterion='absolute_error'",
     "extra trees": "random thresholds",
     "extra trees of classes": "random thresholds",
@@ -168,6 +170,7 @@ SENT = {
     "forest of absolute error": ["MeasureNodes"],
     "forest, best first": ["Merge"],
     "forest of several targets": ["GrowDelegated", "MeasureLeaves"],
+    "forest of several targets by sets": ["FindSets", "Advance"],
     "forest in order": ["GrowDelegated", "Advance"],
     "boosting in order": ["Start", "Advance"],
 }

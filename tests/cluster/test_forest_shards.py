@@ -147,6 +147,23 @@ def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_w
         assert_same_model(fit("out of bag"), fitted_here("out of bag"))
 
 
+def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are threads of the client's process share its helper, and a node set aside has no other way to grow meanwhile."""
+    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.bound", lambda *arguments: None)
+    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.compiled_elsewhere", lambda *arguments: True)
+    model = dtrees.RandomForestRegressor(3, categorical_features=None, random_state=1)
+    here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
+    grown, delegated = [], TreeState._grow_delegated
+
+    def grow(*given: Any) -> Any:
+        grown.append(given)
+        return delegated(*given)
+
+    monkeypatch.setattr(TreeState, "_grow_delegated", grow)
+    assert_same_model(model.fit(*training_set("regression")), here)
+    assert grown
+
+
 def _have_no_memory() -> None:
     def grow(self: TreeState, message: Any, workspace: Any) -> Any:
         return np.empty(2**50)

@@ -34,8 +34,8 @@ from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.levels.row_division import divide_tasks
 from dtrees.engine.shard.levels.zone_planner import Sizes
 from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
+from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
 from dtrees.engine.shard.subtrees.runner import TreeContext
-from dtrees.engine.shard.subtrees.sparse_runner import make_runner
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
@@ -470,7 +470,8 @@ class TreeState:
         for ids, columns in (self._share_rows(rows), *message.shared):
             assembly.take(ids.tolist(), columns)
         one = copy.copy(self)
-        one._shard_columns = make_shard_columns(assembly.finished(), self._shard_columns.everything, n_columns)
+        assembled = assembly.finished()
+        one._shard_columns = make_shard_columns(assembled, self._shard_columns.everything, n_columns)
         if isinstance(self._limits.categories, Categories):  # of this shard's columns
             categories = categories_of(self._plan.rules, self._shard_columns.everything, self._limits.categories.smooth)
             one._limits = self._limits._replace(categories=categories)
@@ -488,7 +489,7 @@ class TreeState:
         one._nodes.stop[mine] = stop
         for name in ("depth", "path", "sums"):
             getattr(one._nodes, name)[mine] = getattr(table, name)[message.nodes]
-        apart = Workspace(workspace.threads, make_runner(one._shard_columns.columns))
+        apart = Workspace(workspace.threads, SubtreeRunner(assembled, compiles=True))
         one._search = NodeSearch(one._shard_columns, sums_zones=False)
         one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)
         n = message.nodes.shape[0]
