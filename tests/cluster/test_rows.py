@@ -19,7 +19,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dtrees
-from dtrees import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
+from dtrees import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
@@ -64,6 +64,11 @@ CASES = {
         lambda: GradientBoostingRegressor(loss="huber", n_estimators=3, max_depth=4, n_iter_no_change=3, scoring="r2", random_state=7),
     ),
     "forest": Case("regression", lambda: RandomForestRegressor(3, oob_score=True, max_features=0.5, max_depth=6, random_state=8)),
+    "forest of classes": Case(
+        "multiclass",
+        lambda: RandomForestClassifier(3, oob_score=True, class_weight="balanced_subsample", max_depth=6, random_state=9),
+        by_set=True,
+    ),
     "Poisson, evaluated": Case(
         "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
     ),

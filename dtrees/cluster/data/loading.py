@@ -171,7 +171,7 @@ def _rows_refusal(parts: Partitions, summary: TargetSummary, options: LoadOption
         return "it is for dense tables, and no bags"  # check_placement says more
     refusal = options.rows_refusal
     if refusal is None and options.n_trees is not None:
-        refusal = targets_refusal(summary.n_classes, summary.n_targets)
+        refusal = targets_refusal(summary.n_targets)
     if refusal is not None and current_fit().settings.placement == "rows":
         raise _not_by_rows(refusal)
     return refusal

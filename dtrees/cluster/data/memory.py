@@ -104,6 +104,8 @@ class Sizes:
         Whether float32 holds all values, so that rows that stay are not sorted.
     n_categorical : int
         Columns of categories.
+    n_sums : int
+        Numbers that are summed by zones, where rows stay.
     """
 
     n_rows: int
@@ -115,6 +117,7 @@ class Sizes:
     amounts: int = 0
     keyed: bool = field(default=False, repr=False)
     n_categorical: int = field(default=0, repr=False)
+    n_sums: int = field(default=3, repr=False)
 
     @classmethod
     def of(
@@ -147,7 +150,8 @@ class Sizes:
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
         n_categorical = sum(column.kind == CATEGORICAL for column in schema.columns)
         vector_bytes = n_rows * _VECTOR_BYTES * vectors
-        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical)
+        n_sums = n_classes + 1 if n_classes > 2 and not boosting else 3
+        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical, n_sums)
 
     def of_stored(self, cells: int) -> Sizes:
         """Return the sizes of a sparse table of the same schema, with so many stored cells.
@@ -195,7 +199,7 @@ class Sizes:
             cells += n_rows * self.n_categorical * CODE_BYTES
         state += PICKING_BYTES * threads
         looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
-        sums = _ZONE_SUMS_BYTES * most_zones(self.n_rows) * len(self.columns)
+        sums = _ZONE_SUMS_BYTES * self.n_sums // 3 * most_zones(self.n_rows) * len(self.columns)
         return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + partitions * self.partition
 
     def forest_by_rows(self, n_rows: int) -> int:

@@ -102,6 +102,11 @@ def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
     return max(2, plan.n_classes)
 
 
+def classes_summed(plan: ForestPlan | BoostingPlan) -> int:
+    """Return of how many classes the weights are summed, for one target; 0 where moments are, as for two classes."""
+    return plan.n_classes if isinstance(plan, ForestPlan) and plan.n_classes > 2 else 0
+
+
 def make_limits(
     rules: Rules,
     n_classes: int,

@@ -420,12 +420,18 @@ class Finished(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample."""
+    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample; or the weights of classes, where these are summed."""
 
     g: int
     h: int
     size: int
     slope: float
+    of_classes: NDArray[np.int64] | None = None
+
+    @property
+    def sums(self) -> NDArray[np.int64]:
+        """What is summed of nodes."""
+        return np.array([self.g, self.h], np.int64) if self.of_classes is None else self.of_classes
 
 
 class Fixed(NamedTuple):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.scoring import Parts
+from dtrees.engine.plan.node_limits import classes_summed
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Message, Root, StaleMessage
@@ -167,13 +168,13 @@ class RowShard:
         totals, sums = self._tree.fix(message)
         if message.search is None:
             return m.Fixed(totals, None)
-        sent = yield self._to_all("totals", message.serial, (np.array([totals.g, totals.h]), np.array([totals.slope])))
+        sent = yield self._to_all("totals", message.serial, (totals.sums, np.array([totals.slope])))
         root = message.search.root
         of_all = root.sums.copy()
         of_all[: sent[0][0].shape[0]] = np.sum([one[0] for one in sent], axis=0)
         root = root._replace(sums=of_all, slope=float(np.max([one[1] for one in sent])))
-        rules = self._plan.rules
-        grower = Grower(rules, 0, rules.columns_per_tree, Root(root.n_in, root.n_in, of_all, root.exponents, 0, None), 0)
+        rules, n_classes = self._plan.rules, classes_summed(self._plan)
+        grower = Grower(rules, n_classes, rules.columns_per_tree, Root(root.n_in, root.n_in, of_all, root.exponents, 0, None), 0)
         sent = yield self._step("sums", message.serial, sums, self._everyone, added)
         if not grower.to_search.shape[0]:
             return m.Fixed(totals, None)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import classes_summed
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
@@ -19,6 +20,7 @@ from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
+from dtrees.engine.rows.forests.class_search import ClassFlaggedRows, ClassSearcher
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
 from dtrees.engine.rows.searching.passes import by_column, by_rows, gather
@@ -35,6 +37,7 @@ from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.over_shards.classes import add_up_classes, sum_classes
 from dtrees.split.zones.over_shards.node_sums import sum_nodes
 from dtrees.split.zones.over_shards.own_rows import add_in_order, next_codes, walk_rows
 from dtrees.split.zones.sums import lay_out_slots
@@ -86,14 +89,16 @@ class RowsInTree:
         self._everything = np.arange(columns.n_columns, dtype=np.int32)
         self._n_distinct = np.diff(columns.offsets)
         self._pool = np.empty(0, np.int32)
-        self._width = 2 if target.unit_hessian else 3
+        self._n_classes = classes_summed(plan)
+        self._width = (self._n_classes or 2) + (not target.unit_hessian)
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
         # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
         self._rooms, self._to_send = [NumbersKept(), NumbersKept()], [NumbersKept() for _ in range(n_shards)]
         self._shift = 0
-        self._flagged = FlaggedRows(columns, edges, zone_map.shift, self._width, threads)
-        self._categories = CategoryRows(columns, edges.n_categories, threads)
+        kind = ClassFlaggedRows if self._n_classes else FlaggedRows
+        self._flagged = kind(columns, edges, zone_map.shift, self._width, threads, self._n_classes)
+        self._categories = CategoryRows(columns, edges.n_categories, threads, self._n_classes)
 
     @property
     def _target(self) -> RowTarget:
@@ -136,9 +141,13 @@ class RowsInTree:
         own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
-        self._searcher = Searcher(searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads, self._rooms)
+        kind = ClassSearcher if self._n_classes else Searcher
+        self._searcher = kind(
+            searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads, self._rooms, self._n_classes
+        )
         places = self._categories.deal(pool, self._n_shards)[self._shard]
-        self._category_search = CategorySearch(pool[places], places, edges_of_all.n_categories[pool[places]], self._threads)
+        n_categories = edges_of_all.n_categories[pool[places]]
+        self._category_search = CategorySearch(pool[places], places, n_categories, self._threads, self._n_classes)
 
     def add_in_order(self, message: m.AddInOrder) -> NDArray[np.float64]:
         """Add absolute values of a stretch to sums of lanes."""
@@ -168,7 +177,8 @@ class RowsInTree:
         found = self._threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
         g, h, size, slope = zip(*found, strict=True)
         self._start[0], self._stop[0] = 0, n
-        totals = m.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)))
+        of_classes = add_up_classes(own.g, own.h, self._n_classes) if self._n_classes else None
+        totals = m.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), of_classes)
         return totals, self._sum(message.summed, message.shift)
 
     def _sum(self, summed: m.Levelled, shift: int) -> _Sent:
@@ -181,7 +191,7 @@ class RowsInTree:
         sums = make_sums(self._rooms[1].room(n * size).reshape(n, size), starts, shifts, self._width, shift)
         sums.grains[:] = summed.grain
         first, last = self._start[summed.node], self._stop[summed.node]
-        zone_map, rows = self._zone_map, self._rows
+        zone_map, rows, n_classes = self._zone_map, self._rows, self._n_classes
 
         def include(start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
             # Large nodes are shared by columns, which need not be added up.
@@ -192,6 +202,9 @@ class RowsInTree:
                 for piece in range(n_pieces[i])
             ]
             of_tasks = np.array(tasks, np.int64).reshape(-1, 6)
+            if n_classes:
+                self._threads.share(len(tasks), lambda queue, _: sum_classes(queue, of_tasks, zone_map, rows, sums, n_classes))
+                return
             self._threads.share(len(tasks), lambda queue, _: sum_nodes(queue, of_tasks, zone_map, rows, sums))
 
         for some in by_rows(zone_map.part, self._columns.n_rows, rows.rows, first, last):
@@ -332,7 +345,9 @@ class RowsInTree:
 
     def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
-        grown, sets = grow_sent(message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent)
+        grown, sets = grow_sent(
+            message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent, self._n_classes
+        )
         return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:

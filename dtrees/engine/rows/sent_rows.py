@@ -36,6 +36,7 @@ def grow_sent(
     n_columns: int,
     threads: Threads,
     sent: list[tuple[NDArray[Any], ...]],
+    n_classes: int = 0,
 ) -> tuple[list[Nodes], list[CategorySets]]:
     """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, their g and h, and perhaps targets.
 
@@ -52,6 +53,8 @@ def grow_sent(
         Those of the table.
     threads : Threads
     sent : list of tuple of ndarray
+    n_classes : int, default=0
+        Whose weights are summed: g are numbers of classes.
     """
     # Shard by shard, a shard's rows node by node: to be put node by node.
     n_nodes = message.depth.shape[0]
@@ -66,7 +69,7 @@ def grow_sent(
     stop = np.cumsum(np.sum([one[0] for one in sent], axis=0))
     start = np.concatenate([[0], stop[:-1]])
     root = message.root
-    limits, stops = make_limits(rules, 0, root.sums, root.exponents, root.slope, ids=np.arange(n_columns, dtype=np.int32))
+    limits, stops = make_limits(rules, n_classes, root.sums, root.exponents, root.slope, ids=np.arange(n_columns, dtype=np.int32))
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
@@ -76,7 +79,7 @@ def grow_sent(
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())
-    runner.scratch_for(n_threads - 1, most_rows, 0, _NO_LEVELS, bool(rules.categorical), 2)
+    runner.scratch_for(n_threads - 1, most_rows, n_classes, _NO_LEVELS, bool(rules.categorical), n_classes or 2)
     in_block = block_rows(False, stops.max_features, pool.shape[0])
     roots = Roots(places, message.path, message.sums, message.priority)
     grown = runner.grow(threads, n_threads, context, roots, in_block, most_rows, None)

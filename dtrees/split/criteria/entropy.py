@@ -22,6 +22,7 @@ from dtrees.split.criteria.parts import (
     classes_of,
     flag_zones_by_bound,
     gain,
+    has_convex_terms,
     moments_of,
     node_statistic,
     score,
@@ -104,6 +105,11 @@ def _(criterion, left, right, h, other_h):
 @score_of_terms.of(EntropyOfClasses)
 def _(criterion, terms, h, other_h, h_all, n_classes):
     return terms + h_all * math.log2(n_classes)
+
+
+@has_convex_terms.of(EntropyOfClasses)
+def _(criterion):
+    return True
 
 
 @gain.of(EntropyOfClasses)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.parts import class_term, classes_of, gain, is_arithmetic, node_statistic, score_of_terms
+from dtrees.split.criteria.parts import class_term, classes_of, gain, has_convex_terms, is_arithmetic, node_statistic, score_of_terms
 from dtrees.split.criteria.squares import Squares
 
 
@@ -65,6 +65,7 @@ def _(criterion, score, node):
     return score / node.h
 
 
+@has_convex_terms.of(GiniOfClasses)
 @is_arithmetic.of(GiniOfClasses)
 def _(criterion):
     return True

@@ -123,6 +123,20 @@ def _(criterion):
 
 
 @specialised
+def has_convex_terms(criterion: Any) -> Any:
+    """Tell whether scores of single classes are bounded by those at the corners of a zone. Optional: they are not.
+
+    That is, whether :func:`score_of_terms` of the term of one class is convex in its weight on the left and the weight of all classes
+    there, the weights of the node being given; and whether it is the sum of these over classes, and of what it is where terms are 0.
+    """
+
+
+@has_convex_terms.otherwise
+def _(criterion):
+    return False
+
+
+@specialised
 def is_bounded(criterion: Any) -> Any:
     """Tell whether a score that is not arithmetic has a bound that is: :func:`upper_bound`. Optional: it has not."""
 

@@ -111,6 +111,19 @@ def test_bytes_of_several_targets() -> None:
     assert forest.besides(trees=2) - boosting.besides(trees=2) == 2 * 4 * 8_000
 
 
+def test_bytes_of_sums_by_zones_of_classes() -> None:
+    """Where rows stay: a number for each class, and that of rows; moments are three."""
+    schema = Schema.infer(np.zeros((1, 2), np.float32))
+
+    def needed(n_classes: int, boosting: bool = False) -> int:
+        return Sizes.of(schema, 1000, weighted=False, partition=0, n_classes=n_classes, boosting=boosting).needed_for_rows(500)
+
+    assert needed(0) == needed(2) == needed(8, boosting=True)
+    one = needed(3) - needed(2)
+    assert one > 0
+    assert needed(8) - needed(2) == pytest.approx(6 * one, rel=1e-3)
+
+
 @pytest.mark.parametrize("n_classes", [0, 2, 5])
 def test_bytes_of_out_of_bag_sums(n_classes: int) -> None:
     schema = Schema.infer(np.zeros((1, 1), np.float32))

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.engine.rows import tree as rows_tree
+from tests.engine.rows.forests import test_forests_by_rows as forests
+from tests.engine.rows.forests.test_forests_by_rows import forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_rows_fit import assert_same, cut_finely, fit_here, fit_spread, make_plan, spread
 from tests.engine.shards import wild_weight
 
+CATEGORY_RULES = ("categorical", "cat_smooth", "min_samples_category", "max_cat_threshold")
 KINDS = ("few", "some", "nearly all distinct", "with gaps", "one shard each", "one")
 
 
@@ -79,6 +82,43 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
         assert any(tree.categories.node.shape[0] for some in one.rounds for tree in some)
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
         assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads))
+
+
+FORESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
+    "tree of two classes": ("gini", {}, {"n_classes": 2}, False),
+    "tree of three classes": ("gini", {}, {"n_classes": 3}, False),
+    "weighted tree of three classes": ("entropy", {"max_features": 2, "min_samples_leaf": 3}, {"n_classes": 3}, True),
+    "forest of five classes": (
+        "gini",
+        {"cat_smooth": 0.0, "min_samples_category": (1, 1, 1), "max_cat_threshold": (5000, 2, 1)},
+        {"n_classes": 5, "n_draws": 700, "out_of_bag": True},
+        False,
+    ),
+    "forest of three classes, best first": (
+        "entropy",
+        {"max_leaf_nodes": 20, "interactions": ((0, 3), (1, 2, 4))},
+        {"n_classes": 3, "n_draws": 700, "balanced_subsample": True},
+        True,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles
+@pytest.mark.parametrize("sent_rows", [0, 60, 10_000])
+@pytest.mark.parametrize("case", FORESTS)
+def test_forests_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
+    criterion, rule_changes, changes, weighted = FORESTS[case]
+    n = 900
+    table, boosting, y, weight = fit(["some", "with gaps", "nearly all distinct"], n, weighted)
+    of_categories = {name: getattr(boosting.rules, name) for name in CATEGORY_RULES}
+    plan = forest_plan(criterion, len(table), of_categories | rule_changes, **changes)
+    y = np.digitize(y, np.quantile(y, np.arange(1, plan.n_classes) / plan.n_classes)).astype(np.int64)
+    one = grow_here(table, plan, y, weight)
+    assert any(tree.categories.node.shape[0] for tree in one.trees)
+    for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
+        forests.assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads=n_threads))
 
 
 @pytest.mark.slow

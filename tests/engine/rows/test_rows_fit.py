@@ -366,7 +366,6 @@ def test_refusals_name_the_parameter() -> None:
     assert rows_placement_refusal(forest) is None
     for changes, words in (
         ({"rules": rules("absolute_error", 3)}, "criterion='absolute_error'"),
-        ({"rules": rules("gini", 3), "n_classes": 3}, "y of 3 classes"),
         ({"targets": (1, 1)}, "y of 2 targets"),
         ({"rules": rules("squared_error", 3, random_splits=True)}, "random thresholds"),
     ):

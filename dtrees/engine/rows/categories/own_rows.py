@@ -49,6 +49,8 @@ class CategoryRows:
     n_categories : ndarray of int64, shape (n_columns,)
         By how many numbers categories are numbered, over all shards; 0 for columns that hold numbers.
     threads : Threads
+    n_classes : int, default=0
+        Whose weights are summed; 0 where moments are.
 
     Attributes
     ----------
@@ -56,8 +58,8 @@ class CategoryRows:
         Numbers of the columns in the table.
     """
 
-    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads) -> None:
-        self._columns, self._threads = columns, threads
+    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, n_classes: int = 0) -> None:
+        self._columns, self._threads, self._n_classes = columns, threads, n_classes
         self.ids = np.flatnonzero(n_categories).astype(np.int32)
         self._missing = n_categories[self.ids]
         self._place_of = np.full(n_categories.shape[0], -1, np.int64)
@@ -93,17 +95,18 @@ class CategoryRows:
         column = np.concatenate([np.tile(mine, n) for mine in self._dealt])
         which = np.concatenate([np.repeat(np.arange(n), mine.shape[0]) for mine in self._dealt])
         first, last = start[node][which], stop[node][which]
-        lists = make_lists(np.minimum(last - first, self._missing[column] + 1), partition.h.shape[0] > 0)
+        per_category, n_classes = max(1, self._n_classes), self._n_classes
+        lists = make_lists(np.minimum(last - first, (self._missing[column] + 1) * per_category), partition.h.shape[0] > 0)
         order = np.argsort(first - last, kind="stable")
         tasks = np.ascontiguousarray(np.stack([first, last, column, np.arange(column.shape[0])], axis=1)[order])
         if places.shape[0]:
             while len(self._tallies) < self._threads.n_threads:
-                self._tallies.append(make_tally(int(self._missing.max()) + 1))
+                self._tallies.append(make_tally((int(self._missing.max()) + 1) * per_category))
             codes, tallies = self._codes, self._tallies
 
             def add(own: NDArray[np.int64]) -> None:
                 self._threads.share(
-                    own.shape[0], lambda queue, thread: sum_by_category(queue, own, codes, partition, tallies[thread], lists)
+                    own.shape[0], lambda queue, thread: sum_by_category(queue, own, codes, partition, tallies[thread], lists, n_classes)
                 )
 
             for some in by_column(codes, tasks[:, 2]):

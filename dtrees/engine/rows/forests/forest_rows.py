@@ -116,7 +116,9 @@ class ForestRows(AddsByLeaf):
         if self._by_tree is not None:
             h = np.empty(self._by_tree.shape[0], np.int64)
             scale_into(self._by_tree, exponents[1], h)
-            return self.target.astype(np.int64) * h, h
+            return self._of_class(h), h
+        if self._plan.n_classes > 2 and (self._draws is not None or self._weight is None):
+            return self.target.astype(np.int64), self._counts
         centered = self._centered()
         fixed, h = centered.view(np.int64), _NONE
         if self._draws is not None:
@@ -127,10 +129,15 @@ class ForestRows(AddsByLeaf):
             h = np.empty(fixed.shape[0], np.int64)
             scale_into(self._weight, exponents[1], h)
             if self._plan.n_classes:
-                return self.target.astype(np.int64) * h, h
+                return self._of_class(h), h
             centered *= self._weight
         scale_into(centered, exponents[0], fixed)
         return fixed, h
+
+    def _of_class(self, h: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what rows of some weights add to sums: their classes, or, of two, the weights of those of the second."""
+        of_class = self.target.astype(np.int64)
+        return of_class if self._plan.n_classes > 2 else of_class * h
 
     def find_pure(
         self, rows: RowPartition, start: NDArray[np.int64], stop: NDArray[np.int64]

@@ -53,9 +53,12 @@ class FlaggedRows:
     width : int
         Numbers of an element of sums.
     threads : Threads
+    n_classes : int, default=0
+        Whose weights are summed.
     """
 
-    def __init__(self, columns: Columns, edges: Edges, shift: NDArray[np.int64], width: int, threads: Threads) -> None:
+    def __init__(self, columns: Columns, edges: Edges, shift: NDArray[np.int64], width: int, threads: Threads, n_classes: int = 0) -> None:
+        self._n_classes = n_classes
         self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
         self._shift = shift
         self._scratch: list[Scratch] = []
@@ -80,7 +83,7 @@ class FlaggedRows:
             By how much sizes are shifted to be packed.
         """
         self._make_scratch()
-        whole, ends = _joined(wanted)
+        whole, ends = joined(wanted)
         node, place, shift, n_rows, cut = whole.tasks.T
         start, stop, n_parts = places[0][node], places[1][node], np.diff(whole.begins)
         room, size = np.where(cut > 0, np.minimum(n_rows, stop - start), 0), n_parts * cut
@@ -115,7 +118,7 @@ class FlaggedRows:
         """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows."""
         self._make_scratch()
         kept, self._kept = self._kept, None
-        whole, ends = _joined(wanted)
+        whole, ends = joined(wanted)
         node, column, shift, n_rows, cut = whole.tasks.T
         keys, finer, kept_rooms, kept_counts = kept or (_NO_KEYS, _NO_PARTS, _NO_COUNTS, _NO_COUNTS)
         start, stop = places[0][node], places[1][node]
@@ -154,12 +157,12 @@ class FlaggedRows:
     def _make_scratch(self) -> None:
         n_distinct = np.diff(self._columns.offsets)
         while len(self._scratch) < self._threads.n_threads:
-            scratch = make_scratch(self._columns.n_rows, int(n_distinct.max(initial=0)), 0)
+            scratch = make_scratch(self._columns.n_rows, int(n_distinct.max(initial=0)), self._n_classes)
             n_marks = int((n_distinct >> self._shift).max(initial=0)) // 64 + 2
             self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
 
 
-def _joined(wanted: Sequence[Wanted]) -> tuple[Wanted, NDArray[np.int64]]:
+def joined(wanted: Sequence[Wanted]) -> tuple[Wanted, NDArray[np.int64]]:
     """Return what several searchers want as one, and where the tasks of each begin, and the last ones end."""
     n_tasks = [one.tasks.shape[0] for one in wanted]
     n_parts = np.cumsum([0, *(one.begins[-1] for one in wanted)])

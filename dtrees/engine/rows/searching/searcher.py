@@ -121,7 +121,11 @@ class Searcher:
     rooms : list of NumbersKept
         For sums: those of the nodes searched last, and those of nodes searched before, which nobody wants while others are summed. These
         are to be sent before :meth:`find_bars`, if they were made there.
+    n_classes : int, default=0
+        Whose weights are summed.
     """
+
+    _settle = staticmethod(settle_sums)
 
     def __init__(
         self,
@@ -133,7 +137,9 @@ class Searcher:
         width: int,
         threads: Threads,
         rooms: list[NumbersKept],
+        n_classes: int = 0,
     ) -> None:
+        self._n_classes = n_classes
         # Within the zone map, columns are numbered from 0.
         self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
         self._starts, self._shifts = layout
@@ -141,17 +147,19 @@ class Searcher:
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
         self._rooms = rooms
         self._scratch: list[Scratch] = []
+        self._requests: NDArray[Any]
+        self._flagged: NDArray[Any]
 
     def _make_scratch(self) -> None:
         while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, 0, n_sums=2))
+            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._n_classes, n_sums=self._n_classes or 2))
 
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[np.int64]]) -> NDArray[np.float64]:
         """Put together the sums of nodes, and return their bars; ``sent`` are those of each shard, one node after the other."""
         self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
-        self._limits, _ = make_limits(rules, 0, root.sums, root.exponents, root.slope)
+        self._limits, _ = make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope)
         self._message, self._bars = message, bars
         if not k:
             return bars
@@ -166,12 +174,12 @@ class Searcher:
             sums.grains[slot] = grain
             at += size
         before, self._sums = self._sums, sums
-        drawn = self._own(message.drawn)
+        drawn, settle = self._own(message.drawn), self._settle
         limits, zone_map, ids, scratch = self._limits, self._zone_map, self._ids, self._scratch
         # What is named here is still there when a thread comes late.
         self._threads.share(
             message.tasks.shape[0],
-            lambda queue, thread: settle_sums(
+            lambda queue, thread: settle(
                 queue, message.tasks, zone_map, before, sums, message.grain, drawn, bars, ids, message.n_rows, message.sums,
                 limits_for_thread(limits), scratch[thread],
             ),
@@ -259,8 +267,8 @@ class Searcher:
 
     def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
         """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
-        message, k = self._message, self._ids.shape[0]
-        n, n_tasks = message.node.shape[0], self._tasks.shape[0]
+        message = self._message
+        n_tasks = self._tasks.shape[0]
         if n_tasks:
             counts = np.stack([one[0] for one in sent])
             begins = np.zeros((len(sent), n_tasks + 1), np.int64)
@@ -284,7 +292,12 @@ class Searcher:
             )  # fmt: skip
             if failed[0]:
                 raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
-        best = empty_candidates(n, message.sums.shape[1])
+        return self._best()
+
+    def _best(self) -> Scanned:
+        """Return the best split of each node, of those in all columns here."""
+        n, k = self._message.node.shape[0], self._ids.shape[0]
+        best = empty_candidates(n, self._message.sums.shape[1])
         best_by_node(self._out, np.repeat(np.arange(n), k), best)
         place = np.searchsorted(self._ids, best.records["column"]) if k else np.zeros(n, np.int64)
         above = self._above[np.arange(n) * k + place] if k else np.full(n, np.nan)

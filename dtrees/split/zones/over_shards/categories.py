@@ -6,6 +6,9 @@ are the numbers of the categories, ascending, each with its sums. These lists ar
 without the other's.
 
 Missing values have the code after the last category that any shard has.
+
+Where the weights of classes are summed, a list has an element for each class of a category that has rows: codes are those of categories
+times the number of classes, plus the class, and what is summed is weights alone.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
+from dtrees.split.criteria.statistics import Classes, Moments
 from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.node.status import CONSTANT, SPLIT
@@ -111,7 +116,7 @@ def _list(tally, lists, i):
 
 
 @kernel
-def sum_by_category(queue, tasks, codes, partition, tally, lists):
+def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes):
     """Sum the rows of nodes by category, by several threads.
 
     Parameters
@@ -119,6 +124,8 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists):
     tasks : ndarray of int64, shape (n, 4)
         First and last place of a node, a column, and the list to be written.
     codes : ndarray of uint32, shape (n_columns, n_rows)
+    n_classes : int
+        Whose weights are summed; 0 where moments are.
     """
     weighted = partition.h.shape[0] > 0
     while True:
@@ -128,7 +135,10 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists):
         start, stop, j, to = tasks[k]
         mine = codes[j]
         for i in range(start, stop):
-            _note(tally, np.int64(mine[partition.rows[i]]), 1, partition.g[i], partition.h[i] if weighted else ZERO() + 1)
+            code, g, h = np.int64(mine[partition.rows[i]]), partition.g[i], partition.h[i] if weighted else ZERO() + 1
+            if n_classes > 0:
+                code, g = code * n_classes + g, ZERO()
+            _note(tally, code, 1, g, h)
         _list(tally, lists, to)
         finish(queue)
 
@@ -184,9 +194,28 @@ def _subtract(before, whole, lists, part, rest):
     lists.length[rest] = at - lists.begin[rest]
 
 
-@lean_kernel
-def _read(lists, i, groups):
-    """Write a list to where categories are ordered; return how many there are."""
+@specialised
+def _read(node, lists, i, groups):
+    """Write a list to where categories are ordered; return how many there are. The node's statistic tells what is summed."""
+
+
+@_read.of(Classes)
+def _(node, lists, i, groups):
+    weighted, n_classes, m, before = lists.h.shape[0] > 0, node.weights.shape[0], ZERO(), NONE()
+    for k in range(lists.begin[i], lists.begin[i] + lists.length[i]):
+        code, n = np.int64(lists.code[k]) // n_classes, np.int64(lists.n[k])
+        if code != before:
+            before = code
+            groups.code[m], groups.n[m] = code, 0
+            groups.sums[m] = 0
+            m += 1
+        groups.n[m - 1] += n
+        groups.sums[m - 1, np.int64(lists.code[k]) % n_classes] += lists.h[k] if weighted else n
+    return m
+
+
+@_read.of(Moments)
+def _(node, lists, i, groups):
     weighted, first = lists.h.shape[0] > 0, lists.begin[i]
     m = lists.length[i]
     for k in range(m):
@@ -227,12 +256,28 @@ def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, d
             column = np.int64(ids[j])
             out.records[t].column, out.records[t].status = column, CONSTANT
             if begin_column(limits.criterion, node_sums[i], column):
-                node, m = node_statistic(limits.criterion, node_sums[i], nodes[i]), _read(lists, t, scratch.groups)
-                status, score, _ = search_groups(node, j, values[: n_codes[j]], m, limits, ZERO(), -1.0, scratch.groups, scratch)
+                status, score = _search_list(lists, t, node_sums[i], nodes[i], j, values[: n_codes[j]], limits, scratch)
                 out.records[t].status = status
                 if status == SPLIT:
                     complete_but_threshold(n_codes[j], column, nodes[i], node_sums[i], limits, score, True, scratch.found, out, t)
         finish(queue)
+
+
+@lean_kernel
+def _search_list(lists, t, node_sums, n_rows, j, values, limits, scratch):
+    """Find the best split of a node in a column; return its status and score."""
+    node = node_statistic(limits.criterion, node_sums, n_rows)
+    m = _read(node, lists, t, scratch.groups)
+    status, score, _ = search_groups(node, j, values, m, limits, ZERO(), -1.0, scratch.groups, scratch)
+    return status, score
+
+
+@lean_kernel
+def _order_list(lists, t, node_sums, n_rows, j, values, number, limits, scratch):
+    """Write which categories go left in a split of a node to ``scratch.groups``."""
+    node = node_statistic(limits.criterion, node_sums, n_rows)
+    m = _read(node, lists, t, scratch.groups)
+    choose_sides(node, j, values, m, limits, ZERO(), number, scratch.groups, scratch.groups.side)
 
 
 @kernel
@@ -256,9 +301,8 @@ def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numb
             return
         i, j = which[t]
         begin_column(limits.criterion, node_sums[i], np.int64(ids[j]))
-        node, side = node_statistic(limits.criterion, node_sums[i], nodes[i]), scratch.groups.side
-        m = _read(lists, i * ids.shape[0] + j, scratch.groups)
-        choose_sides(node, j, values[: n_codes[j]], m, limits, ZERO(), numbers[t], scratch.groups, side)
+        side = scratch.groups.side
+        _order_list(lists, i * ids.shape[0] + j, node_sums[i], nodes[i], j, values[: n_codes[j]], numbers[t], limits, scratch)
         for code in range(n_codes[j]):
             words[rooms[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)
         finish(queue)

@@ -16,12 +16,14 @@ from dtrees.engine.plan.row_draws import RowDraws
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows import whole_sums
 from dtrees.engine.rows.between import relay
+from dtrees.engine.rows.forests.class_search import ClassSearcher
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.leaf_rows import share_leaves
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.forests.tree import rows_to_send
 from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.searching import zone_edges
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort
@@ -86,6 +88,28 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
         {"n_draws": 512, "balanced_subsample": True, "out_of_bag": True},
         True,
     ),
+    "tree of three classes": ("gini", {}, {"n_classes": 3}, False),
+    "weighted tree of three classes": ("entropy", {"min_weight_fraction_leaf": 0.02, "max_features": 4}, {"n_classes": 3}, True),
+    "forest of three classes": ("gini", {"max_features": 2}, {"n_classes": 3, "n_draws": 700, "out_of_bag": True}, False),
+    "forest of four classes, best first": (
+        "entropy",
+        {"max_leaf_nodes": 20, "ccp_alpha": 0.005},
+        {"n_classes": 4, "n_draws": 600, "class_weight": (0.3, 2.0, 1.0, 1.0), "out_of_bag": True},
+        True,
+    ),
+    "three classes, few columns a path": (
+        "gini",
+        {"interactions": ((0, 1, 2), (2, 3, 4, 5, 6)), "most_columns": 2, "min_samples_leaf": 3},
+        {"n_classes": 3, "n_draws": 500},
+        False,
+    ),
+    "three classes, balanced by tree": (
+        "gini",
+        {"max_features": 3},
+        {"n_classes": 3, "n_draws": 512, "balanced_subsample": True, "out_of_bag": True},
+        True,
+    ),
+    "three classes, balanced": ("entropy", {}, {"n_classes": 3, "n_draws": 700, "balanced_draws": True, "out_of_bag": True}, True),
     "entropy": ("entropy", {"max_features": 3}, {"n_draws": 900, "class_weight": (0.3, 2.0)}, True),
     "weighted tree by entropy": ("entropy", {}, {}, True),
 }
@@ -112,6 +136,36 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: 
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
         monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
         assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads=n_threads))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@pytest.mark.parametrize("n_classes", [3, 7])
+def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(
+    criterion: str, n_classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is a column that says much, and few others that do; and no split is missed."""
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 20)
+    monkeypatch.setattr(zone_edges, "most_zones", lambda n_rows: 8)
+    shares, flag = list[float](), ClassSearcher.flag
+
+    def flag_and_note(searcher: ClassSearcher, bars: Any, drawn: Any) -> Any:
+        wanted = flag(searcher, bars, drawn)
+        rows = int(searcher._message.n_rows.sum()) * searcher._ids.shape[0]
+        shares.append(int(wanted.tasks[:, 3].sum()) / max(1, rows))
+        return wanted
+
+    monkeypatch.setattr(ClassSearcher, "flag", flag_and_note)
+    n, rng = 4_000, np.random.default_rng(1)
+    table = [rng.normal(size=n) for _ in range(4)] + [np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n))]
+    signal = table[0] + np.nan_to_num(table[4]) + rng.normal(size=n) / 3
+    y = np.digitize(signal, np.quantile(signal, np.arange(1, n_classes) / n_classes)).astype(np.int64)
+    for changes in ({}, {"n_draws": n}):
+        plan = forest_plan(criterion, len(table), n_classes=n_classes, **changes)
+        one = grow_here(table, plan, y, None)
+        assert_same(one, grow_spread(table, plan, y, None, spread(n, 2, [n // 3], range(2))))
+    assert min(shares) < 0.2
+    assert max(shares) > 0.01
 
 
 @pytest.mark.parametrize("n_draws", [256, 301])
@@ -147,10 +201,10 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
     table = [make_column(kind, n, rng) for kind in data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))]
     y = np.nan_to_num(table[0].astype(float)) * 2 + data.draw(st.sampled_from([0.0, 1.0, 1e6])) * rng.normal(size=n)
-    criterion = data.draw(st.sampled_from(["squared_error", "gini"]))
+    criterion, n_classes = data.draw(st.sampled_from([("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 4)]))
     shape = data.draw(st.sampled_from(["as it is", "few values", "one value", "mostly one value", "far away"]))
-    if criterion == "gini":
-        y = (y > data.draw(st.sampled_from([0.0, 0.0, 1e9]))).astype(np.int64)
+    if n_classes:
+        y = np.digitize(y, np.array([0.0, 0.5, 1.0][: n_classes - 1]) + data.draw(st.sampled_from([0.0, 0.0, 1e9]))).astype(np.int64)
     elif shape == "few values":
         y = np.round(y)
     elif shape == "one value":
@@ -172,8 +226,9 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
         "min_weight_fraction_leaf": data.draw(st.sampled_from([0.0, 0.1])),
     }
     n_draws = data.draw(st.sampled_from([None, 1, max(1, n // 2), n, 3 * n]))
-    balanced = criterion == "gini" and n_draws is not None and data.draw(st.booleans())
-    plan = forest_plan(criterion, len(table), changes, n_draws=n_draws, balanced_draws=balanced, out_of_bag=n_draws is not None)
+    drawn = [{}, {"balanced_draws": True}, {"balanced_subsample": True}] if n_classes and n_draws is not None else [{}]
+    how = data.draw(st.sampled_from(drawn)) | {"n_draws": n_draws, "out_of_bag": n_draws is not None, "n_classes": n_classes}
+    plan = forest_plan(criterion, len(table), changes, **how)
     n_shards = data.draw(st.integers(1, 5))
     bounds = data.draw(st.lists(st.integers(0, n), max_size=7))
     cuts = spread(n, n_shards, bounds, data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=8)))

@@ -1,0 +1,117 @@
+"""The search of some columns where the weights of three and more classes are summed, and what a shard tells searchers of flagged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.rows.messages import Scanned
+from dtrees.engine.rows.searching.flagged_rows import FlaggedRows, joined
+from dtrees.engine.rows.searching.passes import by_column, take_tasks
+from dtrees.engine.rows.searching.searcher import RowsSentOfOthers, Searcher, Wanted
+from dtrees.engine.shard.targets.places import places_of
+from dtrees.split.node.candidate import empty_candidates
+from dtrees.split.node.limits import limits_for_thread
+from dtrees.split.node.partition import RowPartition
+from dtrees.split.zones.over_shards.class_rows import pick_classes, scan_classes
+from dtrees.split.zones.over_shards.classes import CLASS_REQUEST, flag_classes, settle_classes
+
+
+class ClassSearcher(Searcher):
+    """The search of one tree in some of its columns; see :class:`Searcher`. Flagged parts are never cut finer."""
+
+    _settle = staticmethod(settle_classes)
+
+    def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
+        """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
+        message, k = self._message, self._ids.shape[0]
+        n = message.node.shape[0]
+        self._bars = bars = bars.copy()
+        self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
+        n_parts = (self._zone_map.n_zones.max(initial=0) << message.grain) * k
+        rooms = np.cumsum(n_parts) - n_parts
+        self._requests = requests = np.zeros((n, k), CLASS_REQUEST)
+        self._flagged = flagged = np.empty(int(n_parts.sum()), np.int64)
+        limits, own, out = self._limits, self._own(drawn), self._out
+        zone_map, ids, sums, scratch = self._zone_map, self._ids, self._sums, self._scratch
+        if k:
+            self._threads.share(
+                n,
+                lambda queue, thread: flag_classes(
+                    queue, ids, zone_map, sums, message.n_rows, message.sums, limits_for_thread(limits), own, bars, scratch[thread], rooms,
+                    requests, flagged, out,
+                ),
+            )  # fmt: skip
+        node, column = np.nonzero(requests["looks"])
+        self._tasks = np.stack([node, column, np.zeros(node.shape[0], np.int64)], axis=1).astype(np.int64)
+        return self._wanted(flagged)
+
+    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
+        """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
+        message, n_tasks = self._message, self._tasks.shape[0]
+        if n_tasks:
+            counts = np.stack([one[0] for one in sent])
+            begins = np.zeros((len(sent), n_tasks + 1), np.int64)
+            np.cumsum(counts, axis=1, out=begins[:, 1:])
+            begins[1:] += np.cumsum(begins[:, -1])[:-1, None]
+            runs = np.concatenate([one[1] for one in sent]), np.concatenate([one[2] for one in sent]).reshape(-1, self._width)
+            room = counts.sum(axis=0)
+            rooms, total = np.cumsum(room) - room, int(room.sum())
+            merged = np.empty(total), np.empty((total, self._width), np.int64)
+            failed, limits, bars = np.zeros(1, np.int64), self._limits, self._bars
+            tasks = np.ascontiguousarray(self._tasks[:, :2])
+            zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
+            scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
+            self._threads.share(
+                n_tasks,
+                lambda queue, thread: scan_classes(
+                    queue, tasks, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), bars,
+                    scratch[thread], requests, flagged, runs, begins, rooms, merged, out, above, failed,
+                ),
+            )  # fmt: skip
+            if failed[0]:
+                raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
+        return self._best()
+
+
+class ClassFlaggedRows(FlaggedRows):
+    """What a shard tells searchers of its rows in flagged parts; see :class:`FlaggedRows`. Nobody asks for sums by finer parts."""
+
+    def pick(
+        self, wanted: Sequence[Wanted], rows: RowPartition, places: tuple[NDArray[np.int64], NDArray[np.int64]]
+    ) -> dict[int, tuple[NDArray[Any], ...]]:
+        """Return the rows that searchers want: how many values of each task, and the values with the elements of their rows."""
+        self._make_scratch()
+        whole, ends = joined(wanted)
+        node, column, shift, n_rows, _ = whole.tasks.T
+        start, stop = places[0][node], places[1][node]
+        room = np.minimum(n_rows, stop - start)
+        rooms, total = np.cumsum(room) - room, int(room.sum())
+        values, weights, counts = np.empty(total), np.empty((total, self._width), np.int64), np.zeros(node.shape[0], np.int64)
+        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift], axis=1)), whole.parts.astype(np.int64)
+        columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
+
+        def pick(some: Any) -> None:
+            own, begins, own_parts = take_tasks(some, tasks, whole.begins, parts)
+            own_rooms, own_counts = rooms[some], counts[some]
+            self._threads.share(
+                own.shape[0],
+                lambda queue, thread: pick_classes(
+                    queue, own, own_parts, begins, columns, zone_map, rows, scratch[thread], own_rooms, values, weights, own_counts
+                ),
+            )
+            counts[some] = own_counts
+
+        for some in by_column(columns.codes, self._pool[column], columns.words):
+            pick(some)
+        at = places_of(rooms, counts)
+        values, weights = values[at], weights[at]
+        bounds = np.concatenate([[0], np.cumsum(counts)])[ends].tolist()
+        return {
+            searcher: (counts[i:j], values[first:last], weights[first:last].reshape(-1))
+            for searcher, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
+        }
