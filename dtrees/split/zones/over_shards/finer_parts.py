@@ -22,8 +22,8 @@ from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, slope_of
 
 _PLACE = np.uint64(0xFFFFFFFF)
-#: Cells that codes between the first and the last flagged part of a column are put in, to find their part.
-_CELLS = 2048
+#: Fewest and most cells that codes between the first and the last flagged part of a column are put in, to find their part.
+_CELLS = 256, 2**15
 
 
 @kernel
@@ -66,78 +66,67 @@ def sum_finer(
         if cut > 0 and begins[k] < begins[k + 1]:
             some = parts[begins[k] : begins[k + 1]]
             n_keys = pick_parts(start, stop, j, shift, some, columns, zone_map, partition, scratch)
-            column = zone_map.which[j]
-            own = sums[firsts[k] : firsts[k] + cut * some.shape[0]]
-            _note_parts(zone_map.first_codes[j], shift, some, scratch.cuts, scratch.numbers)
-            own_finer = finer[rooms[k] :]
-            n = _number(
-                scratch.keys[:n_keys], columns, column, scratch.cuts, scratch.numbers, some.shape[0], ranges[begins[k] : begins[k + 1]],
-                cut, kept[rooms[k] :], own_finer,
+            own, numbers = sums[firsts[k] : firsts[k] + cut * some.shape[0]], finer[rooms[k] :]
+            by = _note_parts(zone_map.first_codes[j], shift, some, n_keys, scratch.cuts, scratch.part_of)
+            counts[k] = _sum_keys(
+                scratch.keys[:n_keys], columns, zone_map.which[j], scratch.cuts, scratch.part_of, by, some.shape[0],
+                ranges[begins[k] : begins[k + 1]], cut, partition, start, size_shift, kept[rooms[k] :], numbers, own,
             )  # fmt: skip
-            _add(kept[rooms[k] :], own_finer, n, partition, start, size_shift, own)
-            counts[k] = n
         finish(queue)
 
 
 @lean_kernel
-def _note_parts(first_codes, shift, parts, cuts, cells):
-    """Write the first code of each part, and of what follows it, to ``cuts``; to ``cells`` the first part that ends in each, or later."""
+def _note_parts(first_codes, shift, parts, n_keys, cuts, cells):
+    """Write the first code of each part, and of what follows it, to ``cuts``; to ``cells`` the first part that ends in each, or later.
+
+    Cells are equal when shifted by what this returns, and the more of them the more keys are to be looked up.
+    """
     n = parts.shape[0]
     for p in range(n):
         cuts[0, p], cuts[1, p] = first_codes[parts[p] << shift], first_codes[(parts[p] + 1) << shift]
-    first, by, part = cuts[0, 0], _cell_shift(cuts, n), ZERO()
-    for cell in range(((cuts[1, n - 1] - first) >> by) + 2):
-        while part + 1 < n and cuts[1, part] <= first + (cell << by):
-            part += 1
-        cells[cell] = part
-
-
-@lean_kernel
-def _cell_shift(cuts, n):
-    """Return by how much codes of flagged parts are to be shifted to be cells."""
-    by = ZERO()
-    while (cuts[1, n - 1] - cuts[0, 0]) >> by >= _CELLS:
+    first, by, cell, most = cuts[0, 0], ZERO(), ZERO(), max(_CELLS[0], min(n_keys >> 1, _CELLS[1]))
+    while (cuts[1, n - 1] - first) >> by >= most:
         by += 1
+    for p in range(n):
+        end = max(cell, ((cuts[1, p] - first - 1) >> by) + 1)
+        for i in range(np.uint64(cell), np.uint64(end)):
+            cells[i] = p
+        cell = end
+    cells[cell] = cells[cell + 1] = n - 1
     return by
 
 
 @lean_kernel
-def _number(keys, columns, column, cuts, cells, n_parts, ranges, cut, kept, finer):
-    """Keep the keys that are in parts, and write their finer parts; return how many there are."""
-    at, one = np.uint64(0), np.uint64(1)
-    first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, n_parts - 1]), np.uint64(_cell_shift(cuts, n_parts))
-    firsts, lasts, cut = cuts[0], cuts[1], np.uint64(cut)
+def _sum_keys(keys, columns, column, cuts, cells, by, n_parts, ranges, cut, partition, start, size_shift, kept, finer, sums):
+    """Keep the keys that are in parts, write their finer parts, and add up the rows of each; return how many keys there are."""
+    at, one, final = np.uint64(0), np.uint64(1), np.uint64(max(1, keys.shape[0]) - 1)
+    first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, n_parts - 1]), np.uint64(by)
+    firsts, lasts, cut, g, h, start = cuts[0], cuts[1], np.uint64(cut), partition.g, partition.h, np.uint64(start)
+    weighted = sums.shape[1] == 3
     for k in range(np.uint64(keys.shape[0])):
+        prefetch(g, np.int64(start + (keys[min(k + np.uint64(AHEAD), final)] & _PLACE)))
         key = keys[k]
         code = key >> np.uint64(32)
         if code < first or code >= stop:
             continue
         cell = (code - first) >> by
-        part, n = np.uint64(cells[cell]), np.uint64(cells[cell + one] - cells[cell])
+        part = np.uint64(cells[cell])
+        n = np.uint64(cells[cell + one]) - part
         while n > 0:  # the first part that does not end at the code or before; there is one
             half = (n + one) >> one
             part += half * np.uint64(code >= np.uint64(lasts[part + half - one]))
             n -= half
         if code < np.uint64(firsts[part]):
             continue
-        value = value_of_code(columns, column, np.int64(code))
-        kept[at], finer[at] = key, part * cut + np.uint64(finer_part(value, ranges[part, 0], ranges[part, 1], cut))
+        value, place = value_of_code(columns, column, np.int64(code)), start + (key & _PLACE)
+        number = part * cut + np.uint64(finer_part(value, ranges[part, 0], ranges[part, 1], cut))
+        kept[at], finer[at] = key, number
         at += one
-    return np.int64(at)
-
-
-@lean_kernel
-def _add(kept, finer, n, partition, start, size_shift, sums):
-    """Add rows that were kept to the sums of their finer parts."""
-    g, h, start, final = partition.g, partition.h, np.uint64(start), np.uint64(max(1, n) - 1)
-    weighted = sums.shape[1] == 3
-    for i in range(np.uint64(n)):
-        prefetch(g, np.int64(start + (kept[min(i + np.uint64(AHEAD), final)] & _PLACE)))
-        place, number = start + (kept[i] & _PLACE), np.uint64(finer[i])
         sums[number, 0] += g[place]
         sums[number, 1] += (((abs(g[place]) >> size_shift) + 1) << 32) + 1
         if weighted:
             sums[number, 2] += h[place]
+    return np.int64(at)
 
 
 @lean_kernel
