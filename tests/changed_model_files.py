@@ -142,7 +142,7 @@ def change_arrays(arrays: dict[str, Any], random: np.random.Generator) -> None:
     elif what == 2:
         arrays[name] = array.reshape(-1)[: random.integers(array.size + 1)]
     elif what == 3:
-        arrays[name] = array[..., np.newaxis] if random.integers(2) else array.reshape(-1)[:1].reshape(())
+        arrays[name] = array[..., np.newaxis] if random.integers(2) or not array.size else array.reshape(-1)[:1].reshape(())
     elif what == 4:
         arrays[name] = np.concatenate([np.atleast_1d(array)] * 2)
     elif what == 5:
