@@ -73,6 +73,9 @@ CASES = {
         "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
     ),
 }
+FOREST_OF_CLASSES = Case(
+    "binary", lambda: RandomForestClassifier(4, class_weight="balanced_subsample", oob_score=True, max_depth=6, random_state=9)
+)
 #: Rows of partitions: none in some, one in some, nearly all in one.
 PARTS = {1: [N_ROWS], 4: [1, 0, N_ROWS - 21, 20], 7: [40, 1, 100, 0, 59, 60, 40]}
 
@@ -226,10 +229,13 @@ def test_a_worker_is_lost_at_every_message_of_forests(
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
     cut = Cut(kind, 1 if kind in ("OpenForest", "CountVotes") else 3, how)
+    case = FOREST_OF_CLASSES if kind == "CountClasses" else CASES["forest"]
     with cut_off(cut) as done:
-        model = fit(CASES["forest"], PARTS[7])
-    check(model, "forest")
-    assert model.oob_score_ == fit(CASES["forest"]).oob_score_
+        model = fit(case, PARTS[7])
+    here = fit(case)
+    assert model.placement_.kind == "rows"
+    assert found(model) == found(here)
+    assert model.oob_score_ == here.oob_score_
     assert done == [cut]
     assert_clean(five_threads, in_processes=False)
 
