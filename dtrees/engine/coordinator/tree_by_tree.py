@@ -6,15 +6,13 @@ again.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
 from typing import Generic, Protocol, TypeVar
 
+from dtrees.engine.coordinator.lasting import Lasting
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol.messages import Scores
 from dtrees.tree.tree import Tree
-
-T = TypeVar("T")
 
 
 class TreeLog(Protocol):
@@ -37,7 +35,7 @@ class _Repairable(Protocol):
 E = TypeVar("E", bound=_Repairable)
 
 
-class TreeByTree(ABC, Generic[E]):
+class TreeByTree(Lasting, Generic[E]):
     """Grows trees one after the other; those that a log has kept are not grown again but replayed.
 
     Parameters
@@ -71,14 +69,6 @@ class TreeByTree(ABC, Generic[E]):
         if self._log is not None:
             self._log.keep(grown, scores)
         return grown, scores
-
-    @abstractmethod
-    def _lasting(self, act: Callable[[], T]) -> T:
-        """Do something that leaves no trace in the fit unless it ends well, as often as it takes."""
-
-    @abstractmethod
-    def _recover(self) -> None:
-        """Bring all shards to the state after the last finished tree."""
 
     @abstractmethod
     def _replay(self, tree: Tree, output: int) -> None:

@@ -1,21 +1,21 @@
-"""A boosting over shards of rows that outlasts its shards: the tree is the transaction.
+"""Fits over shards of rows that outlast their shards: the tree is the transaction.
 
-When shards are lost, new ones take their places, with the same rows, and the finished trees are replayed on all: a shard's predictions
+When shards are lost, new ones take their places, with the same rows. Boosting has the finished trees replayed on all: a shard's predictions
 follow from its rows and the trees, so that no state travels. Then the tree under way is grown again, in a new epoch.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from typing import TypeVar, cast
+from abc import abstractmethod
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.coordinator.lasting import Lasting
 from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
-from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.protocol.executor import ShardsLost
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
@@ -27,8 +27,6 @@ from dtrees.engine.rows.tree import grow_rows_tree
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 
-T = TypeVar("T")
-
 
 def check_rows(executor: RowsExecutor) -> None:
     """Raise ValueError if there are too many rows."""
@@ -38,7 +36,46 @@ def check_rows(executor: RowsExecutor) -> None:
         )
 
 
-class RowsFit(TreeByTree[RowsExecutor]):
+class LastingRows(Lasting):
+    """A fit over shards of rows, whatever becomes of these.
+
+    Parameters
+    ----------
+    executor : RowsExecutor
+    plan : BoostingPlan or ForestPlan
+    sent_rows : int
+        Up to how many rows a node is grown by one shard.
+    """
+
+    def __init__(self, executor: RowsExecutor, plan: BoostingPlan | ForestPlan, sent_rows: int) -> None:
+        check_rows(executor)
+        self._executor = executor
+        self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=sent_rows)
+        self._edges: Edges | None = None
+        self._is_open = False
+
+    def _begin(self) -> None:
+        """Open the fit, as often as it takes."""
+        self._lasting(self._open)
+        self._is_open = True
+
+    def _restore(self) -> None:
+        self._executor.repair()
+        self._session = self._session.renewed()
+        if self._is_open:
+            self._open()
+            self._replay_finished()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the fit on all shards, which know nothing of it yet, or are to forget it."""
+
+    @abstractmethod
+    def _replay_finished(self) -> None:
+        """Tell shards of the finished trees what they need to know of them."""
+
+
+class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
     """Grows trees one after the other over shards of rows, whatever becomes of these.
 
     Parameters
@@ -65,18 +102,15 @@ class RowsFit(TreeByTree[RowsExecutor]):
         log: TreeLog | None = None,
         sent_rows: int | None = None,
     ) -> None:
-        check_rows(executor)
-        super().__init__(executor, plan, log)
+        LastingRows.__init__(self, executor, plan, rows_tree.SENT_ROWS if sent_rows is None else sent_rows)
+        TreeByTree.__init__(self, executor, plan, log)
         self._plan = plan
-        self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=rows_tree.SENT_ROWS if sent_rows is None else sent_rows)
-        self._edges: Edges | None = None
         self._given = initial
-        self._lasting(self._open)
+        self._begin()
         assert self._given is not None
         self.initial: NDArray[np.float64] = self._given if self._given.ndim == 1 else np.zeros(self._given.shape[0])
 
     def _open(self) -> None:
-        """Open the fit on all shards, which know nothing of it yet, or are to forget it."""
         session, executor = self._session, self._executor
         self._edges = session.introduce(self._edges)
         serial = session.next_serial()
@@ -102,27 +136,9 @@ class RowsFit(TreeByTree[RowsExecutor]):
     def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
         return grow_rows_tree(self._session, tree, output, learning_rate, score)
 
-    def _lasting(self, act: Callable[[], T]) -> T:
-        """Do something as often as it takes: what it leaves on shards is forgotten if some are lost."""
-        while True:
-            try:
-                return act()
-            except ShardsLost:
-                self._recover(opens=act != self._open)
-
-    def _recover(self, opens: bool = True) -> None:
-        """Replace shards that are gone, and bring all to the state after the last finished tree."""
-        while True:
-            try:
-                self._executor.repair()
-                self._session = self._session.renewed()
-                if opens:
-                    self._open()
-                    for tree, output in self._finished:
-                        self._replay(tree, output)
-                return
-            except ShardsLost:
-                continue
+    def _replay_finished(self) -> None:
+        for tree, output in self._finished:
+            self._replay(tree, output)
 
 
 def _share(initial: NDArray[np.float64], stretches: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -32,6 +32,7 @@ from typing import cast
 
 import numpy as np
 
+from dtrees.engine.coordinator.lasting import Lasting
 from dtrees.engine.coordinator.leaves import Grown
 from dtrees.engine.coordinator.session import Requests, Session
 from dtrees.engine.coordinator.tree import starting, tree_steps
@@ -39,7 +40,7 @@ from dtrees.engine.coordinator.tree_by_tree import TreeLog
 from dtrees.engine.plan.node_limits import constraints_of, n_sums_of
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.protocol import messages as m
-from dtrees.engine.protocol.executor import Executor, ShardsLost
+from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.run.recovery import align, pieces_of_state
 from dtrees.split.policy import FOREST_BYTES_PER_ROW, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE
 from dtrees.tree.tree import Tree
@@ -147,7 +148,7 @@ class _Tree:
         return self.grown.closing
 
 
-class _Forest:
+class _Forest(Lasting):
     """The trees of a forest over shards: those under way, and those that are finished."""
 
     def __init__(
@@ -179,16 +180,16 @@ class _Forest:
             if self._first + len(self._told) < self._last:
                 self._tell_of(tree)
                 self._n_closed += not self._out_of_bag
-        while True:
-            try:
-                if self._exponent is None:
-                    self._exponent = self._session.begin().exponent
-                while self._n_closed < self._last - self._first:
-                    self._step()
-                    self._tell()
-                return self._result(self._exponent)
-            except ShardsLost:
-                self._recover()
+        return self._lasting(self._grow)
+
+    def _grow(self) -> ForestResult:
+        """Grow the trees that are not finished."""
+        if self._exponent is None:
+            self._exponent = self._session.begin().exponent
+        while self._n_closed < self._last - self._first:
+            self._step()
+            self._tell()
+        return self._result(self._exponent)
 
     def _step(self) -> None:
         """Take every tree under way one step further."""
@@ -262,18 +263,13 @@ class _Forest:
             total[first:last] = sums.T
         return ForestResult(self._told, total, count, exponent)
 
-    def _recover(self) -> None:
+    def _restore(self) -> None:
         """Replace shards that are lost, or misplaced, and forget the trees under way."""
         self._window.clear()
         self._is_repair_due = False
-        while True:
-            try:
-                self._executor.repair()
-                self._session = self._session.renewed()
-                if self._out_of_bag:
-                    self._n_closed = align(self._session, self._n_closed, len(self._told), None)
-                else:
-                    align(self._session, 0, 0, None)
-            except ShardsLost:
-                continue
-            return
+        self._executor.repair()
+        self._session = self._session.renewed()
+        if self._out_of_bag:
+            self._n_closed = align(self._session, self._n_closed, len(self._told), None)
+        else:
+            align(self._session, 0, 0, None)

@@ -16,8 +16,8 @@ brought it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,9 @@ from dtrees.engine.coordinator.tree import grow_tree, starting
 from dtrees.engine.coordinator.tree_by_tree import TreeByTree, TreeLog
 from dtrees.engine.plan.plans import BoostingPlan
 from dtrees.engine.protocol import messages as m
-from dtrees.engine.protocol.executor import Executor, ShardsLost
+from dtrees.engine.protocol.executor import Executor
 from dtrees.split.policy import STATE_PIECE_BYTES
 from dtrees.tree.tree import Tree
-
-T = TypeVar("T")
 
 
 class LastingFit(TreeByTree[Executor]):
@@ -83,27 +81,11 @@ class LastingFit(TreeByTree[Executor]):
         self._started = following
         return grown
 
-    def _lasting(self, act: Callable[[], T]) -> T:
-        """Do something that leaves no trace in the fit unless it ends well, as often as it takes."""
-        while True:
-            try:
-                return act()
-            except ShardsLost:
-                self._recover()
-
-    def _recover(self) -> None:
-        """Bring all shards to the state after the last finished tree."""
-        while True:
-            try:
-                if self._started is not None:
-                    self._started = None
-                    self._executor.collect()
-                self._executor.repair()
-                return self._align()
-            except ShardsLost:
-                continue
-
-    def _align(self) -> None:
+    def _restore(self) -> None:
+        if self._started is not None:
+            self._started = None
+            self._executor.collect()
+        self._executor.repair()
         self._session = self._session.renewed()
         wanted = len(self._finished)
         if align(self._session, wanted, wanted, self._given) < wanted:

@@ -7,28 +7,21 @@ another, so nothing is replayed; but where sums of what trees say of rows out of
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 
 from dtrees.engine.coordinator.tree_by_tree import TreeLog
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Scores
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.stretches import in_order
 from dtrees.engine.rows.exchange import RowsExecutor
-from dtrees.engine.rows.fit import check_rows
+from dtrees.engine.rows.fit import LastingRows
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.tree import grow_forest_tree, rows_to_send
-from dtrees.engine.rows.searching.zone_edges import Edges
-from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.shard.targets.forest_target import exponent_of_votes
 from dtrees.tree.tree import Tree
-
-T = TypeVar("T")
 
 
 def grow_forest_on_rows(
@@ -57,18 +50,15 @@ def grow_forest_on_rows(
     ForestResult
         That of :func:`dtrees.engine.run.forest_growth.grow_forest`.
     """
-    check_rows(executor)
     return _Forest(executor, plan, first).run(last, callback, log)
 
 
-class _Forest:
+class _Forest(LastingRows):
     """The trees of a forest that are finished, and how another one is grown."""
 
     def __init__(self, executor: RowsExecutor, plan: ForestPlan, first: int) -> None:
-        self._executor, self._plan, self._first = executor, plan, first
-        sent = rows_to_send(plan, executor.n_rows, executor.n_shards)
-        self._session = RowsSession(executor, plan, uuid.uuid4().hex, sent_rows=sent)
-        self._edges: Edges | None = None
+        super().__init__(executor, plan, rows_to_send(plan, executor.n_rows, executor.n_shards))
+        self._plan, self._first = plan, first
         self._scales: f.ForestScales
         self._trees: list[Tree] = []
 
@@ -77,24 +67,23 @@ class _Forest:
         began, total = time.perf_counter(), last - self._first
         recalled = [tree for tree, _ in ([] if log is None else log.recall())][:total]
         if len(recalled) < total:
-            self._lasting(self._open, opens=False)
+            self._begin()
         while len(self._trees) < total:
             number = len(self._trees)
             if number < len(recalled):
                 tree = recalled[number]
             else:
                 if self._executor.wants_repair(total - number):
-                    self._recover(opens=True)
-                tree = self._lasting(self._grow, opens=True)
+                    self._recover()
+                tree = self._lasting(self._grow)
                 if log is not None:
                     log.keep(tree, Scores(np.nan, np.nan))
             self._trees.append(tree)
             if callback is not None and callback(Progress(number + 1, total, time.perf_counter() - began)):
                 break
-        return self._lasting(self._result, opens=True) if self._plan.out_of_bag else ForestResult(self._trees)
+        return self._lasting(self._result) if self._plan.out_of_bag else ForestResult(self._trees)
 
     def _open(self) -> None:
-        """Open the fit on all shards, which know nothing of it yet, or are to forget it."""
         session = self._session
         self._edges = session.introduce(self._edges)
         self._scales = cast(f.ForestScales, session.say(m.Prepare, session.next_serial(), None)[0])
@@ -110,24 +99,6 @@ class _Forest:
         total, count = (in_order([one[i] for one in votes], session.stretches, n_rows) for i in range(2))
         return ForestResult(self._trees, total, count, exponent_of_votes(self._scales.largest))
 
-    def _lasting(self, act: Callable[[], T], opens: bool) -> T:
-        """Do something as often as it takes: what it leaves on shards is forgotten if some are lost."""
-        while True:
-            try:
-                return act()
-            except ShardsLost:
-                self._recover(opens)
-
-    def _recover(self, opens: bool) -> None:
-        """Replace shards that are gone, and bring all to the state after the last finished tree."""
-        while True:
-            try:
-                self._executor.repair()
-                self._session = self._session.renewed()
-                if opens:
-                    self._open()
-                    for i, tree in enumerate(self._trees if self._plan.out_of_bag else ()):
-                        self._session.say(f.AddVotes, self._first + i, tree)
-                return
-            except ShardsLost:
-                continue
+    def _replay_finished(self) -> None:
+        for i, tree in enumerate(self._trees if self._plan.out_of_bag else ()):
+            self._session.say(f.AddVotes, self._first + i, tree)
