@@ -29,7 +29,7 @@ from dtrees.cluster.growing.shards.joining.newcomers import (
     Handover,
     Newcomers,
     exchange_blocks,
-    share,
+    share_within_memory,
 )
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.split.table.columns import Assembly, Columns
@@ -71,22 +71,14 @@ class ColumnNewcomers(Newcomers):
         spent = self.seconds_a_tree(n_left, worked)
         if spent is None or any(worker not in workers for worker in columns.workers):
             return None
-        worker_capacities = {worker: WorkerCapacity.of(facts) for worker, facts in workers.items()}
-        threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
-        takes = {worker: worker_capacities[worker].free - _BYTES_PER_ROW * self._n_rows for worker in self.there}
-        in_place, closed = set[int](), set[int]()
-        while True:
-            handover = share(columns.ids, columns.workers, self._sizes, threads, takes, in_place, closed)
-            needed = dict.fromkeys(columns.workers, 0)
-            kept = handover.kept(columns.ids)
-            for shard, ids in kept.items():
-                again = 0 if shard in in_place else sum(self._sizes[j] for j in ids)
-                needed[columns.workers[shard]] += again + ZONE_BYTES * self._n_rows * len(ids)
-            short = {shard for shard in kept if needed[columns.workers[shard]] > worker_capacities[columns.workers[shard]].free}
-            if not short:
-                break
-            closed |= short & in_place
-            in_place |= short
+        capacities = {worker: WorkerCapacity.of(facts) for worker, facts in workers.items()}
+        takes = {worker: capacities[worker].free - _BYTES_PER_ROW * self._n_rows for worker in self.there}
+
+        def needed(_: int, ids: Sequence[int], in_place: bool) -> int:
+            again = 0 if in_place else sum(self._sizes[j] for j in ids)
+            return again + ZONE_BYTES * self._n_rows * len(ids)
+
+        handover = share_within_memory(columns.ids, columns.workers, self._sizes, capacities, takes, needed, has_place=True)
         state = 16 * self._n_rows * len(handover.given)
         seconds = SECONDS + (handover.moved + state) / BYTES_PER_SECOND
         saved = spent * n_left * (1.0 - handover.after / handover.before)

@@ -7,11 +7,13 @@ will make up for it, for newcomers together that come shortly after each other, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from distributed import Future
 
+from dtrees.cluster.data.memory import WorkerCapacity
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.scheduler_rpc import holders
@@ -134,6 +136,45 @@ def share(
         for pieces in by_shard.values():
             pieces.sort()
     return Handover(given, before, max(load[worker] / threads[worker] for worker in load), moved, in_place)
+
+
+def share_within_memory(
+    ids: Sequence[Sequence[int]],
+    owners: Sequence[str],
+    sizes: Sequence[int],
+    capacities: Mapping[str, WorkerCapacity],
+    newcomers: Mapping[str, float],
+    needed: Callable[[int, Sequence[int], bool], int],
+    has_place: bool,
+) -> Handover:
+    """Say which pieces newcomers had best take over, as :func:`share` does, from shards whose workers have memory for what they keep.
+
+    Parameters
+    ----------
+    ids, owners, sizes, newcomers
+        As of :func:`share`.
+    capacities : mapping from str to WorkerCapacity
+        Of all these workers.
+    needed : callable
+        How many bytes a shard needs to keep some pieces, for as long as it has its old block, too. It is given the shard, these pieces, and
+        whether they stay where they lie.
+    has_place : bool
+        Whether pieces can be kept where they lie. Shards that lack memory otherwise do that, and give the last of their pieces.
+    """
+    threads = {worker: capacity.threads for worker, capacity in capacities.items()}
+    in_place, closed = set[int](), set[int]()
+    while True:
+        handover = share(ids, owners, sizes, threads, newcomers, in_place, closed)
+        kept = handover.kept(ids)
+        again = Counter[str]()
+        for shard, pieces in kept.items():
+            again[owners[shard]] += needed(shard, pieces, shard in in_place)
+        short = {shard for shard in kept if again[owners[shard]] > capacities[owners[shard]].free}
+        if not short:
+            return handover
+        closed |= short & in_place if has_place else short
+        if has_place:
+            in_place |= short
 
 
 def exchange_blocks(

@@ -27,7 +27,7 @@ from dtrees.cluster.growing.shards.joining.newcomers import (
     Handover,
     Newcomers,
     exchange_blocks,
-    share,
+    share_within_memory,
 )
 from dtrees.cluster.reliability.tasks import Tasks
 
@@ -69,11 +69,10 @@ class RowNewcomers(Newcomers):
         if spent is None or any(worker not in workers for worker in rows.workers):
             return None
         capacities = {worker: WorkerCapacity.of(facts) for worker, facts in workers.items()}
-        threads = {worker: capacity.threads for worker, capacity in capacities.items()}
         lengths, ids = _numbered(rows.stretches)
 
         def needed(worker: str, n_rows: int) -> int:
-            return rows.sizes.needed_for_rows(n_rows, min(threads[worker], rows.n_columns), on_disk=rows.encoding.is_on_disk)
+            return rows.sizes.needed_for_rows(n_rows, min(capacities[worker].threads, rows.n_columns), on_disk=rows.encoding.is_on_disk)
 
         takes = {}
         for worker in self.there:
@@ -82,17 +81,11 @@ class RowNewcomers(Newcomers):
             if not rows.encoding.is_on_disk:  # all partitions that it is to load are there at once
                 each += rows.sizes.partition / max(lengths)
             takes[worker] = (capacities[worker].free - base) / each
-        closed = set[int]()
-        while True:
-            handover = share(ids, rows.workers, lengths, threads, takes, closed=closed)
-            kept = handover.kept(ids)
-            again = dict.fromkeys(rows.workers, 0)
-            for shard, some in kept.items():
-                again[rows.workers[shard]] += needed(rows.workers[shard], sum(lengths[i] for i in some))
-            short = {shard for shard in kept if again[rows.workers[shard]] > capacities[rows.workers[shard]].free}
-            if not short:
-                break
-            closed |= short
+
+        def needed_again(shard: int, some: Sequence[int], _: bool) -> int:
+            return needed(rows.workers[shard], sum(lengths[i] for i in some))
+
+        handover = share_within_memory(ids, rows.workers, lengths, capacities, takes, needed_again, has_place=False)
         replay = _REPLAY_SECONDS + _REPLAY_SECONDS_A_ROW * handover.after
         seconds = SECONDS + _bytes_moved(rows, handover) / BYTES_PER_SECOND + (self._n_trees - n_left) * replay
         more = 1e-9 * ROWS_EXCHANGES_WORKER * len(handover.given)
