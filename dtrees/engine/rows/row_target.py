@@ -17,11 +17,19 @@ from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.rows.between.torn_blocks import Torn
 from dtrees.engine.rows.messages import BlockLosses, Derived
+from dtrees.engine.shard.targets.boosted_rows import (
+    LeafAdder,
+    draw_rows,
+    has_unit_hessian,
+    rows_at_once,
+    rows_not_drawn,
+    rows_trained_on,
+    starts,
+    write_derivatives,
+)
 from dtrees.engine.threads import Threads
-from dtrees.split.node.partition import add_by_leaf
-from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import absolute_sum, scale_into
-from dtrees.split.policy import ADDITION_ROWS, LOGARITHM_ROWS
+from dtrees.split.policy import ADDITION_ROWS
 
 _NONE = np.empty(0, np.int64)
 
@@ -42,7 +50,7 @@ class AddsByLeaf(ABC):
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._leaf_of = np.empty(0, np.uint8)
+        self._adder = LeafAdder(threads)
 
     @abstractmethod
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -54,19 +62,7 @@ class AddsByLeaf(ABC):
 
     def add(self, raw: NDArray[np.float64], rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends from 0."""
-        n = rows.shape[0]
-        if not n:
-            return
-        dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32
-        if n < raw.shape[0] or n <= ADDITION_ROWS:
-            leaf_of = np.empty(0, dtype)
-        elif self._leaf_of.dtype != dtype or self._leaf_of.shape[0] != n:
-            leaf_of = self._leaf_of = np.empty(n, dtype)
-        else:
-            leaf_of = self._leaf_of
-        n_pieces = min(4 * self._threads.n_threads, 1 + n // ADDITION_ROWS)
-        n_tasks = 2 * n_pieces if leaf_of.shape[0] else n_pieces
-        self._threads.share(n_tasks, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
+        self._adder.add(raw, rows, start, value)
 
 
 class RowTarget(AddsByLeaf):
@@ -120,27 +116,22 @@ class RowTarget(AddsByLeaf):
         self._target = target if target.ndim == 1 else np.ascontiguousarray(target.T)
         self._weight = combine_weights(weight, plan.class_weight, target)
         n = target.shape[0]
-        train = None if held_out is None else ~held_out
-        if self._weight is not None and not self._weight.all():
-            train = self._weight > 0 if train is None else train & (self._weight > 0)
+        train = rows_trained_on(held_out, self._weight)
         self._initial, self._eligible, self._n_rows_total = initial, eligible, n_rows_total
         self._drawn_for: int | None = None
         self._parts = Parts(train, held_out, weights)
         self.in_sample = train
-        self.raw = self._starts(n).copy()
+        self.raw = starts(initial, n).copy()
         self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._loss: Loss = plan.loss
-        self.unit_hessian = unit_hessian = self._weight is None and (plan.loss.constant_hessian or plan.first_order)
+        self.unit_hessian = unit_hessian = has_unit_hessian(plan, self._weight)
         self.g, self.h, self.step_hessian = np.empty(n), np.empty(0 if unit_hessian else n), np.empty(n if plan.steps_apart else 0)
         self.weights = _NONE
         if self._weight is not None and plan.loss.measures_leaves:
             self.weights = np.empty(n, np.int64)
             scale_into(self._weight, weight_exponent, self.weights)
             np.maximum(self.weights, self._weight > 0, out=self.weights)
-        self._loss_rows = ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
-
-    def _starts(self, n: int) -> NDArray[np.float64]:
-        return np.broadcast_to(self._initial[:, None], (self._initial.shape[0], n)) if self._initial.ndim == 1 else self._initial
+        self._loss_rows = rows_at_once(plan.loss, n)
 
     @property
     def held_out(self) -> NDArray[np.bool_]:
@@ -161,15 +152,13 @@ class RowTarget(AddsByLeaf):
         self._drawn_for = round_
         n = self._n_rows_total
         eligible = np.unpackbits(self._eligible, count=n).astype(np.bool_) if self._eligible.shape[0] else np.ones(n, np.bool_)
-        n_wanted = max(1, int(plan.subsample * np.count_nonzero(eligible)))
-        chosen = np.empty(n, np.bool_)
-        hashing.subsample(hashing.as_seed(plan.seed), hashing.STREAM_SUBSAMPLE, round_, n_wanted, eligible, chosen)
+        chosen = draw_rows(plan, round_, eligible)
         self.in_sample = np.concatenate([chosen[:0], *(chosen[first:last] for first, last in stretches.tolist())])
 
     def _undrawn(self) -> NDArray[np.bool_]:
         """Return which rows are trained on, but not drawn for the round."""
         assert self.in_sample is not None
-        return ~self.in_sample if self._parts.train is None else self._parts.train & ~self.in_sample
+        return rows_not_drawn(self._parts.train, self.in_sample)
 
     def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:
         """Return gradients, hessians, or the weights of rows that are not drawn, of a stretch."""
@@ -200,17 +189,9 @@ class RowTarget(AddsByLeaf):
             self.open_round()
         if cuts is not None:
             self._loss = self.plan.loss.cut_at(cuts)
-        apart, loss = self.plan.steps_apart, self._loss
+        apart = self.plan.steps_apart
         g, h = self.g, self.step_hessian if apart else self.h
-        self._threads.over_rows(
-            lambda target, opened, g, h: loss.gradients(target, opened, output, g, h), (self._target, self._opened, g, h), self._loss_rows
-        )
-        if self._weight is not None:
-            g *= self._weight
-            h *= self._weight
-        if self.in_sample is not None:
-            g[~self.in_sample] = 0.0
-            h[~self.in_sample[: h.shape[0]]] = 0.0
+        write_derivatives(self._threads, self._loss, output, self._target, self._opened, self._weight, self.in_sample, g, h)
         if apart and self._weight is not None:
             np.copyto(self.h, self._weight if self.in_sample is None else np.where(self.in_sample, self._weight, 0.0))
         n_in = g.shape[0] if self.in_sample is None else int(np.count_nonzero(self.in_sample))
@@ -248,7 +229,7 @@ class RowTarget(AddsByLeaf):
             by_part.append(np.where(undrawn, losses, 0.0))
             if self._drawn_for == 0:
                 losses = np.empty_like(losses)
-                self._loss.pointwise(self._target, self._starts(losses.shape[0]).copy(), losses)
+                self._loss.pointwise(self._target, starts(self._initial, losses.shape[0]).copy(), losses)
                 if self._weight is not None:
                     losses *= self._weight
                 by_part.append(np.where(undrawn, losses, 0.0))

@@ -16,6 +16,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, Progress
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard import tree_state as one_tree
 from dtrees.engine.shard.levels import zone_planner as sums
+from dtrees.engine.shard.targets import boosted_rows
 from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.split.table import zone_map
 from dtrees.tree.packing import pack
@@ -82,7 +83,7 @@ def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: py
     for module, name in (
         (search_plan, "BOUNDED_ROWS"), (sums, "LEVEL_THREAD_CELLS"), (one_tree, "THREAD_ROWS"), (one_tree, "GROW_CELLS"),
         (one_tree, "GROW_CELLS_BY_SUMS"), (one_tree, "SHARE_ROWS"), (one_tree, "GATHERED_ROWS"), (boosting, "ADDITION_ROWS"),
-        (boosting, "LOGARITHM_ROWS"),
+        (boosting, "LOGARITHM_ROWS"), (boosted_rows, "ADDITION_ROWS"), (boosted_rows, "LOGARITHM_ROWS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, 1)
     assert same(fit_here(plan, y, weight, n_threads=1), here)

@@ -13,10 +13,18 @@ from dtrees.engine.outcome.scoring import Parts, add_up_losses, sums_by_block, w
 from dtrees.engine.plan.plans import BoostingPlan, Loss
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Finish, Losses
+from dtrees.engine.shard.targets.boosted_rows import (
+    LeafAdder,
+    draw_rows,
+    has_unit_hessian,
+    rows_at_once,
+    rows_not_drawn,
+    rows_trained_on,
+    starts,
+    write_derivatives,
+)
 from dtrees.engine.shard.targets.forest_target import Prepared
 from dtrees.engine.threads import Threads
-from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.node.partition import add_by_leaf
 from dtrees.split.node.records import add_values
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import exponent_for, fix_and_add_up, scale_into
@@ -77,16 +85,14 @@ class BoostingTarget:
         self.weight = combine_weights(weight, plan.class_weight, target)
         n = target.shape[0]
         held_out = rows_held_out(plan, target, self.weight) if plan.n_iter_no_change is not None else None
-        train = None if held_out is None else ~held_out
-        if self.weight is not None and not self.weight.all():
-            train = self.weight > 0 if train is None else train & (self.weight > 0)
+        train = rows_trained_on(held_out, self.weight)
         which = slice(None) if train is None else train
         plan.loss.check(self.target[..., which])
         if initial is None:
             initial = plan.loss.initial(self.target[..., which], None if self.weight is None else self.weight[which])
         self._start = np.array(initial, np.float64)
         self.initial = self._start if self._start.ndim == 1 else np.zeros(self._start.shape[0])
-        self.raw = self._starts(0, n).copy()
+        self.raw = starts(self._start, n).copy()
         # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
         self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._drawn_for: int | None = None
@@ -95,23 +101,17 @@ class BoostingTarget:
         self.parts = Parts.of(n, self.weight, train, held_out)
         # Kept from tree to tree: memory that is in use already costs no page faults.
         self._g = np.empty(n)
-        unit_hessian = self.weight is None and (plan.loss.constant_hessian or plan.first_order)
+        unit_hessian = has_unit_hessian(plan, self.weight)
         self._h = np.empty(0 if unit_hessian else n)
         self._fixed = self._g.view(np.int64), self._h.view(np.int64)
         # Past 120 bits the L2 penalty dwarfs every hessian; further bits could only overflow.
         penalty = plan.rules.reg_lambda
         self._most_bits = _NO_LIMIT, _NO_LIMIT if unit_hessian else 120 - (math.frexp(penalty)[1] if penalty > 0 else 0)
-        self._loss_rows = n if plan.loss.takes_all_rows else ADDITION_ROWS if plan.loss.constant_hessian else LOGARITHM_ROWS
+        self._loss_rows = rows_at_once(plan.loss, n)
         self._loss: Loss = plan.loss  # of the round
         self._weight_in_bits = self._weigh(train) if plan.loss.measures_leaves else _NONE
-        self._leaf_of = np.empty(0, np.uint8)
+        self._adder = LeafAdder(threads)
         self._steps = _Steps(n, plan.rules.reg_lambda, plan.rules.reg_alpha) if plan.steps_apart else None
-
-    def _starts(self, first: int, last: int) -> NDArray[np.float64]:
-        """Return what some rows start from, shape (K, n)."""
-        if self._start.ndim == 1:
-            return np.broadcast_to(self._start[:, None], (self._start.shape[0], last - first))
-        return self._start[:, first:last]
 
     def _weigh(self, train: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """Return the weights of rows trained on in fixed point, empty where all are 1."""
@@ -141,16 +141,7 @@ class BoostingTarget:
 
     def _derive(self, output: int, g: NDArray[np.float64], h: NDArray[np.float64]) -> None:
         """Write weighted derivatives, zero for rows out of sample."""
-        loss = self._loss
-        self.threads.over_rows(
-            lambda target, opened, g, h: loss.gradients(target, opened, output, g, h), (self.target, self._opened, g, h), self._loss_rows
-        )
-        if self.weight is not None and not loss.takes_all_rows:
-            g *= self.weight
-            h *= self.weight
-        if self._in_sample is not None:
-            g[~self._in_sample] = 0.0
-            h[~self._in_sample[: h.shape[0]]] = 0.0
+        write_derivatives(self.threads, self._loss, output, self.target, self._opened, self.weight, self._in_sample, g, h)
 
     def _start_first_order(self, output: int, steps: _Steps) -> Prepared:
         """Prepare a tree that is split by gradients and weights, whose leaves are to hold Newton steps."""
@@ -181,12 +172,8 @@ class BoostingTarget:
         if self.plan.subsample >= 1.0 or self._drawn_for == tree:
             return
         self._drawn_for = tree
-        n = self.raw.shape[1]
-        eligible = np.ones(n, np.bool_) if self.parts.train is None else self.parts.train
-        n_wanted = max(1, int(self.plan.subsample * np.count_nonzero(eligible)))
-        chosen = np.empty(n, np.bool_)
-        hashing.subsample(self.seed, hashing.STREAM_SUBSAMPLE, tree, n_wanted, eligible, chosen)
-        self._in_sample = chosen
+        eligible = np.ones(self.raw.shape[1], np.bool_) if self.parts.train is None else self.parts.train
+        self._in_sample = draw_rows(self.plan, tree, eligible)
 
     def _fix(self, x: NDArray[np.float64], most: int, out: NDArray[np.int64]) -> int:
         """Put ``x`` in fixed point; return the power of two that it is multiplied by, which is not above ``most``."""
@@ -200,7 +187,7 @@ class BoostingTarget:
 
     def finish(self, output: int, rows: NDArray[np.uint32], leaves: Finish) -> None:
         """Add the leaf values to the raw predictions."""
-        self.add(output, rows, leaves.start, np.ascontiguousarray(leaves.value[:, 0]))
+        self._adder.add(self.raw[output], rows, leaves.start, np.ascontiguousarray(leaves.value[:, 0]))
 
     def add_tree(self, output: int, rows: NDArray[np.uint32], records: NDArray[Any], value: NDArray[np.float64]) -> None:
         """Add the values of a tree's nodes (:data:`~dtrees.split.node.records.NODE`), shape (n, 1), to a raw prediction."""
@@ -208,7 +195,7 @@ class BoostingTarget:
             add_values(records, value, self.raw[output], rows)
             return
         leaf = records["column"] < 0
-        self.add(output, rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
+        self._adder.add(self.raw[output], rows, records["start"][leaf].astype(np.int64), value[leaf, 0])
 
     def measure_leaves(
         self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], stop: NDArray[np.int64]
@@ -231,19 +218,6 @@ class BoostingTarget:
         self.threads.map(measure, [stretch for stretch in stretches if stretch[0] < stretch[1]])
         return steps
 
-    def add(self, output: int, rows: NDArray[np.uint32], start: NDArray[np.int64], value: NDArray[np.float64]) -> None:
-        """Add the values of leaves to a raw prediction; the places of their rows begin at ``start``, which ascends."""
-        raw, leaf_of = self.raw[output], self._leaf_of
-        n = rows.shape[0]
-        if n <= ADDITION_ROWS:
-            add_by_leaf(make_queue(), 1, raw, rows, start, value, leaf_of)
-            return
-        dtype = np.uint8 if start.shape[0] <= 2**8 else np.uint16 if start.shape[0] <= 2**16 else np.uint32
-        if leaf_of.dtype != dtype or leaf_of.shape[0] != n:
-            leaf_of = self._leaf_of = np.empty(n, dtype)
-        n_pieces = min(4 * self.threads.n_threads, 1 + n // ADDITION_ROWS)
-        self.threads.share(2 * n_pieces, lambda queue, _: add_by_leaf(queue, n_pieces, raw, rows, start, value, leaf_of), n_pieces)
-
     def losses(self, first: int, last: int) -> Losses:
         """Return the losses of some rows; see :func:`~dtrees.engine.outcome.scoring.add_up_losses`."""
         losses = self._g[first:last]  # which the next tree will write anew
@@ -261,11 +235,11 @@ class BoostingTarget:
     def _with_out_of_bag(self, found: Losses, losses: NDArray[np.float64], first: int, last: int) -> Losses:
         """Add the (weighted) losses of rows that were not drawn, and, in the first round, those at what they started from."""
         assert self._in_sample is not None
-        rows = ~self._in_sample if self.parts.train is None else self.parts.train & ~self._in_sample
+        rows = rows_not_drawn(self.parts.train, self._in_sample)
         n_weight, rows = weight_of(rows.shape[0], self.weight, rows), rows[first:last]
         found = with_part(found, sums_by_block(losses, rows), n_weight)
         if self._drawn_for == 0:
-            self._loss.pointwise(self.target[..., first:last], self._starts(first, last).copy(), losses)
+            self._loss.pointwise(self.target[..., first:last], starts(self._start, self.raw.shape[1])[:, first:last].copy(), losses)
             if self.weight is not None:
                 losses *= self.weight[first:last]
             found = with_part(found, sums_by_block(losses, rows), n_weight)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome import scoring
 from dtrees.engine.outcome.scoring import scores_of, shares_of
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.shard.targets import boosted_rows
 from dtrees.engine.shard.targets import boosting_target as boosting
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget, OutOfBag, combine_weights
@@ -213,7 +214,8 @@ def test_shares_of_losses_are_all_losses(n_rows: int, n_shares: int, n_threads: 
     """However rows are shared out: the same numbers, to the last bit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "BLOCK_ROWS", 16)
-        patch.setattr(boosting, "ADDITION_ROWS", 32)
+        for module in (boosting, boosted_rows):
+            patch.setattr(module, "ADDITION_ROWS", 32)
         weight = np.abs(Y) + 1
         target = boosting_target(Squared(), np.resize(Y, n_rows), np.resize(weight, n_rows), n_threads=n_threads)
         shares = shares_of(n_rows, n_shares)
