@@ -29,10 +29,12 @@ from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.shard.category_splits import find_sets, mark_sets
+from dtrees.engine.shard.levels.marking import mark_by_number, mark_by_threshold
 from dtrees.engine.shard.levels.node_search import NodeSearch
 from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.levels.row_division import divide_tasks
 from dtrees.engine.shard.levels.zone_planner import Sizes
+from dtrees.engine.shard.sample_sums import add_up_sample, sums_of_classes, sums_of_targets
 from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
 from dtrees.engine.shard.subtrees.runner import TreeContext
@@ -41,18 +43,14 @@ from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.constraints.words import divide_sums, root_words
-from dtrees.split.criteria.several import add_up_amounts, add_up_classes
 from dtrees.split.grow.best_first import make_budget, merge_rows
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
 from dtrees.split.node.limits import Categories
 from dtrees.split.node.records import Nodes
-from dtrees.split.node.sparse_division import mark_many_of
 from dtrees.split.numbers import hashing
-from dtrees.split.numbers.fixed_point import add_up
-from dtrees.split.policy import GATHERED_ROWS, GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, ROUTE_BYTES, SHARE_ROWS, THREAD_ROWS
-from dtrees.split.search.categories.marking import mark_by_category
+from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
 from dtrees.split.table.columns import Assembly, Columns
 from dtrees.split.table.take_rows import take_rows
 from dtrees.tree.category_sets import NO_SETS, CategorySets
@@ -173,7 +171,7 @@ class TreeState:
             if n > n_in:
                 self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
         if not in_order or totals is None:
-            totals = self._gather(n_in, a, b, in_order, workspace)
+            totals = add_up_sample(workspace.threads, self._rows, n_in, a, b, in_order)
         total_a, total_b, size, slope = totals
         if spent and not in_order:
             workspace.divide_in(a, b)
@@ -185,7 +183,12 @@ class TreeState:
             workspace.runner.forget()  # it holds the levels, which weights drawn anew change
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)
         moments = (several is None and self._n_classes <= 2) or bool(self._levels.shape[0])
-        sums = np.array([total_a, total_b], np.int64) if moments else self._sums_side_by_side(n_in, total_b)
+        if moments:
+            sums = np.array([total_a, total_b], np.int64)
+        elif self._targets is not None:
+            sums = sums_of_targets(self._rows, n_in, self._targets, bool(self._n_classes), n_sums_of(self._plan), total_b)
+        else:
+            sums = sums_of_classes(self._rows, n_in, self._n_classes)
         self._limits, self._stops = make_limits(
             rules, self._n_classes, sums, exponents, slope if moments else 0.0, plain, self._shard_columns.ids, several
         )
@@ -236,20 +239,6 @@ class TreeState:
         assert isinstance(self._target, BoostingTarget)
         return self._target.measure_leaves(output, self._rows.rows, start, in_stop)
 
-    def _gather(
-        self, n_in: int, a: NDArray[np.int64], b: NDArray[np.int64], in_order: bool, workspace: Workspace
-    ) -> tuple[int, int, int, float]:
-        """Put the sums of rows in sample in their order, if they are not; see :func:`~dtrees.split.node.partition.gather`."""
-
-        def gather(rows: slice) -> tuple[int, int, int, float]:
-            found: tuple[int, int, int, float]
-            found = add_up(a[rows], b[rows]) if in_order else partition.gather(self._rows, rows.start, rows.stop, a, b)
-            return found
-
-        totals = workspace.threads.map_stretches(gather, n_in, GATHERED_ROWS)
-        total_a, total_b, size, slope = zip(*totals, strict=True)
-        return sum(total_a), sum(total_b), sum(size), max(slope)
-
     def _lay_out(self, n: int, a: NDArray[np.int64] | None, b: NDArray[np.int64]) -> None:
         """Make the row partition of a new tree of ``n`` rows, which are still to be written to it; ``a`` and ``b`` in order are not."""
         rows = self._rows  # memory that is in use already costs no page faults
@@ -269,21 +258,6 @@ class TreeState:
         partition.number(self._rows.rows)
         self._grows = False
         self._nodes.open(0, n_rows, hashing.ROOT, np.zeros(self._nodes.sums.shape[1], np.int64))
-
-    def _sums_side_by_side(self, n_in: int, weight: int) -> NDArray[np.int64]:
-        """Return the weights of classes of the rows in sample; of several targets, their sums, and the weight of all."""
-        a, b = self._rows.g[:n_in], self._rows.h[:n_in]
-        if self._targets is not None:
-            sums = np.zeros(n_sums_of(self._plan), np.int64)
-            if self._n_classes:
-                add_up_classes(self._targets, self._rows.rows[:n_in], b, sums[:-1])
-            else:
-                add_up_amounts(self._targets, self._rows.rows[:n_in], sums[:-1])
-            sums[-1] = weight
-            return sums
-        sums = np.zeros(self._n_classes, np.int64)
-        np.add.at(sums, a, b if b.shape[0] else 1)
-        return sums
 
     def _search_nodes(
         self, nodes: NDArray[np.int64], parents: NDArray[np.int64], left: NDArray[np.int64], mode: m.SearchMode, workspace: Workspace
@@ -312,31 +286,19 @@ class TreeState:
     ) -> m.RouteBits:
         """Mark the rows that splits send left; ``sets`` are those of a tree that is known already."""
         start, stop = self._nodes.start[nodes], self._nodes.stop[nodes]
-        n_bytes = (stop - start + 7) // 8
-        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
-        bits = np.empty(offsets[-1], np.uint8)
-
-        step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * workspace.threads.n_threads) + 1)
         by_set = self._by_set(columns, sets)
-        n_bytes[by_set] = 0  # the others come first
-        pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
-        tasks = np.array(pieces, np.int64).reshape(-1, 3)
-        places = self._shard_columns.place_of[columns]
-        thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
-        mark_many = mark_many_of(self._shard_columns.columns)
-        workspace.threads.share(
-            tasks.shape[0],
-            lambda queue, _: mark_many(
-                queue, tasks, self._shard_columns.columns, places, thresholds, missing_left, self._rows.rows, start, stop, bits, offsets
-            ),
-            most=1 + bits.shape[0] * 8 // THREAD_ROWS,
+        marks = mark_by_threshold(
+            workspace.threads, self._shard_columns, self._rows.rows, start, stop, columns, thresholds, missing_left, by_set
         )
-        marks = m.RouteBits(bits, offsets)
         if by_set.shape[0]:
             if sets is not None:
                 mark_sets(self._shard_columns, sets, columns, missing_left, self._rows.rows, start, stop, marks)
             else:
-                self._mark_categories(workspace, by_set, nodes, columns, thresholds, marks)
+                scratch = [self._search.scratch_for(thread, workspace, self._limits) for thread in range(workspace.threads.n_threads)]
+                mark_by_number(
+                    workspace.threads, self._shard_columns, self._rows, self._nodes, nodes, columns, thresholds, by_set, self._limits,
+                    self._keys[1], scratch, marks,
+                )  # fmt: skip
         return marks
 
     def _by_set(self, columns: NDArray[np.int32], sets: CategorySets | None) -> NDArray[np.int64]:
@@ -345,29 +307,6 @@ class TreeState:
             return sets.node.astype(np.int64)
         categorical = self._plan.rules.categorical
         return np.flatnonzero(np.isin(columns, categorical)) if categorical else _NOTHING
-
-    def _mark_categories(
-        self,
-        workspace: Workspace,
-        which: NDArray[np.int64],
-        nodes: NDArray[np.int64],
-        columns: NDArray[np.int32],
-        numbers: NDArray[np.float64],
-        marks: m.RouteBits,
-    ) -> None:
-        """Mark the rows that splits of categories send left, which are numbers; ``which`` of the splits they are."""
-        table, places, columns = self._nodes, self._shard_columns.place_of[columns], np.ascontiguousarray(columns)
-        start, in_stop, stop, sums, path = (getattr(table, name)[nodes] for name in ("start", "in_stop", "stop", "sums", "path"))
-        most = min(which.shape[0], 1 + int((stop - start)[which].sum()) // THREAD_ROWS)
-        scratch = [self._search.scratch_for(thread, workspace, self._limits) for thread in range(workspace.threads.n_threads)]
-        workspace.threads.share(
-            which.shape[0],
-            lambda queue, thread: mark_by_category(
-                queue, which, self._shard_columns.columns, places, numbers, self._rows, start, in_stop, stop, sums, self._limits,
-                self._keys[1], path, columns, scratch[thread], *marks,
-            ),
-            most=most,
-        )  # fmt: skip
 
     def _advance(self, message: m.Advance, workspace: Workspace) -> m.Divided:
         splits = message.splits
@@ -383,7 +322,6 @@ class TreeState:
         """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
         bits, offsets = marks
         table = self._nodes
-        n = splits.node.shape[0]
         start, in_stop, stop = table.start[splits.node], table.in_stop[splits.node], table.stop[splits.node]
         left_in_stop, left_stop, tasks = divide_tasks(start, in_stop, stop, bits, offsets, workspace.threads.n_threads)
         summed, spare = start if rows_only else in_stop, workspace.spare_for(self._rows)
@@ -394,16 +332,10 @@ class TreeState:
         )
         if not np.array_equal(left_in_stop - start, splits.n_left):
             raise m.ReplicasDiffer("the rows that a split sends left are not as many as its search counted")
-        left, right = splits.left, splits.left + 1
-        table.reserve(int(right.max(initial=0)) + 1)
-        table.start[left], table.in_stop[left], table.stop[left] = start, left_in_stop, left_stop
-        table.start[right], table.in_stop[right], table.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
+        table.divide(splits.node, splits.left, left_in_stop, left_stop, self._plan.rules.by_level)
         if self._grows:  # a finished tree is only put through the rows
             sums = divide_sums(self._limits.criterion, splits.column, table.sums[splits.node], splits.left_sums)
-            table.sums[left], table.sums[right] = sums
-        table.depth[left] = table.depth[right] = table.depth[splits.node] + 1
-        table.path[left] = hashing.child_paths(table.path[splits.node], np.zeros(n, np.int64))
-        table.path[right] = hashing.child_paths(table.path[splits.node], np.full(n, not self._plan.rules.by_level, np.int64))
+            table.sums[splits.left], table.sums[splits.left + 1] = sums
         return left_in_stop, left_stop
 
     def _grow(self, message: m.Grow, workspace: Workspace) -> m.Subtrees:
@@ -462,7 +394,6 @@ class TreeState:
 
     def _grow_delegated(self, message: m.GrowDelegated, workspace: Workspace) -> m.GrownDelegated:
         """Grow nodes in a table of their rows alone, and leave the rows where they belong then."""
-        table = self._nodes
         places = self._places_of(message.nodes)
         rows = self._rows.rows[places]
         n_columns = self._shard_columns.n_columns_total
@@ -478,17 +409,7 @@ class TreeState:
         numbers = np.arange(rows.shape[0], dtype=np.uint32)
         one._rows = partition.RowPartition(numbers, self._rows.g[places], self._rows.h[places if self._rows.h.shape[0] else places[:0]])
         one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
-        # Node 0 are all rows, whichever nodes they are of; the nodes come after it.
-        one._nodes = NodeTable(table.sums.shape[1])
-        one._nodes.reserve(message.nodes.shape[0] + 1)
-        one._nodes.in_stop[0] = one._nodes.stop[0] = rows.shape[0]
-        mine = slice(1, message.nodes.shape[0] + 1)
-        stop = np.cumsum(table.stop[message.nodes] - table.start[message.nodes])
-        moved = stop - table.stop[message.nodes]
-        one._nodes.start[mine], one._nodes.in_stop[mine] = table.start[message.nodes] + moved, table.in_stop[message.nodes] + moved
-        one._nodes.stop[mine] = stop
-        for name in ("depth", "path", "sums"):
-            getattr(one._nodes, name)[mine] = getattr(table, name)[message.nodes]
+        one._nodes, moved = self._nodes.apart(message.nodes)
         apart = Workspace(workspace.threads, SubtreeRunner(assembled, compiles=True))
         one._search = NodeSearch(one._shard_columns, sums_zones=False)
         one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.split.numbers.hashing import child_paths
+
 
 class NodeTable:
     """Where the nodes of the tree under way lie, and what is known of them. Grows as nodes are added."""
@@ -21,6 +23,42 @@ class NodeTable:
         """Begin another tree, whose root has all rows."""
         self.start[0], self.in_stop[0], self.stop[0], self.depth[0] = 0, n_in, n_rows, 0
         self.path[0], self.sums[0] = path, sums
+
+    def divide(
+        self,
+        nodes: NDArray[np.int64],
+        left: NDArray[np.int64],
+        left_in_stop: NDArray[np.int64],
+        left_stop: NDArray[np.int64],
+        by_level: bool,
+    ) -> None:
+        """Add the children of nodes, but for their sums: ``left``, which end at these places, and right ones that come next to them.
+
+        ``by_level`` is as of :class:`~dtrees.engine.plan.plans.Rules`.
+        """
+        right, n = left + 1, nodes.shape[0]
+        self.reserve(int(right.max(initial=0)) + 1)
+        start, in_stop, stop, path = self.start[nodes], self.in_stop[nodes], self.stop[nodes], self.path[nodes]
+        self.start[left], self.in_stop[left], self.stop[left] = start, left_in_stop, left_stop
+        self.start[right], self.in_stop[right], self.stop[right] = left_stop, left_stop + (in_stop - left_in_stop), stop
+        self.depth[left] = self.depth[right] = self.depth[nodes] + 1
+        self.path[left] = child_paths(path, np.zeros(n, np.int64))
+        self.path[right] = child_paths(path, np.full(n, not by_level, np.int64))
+
+    def apart(self, nodes: NDArray[np.int64]) -> tuple[NodeTable, NDArray[np.int64]]:
+        """Return a table of some nodes alone, whose rows lie one node after the other there, and by how much each node's places grow.
+
+        Node 0 of that table are all rows, whichever nodes they are of; the nodes come after it.
+        """
+        one, mine = NodeTable(self.sums.shape[1]), slice(1, nodes.shape[0] + 1)
+        one.reserve(nodes.shape[0] + 1)
+        stop = np.cumsum(self.stop[nodes] - self.start[nodes])
+        moved = stop - self.stop[nodes]
+        one.in_stop[0] = one.stop[0] = (self.stop[nodes] - self.start[nodes]).sum()
+        one.start[mine], one.in_stop[mine], one.stop[mine] = self.start[nodes] + moved, self.in_stop[nodes] + moved, stop
+        for name in ("depth", "path", "sums"):
+            getattr(one, name)[mine] = getattr(self, name)[nodes]
+        return one, moved
 
     def reserve(self, n: int) -> None:
         """Make room for ``n`` nodes."""
