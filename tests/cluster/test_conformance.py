@@ -188,6 +188,7 @@ AT = {
     "forest of absolute error": 1,
     "forest, best first": 2,
     "forest of several targets": 2,
+    "forest of several targets by sets": 1,  # its trees grow side by side
 }
 #: What may go to the coordinator's own worker alone, which is never cut off. (It is killed at it in test_recovery.py, where workers are
 #: processes.)
