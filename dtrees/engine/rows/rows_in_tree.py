@@ -23,7 +23,7 @@ from dtrees.engine.rows.categories.search import CategorySearch
 from dtrees.engine.rows.forests.class_search import ClassFlaggedRows, ClassSearcher
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
-from dtrees.engine.rows.searching.passes import by_column, by_rows, gather
+from dtrees.engine.rows.searching.passes import by_column, by_rows, values_of_rows
 from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted, make_sums
 from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.rows.sent_rows import grow_sent
@@ -263,7 +263,7 @@ class RowsInTree:
         pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
         of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
-        cut = self._cut_codes(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
+        cut = columns.codes_up_to(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
 
         def mark(some: Any) -> None:
             own = of_pieces[some]
@@ -299,7 +299,7 @@ class RowsInTree:
         self, column: NDArray[np.int64], cut: NDArray[np.float64], start: NDArray[np.int64], stop: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Return the lowest value above each cut in a column of some rows, infinite if there is none."""
-        cuts = self._cut_codes(column, cut)
+        cuts = self._columns.codes_up_to(column, cut)
         nodes, out = np.ascontiguousarray(np.stack([start, stop, column], axis=1)), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
 
@@ -313,14 +313,6 @@ class RowsInTree:
         above = self._columns.values_of(column, out)
         return np.where(np.isnan(above), np.inf, above)
 
-    def _cut_codes(self, column: NDArray[np.int64], cut: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the highest code of each column up to a value, -1 if there is none."""
-        codes = np.empty(column.shape[0], np.int64)
-        order = np.argsort(column, kind="stable")
-        for some in np.split(order, np.flatnonzero(np.diff(column[order])) + 1) if order.shape[0] else ():
-            codes[some] = self._columns.codes_up_to(int(column[some[0]]), cut[some])
-        return codes
-
     def _reserve(self, n: int) -> None:
         size = self._start.shape[0]
         if n > size:
@@ -332,9 +324,7 @@ class RowsInTree:
         start, sizes = self._start[whole], self._stop[whole] - self._start[whole]
         places = places_of(start, sizes)
         rows, g, h = self._rows.rows[places], self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h
-        values = np.empty((self._pool.shape[0], rows.shape[0]))
-        for place, column in enumerate(self._pool.tolist()):
-            values[place] = self._columns.values_of(column, gather(self._columns.codes[column], rows))
+        values = values_of_rows(self._columns, self._pool, rows)
         ends = np.cumsum([0, *(some.shape[0] for some in nodes)])
         bounds = np.append(0, np.cumsum(sizes))[ends].tolist()
         return {
@@ -434,7 +424,7 @@ class RowsInTree:
         cuts = np.full(tree.node_count, -1, np.int64)
         if tree.categories.node.shape[0]:
             inner = np.setdiff1d(inner, tree.categories.node)
-        cuts[inner] = self._cut_codes(tree.feature[inner].astype(np.int64), tree.threshold[inner])
+        cuts[inner] = self._columns.codes_up_to(tree.feature[inner].astype(np.int64), tree.threshold[inner])
         codes, n_distinct, by_set = self._columns.codes, self._n_distinct, tree.categories.node.shape[0] > 0
         if is_on_disk(codes):
             rows = np.sort(rows)

@@ -113,18 +113,24 @@ class Columns(NamedTuple):
             values[present] = self.values[np.broadcast_to(self.offsets[column], codes.shape)[present] + codes[present]]
         return values
 
-    def codes_up_to(self, column: int, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the highest code up to each of some values, -1 where there is none; values are not NaN.
+    def codes_up_to(self, column: int | NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the highest code up to each of some values, -1 where there is none; ``column`` may be of each. They are not NaN.
 
         Examples
         --------
         >>> presort([np.array([0.5, np.nan, -1.0])]).codes_up_to(0, np.array([-2.0, 0.0, 0.5, np.inf]))
         array([-1,  0,  1,  1])
         """
-        if not self.is_keyed:
+        if self.is_keyed:
+            n_codes = self.offsets[np.add(column, 1)] - self.offsets[column]
+            return np.clip(key_of_float32(rounded_down(values)) - self._lowest_keys()[column], -1, n_codes - 1)
+        if isinstance(column, int):
             distinct = self.distinct(column)
             return np.searchsorted(distinct, rounded_down(values, distinct.dtype), side="right") - 1
-        return np.clip(key_of_float32(rounded_down(values)) - self._lowest_keys()[column], -1, self.missing(column) - 1)
+        codes = np.empty(values.shape, np.int64)
+        for one in np.unique(column).tolist():
+            codes[column == one] = self.codes_up_to(one, values[column == one])
+        return codes
 
     def _lowest_keys(self) -> NDArray[np.int64]:
         return key_of_float32(self.words[: self.n_columns, 0])
@@ -408,6 +414,17 @@ def value_of_code(columns, column, code):
     bits = bits_of_float32(columns.words[column, 0])
     key = (~bits if bits & sign else bits | sign) + np.uint32(code)
     return np.float64(float32_of_bits(np.uint32(key ^ sign if key & sign else ~key)))
+
+
+@kernel
+def write_values(columns, which, rows, out):
+    """Write the values of some rows in some columns, missing ones as NaN."""
+    for i in range(which.shape[0]):
+        column = np.int64(which[i])
+        n_distinct, codes = columns.offsets[column + 1] - columns.offsets[column], columns.codes[column]
+        for k in range(rows.shape[0]):
+            code = codes[rows[k]]
+            out[i, k] = value_of_code(columns, column, code) if np.int64(code) < n_distinct else np.nan
 
 
 @kernel

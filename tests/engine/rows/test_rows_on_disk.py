@@ -13,7 +13,7 @@ import pytest
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searching import passes
-from dtrees.engine.rows.searching.passes import by_column, by_rows, gather, take_tasks
+from dtrees.engine.rows.searching.passes import by_column, by_rows, take_tasks
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.disk_arrays import is_on_disk, on_disk
@@ -116,12 +116,18 @@ def test_rows_are_read_by_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert end is stop
 
 
-def test_codes_of_some_rows(tmp_path: Path, forgotten: list[Any]) -> None:
-    codes = on_disk(str(tmp_path), 100, np.uint32)
-    codes[:] = np.random.default_rng(0).integers(0, 1000, 100)
-    rows = np.array([7, 3, 99, 0, 50], np.uint32)
-    assert gather(codes, rows).tolist() == codes.copy()[rows].tolist() == gather(codes.copy(), rows).tolist()
-    assert [array.shape for array in forgotten] == [(100,)]
+@pytest.mark.parametrize("keyed", [True, False])
+def test_values_of_some_rows(tmp_path: Path, forgotten: list[Any], keyed: bool) -> None:
+    table = np.random.default_rng(0).integers(0, 20, (3, 100)) / (1.0 if keyed else 10.0)
+    table[1, 3] = np.nan
+    columns = keyed_columns.arrange_rows([list(table)].__getitem__, [100], 3)
+    assert columns.is_keyed == keyed
+    on_file = columns._replace(codes=on_disk(str(tmp_path), 300, np.uint32).reshape(3, 100))
+    on_file.codes[:] = columns.codes
+    rows, which = np.array([7, 3, 99, 0, 50], np.uint32), np.array([2, 1], np.int32)
+    for some in (columns, on_file):
+        np.testing.assert_array_equal(passes.values_of_rows(some, which, rows), table[np.ix_(which, rows)])
+    assert forgotten
 
 
 def test_some_of_the_tasks_with_their_parts() -> None:

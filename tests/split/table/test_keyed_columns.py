@@ -39,6 +39,10 @@ def test_codes_are_in_the_order_of_values(first: list[float], second: list[float
     for some in (columns, sorted_):
         up_to = some.codes[0][present] <= some.codes_up_to(0, wanted)[:, None]
         np.testing.assert_array_equal(up_to, both[present].astype(float) <= wanted[:, None])
+        column_of = np.arange(wanted.shape[0]) % 2
+        together = some.codes_up_to(column_of, wanted)
+        for column in (0, 1):
+            np.testing.assert_array_equal(together[column_of == column], some.codes_up_to(column, wanted[column_of == column]))
 
 
 @pytest.mark.parametrize("given", [np.array([2, 2**24 + 1, 0]), np.array([0.1, np.nan, 2.0]), np.array([1e300, 1.0, 0.0])])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.policy import DISK_BYTES
+from dtrees.split.table.columns import Columns, write_values
 from dtrees.split.table.disk_arrays import forget, is_on_disk
 
 
@@ -78,15 +79,18 @@ def by_rows(
         at = until
 
 
-def gather(codes: NDArray[np.uint32], rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the codes of some rows in a column."""
-    if not is_on_disk(codes):
-        return codes[rows]
+def values_of_rows(columns: Columns, which: NDArray[np.int32], rows: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Return the values of some rows in some columns, missing ones as NaN; shape (n_columns, n_rows)."""
+    values = np.empty((which.shape[0], rows.shape[0]))
+    if not is_on_disk(columns.codes):
+        write_values(columns, which, rows, values)
+        return values
     order = np.argsort(rows)
-    found = np.empty(rows.shape[0], np.uint32)
-    found[order] = codes[rows[order]]
-    forget(codes)
-    return found
+    for some in by_column(columns.codes, which, columns.words):
+        found = np.empty((some.shape[0], rows.shape[0]))
+        write_values(columns, which[some], rows[order], found)
+        values[np.ix_(some, order)] = found
+    return values
 
 
 def take_tasks(some: Any, tasks: NDArray[np.int64], begins: NDArray[np.int64], *of_parts: NDArray[Any]) -> tuple[NDArray[Any], ...]:
