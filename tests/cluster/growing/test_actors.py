@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,14 +98,13 @@ def test_an_error_does_not_touch_calls_that_follow(echoes: Actors) -> None:
     assert echoes.collect() == {0: ("more",), 2: ("else",)}
 
 
-@pytest.mark.timeout(500)
 def test_an_actor_lost_as_soon_as_it_is_made(mortal_client: Client) -> None:
     """Dask tells of it by an error of the actor's future, as if making the actor had raised it."""
     actors = Actors(mortal_client, "echo", Echo)
     first, second, *_ = mortal_client.nthreads()
     actors.add(first, ())
     wait_until(lambda: actors._futures[0].status == "finished")
-    mortal_client.restart_workers([first], timeout=150)  # a slow machine needs more than a minute to start a process anew
+    os.kill(mortal_client.run(os.getpid, workers=[first])[first], signal.SIGKILL)
     wait_until(lambda: actors._futures[0].status == "error")
     with pytest.raises(ActorsLost, match=first):
         actors.wait_until_made()

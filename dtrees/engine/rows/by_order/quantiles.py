@@ -107,7 +107,7 @@ class _Selection:
         first = self._bounds[self._by_owner]
         tasks = np.ascontiguousarray(np.stack([first, first + sizes, np.zeros(n, np.int64), np.arange(n)], axis=1))
         tallies = [make_tally(2**_BITS) for _ in range(self._threads.n_threads)]
-        self._threads.share(n, lambda queue, thread: sum_by_category(queue, tasks, digits, partition, tallies[thread], lists))
+        self._threads.share(n, lambda queue, thread: sum_by_category(queue, tasks, digits, partition, tallies[thread], lists, 0))
         sent: dict[int, Arrays] = {}
         begin = 0
         for owner in range(self._n_shards):
