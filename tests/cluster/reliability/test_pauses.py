@@ -193,7 +193,7 @@ def test_one_is_paused_that_others_need(two: Client, placement: str) -> None:
     future = dtrees.submit(boosting(), *filling(victim), placement=placement)
     wait_until(lambda: bool(events(two, "workers paused", future.key)) or future.done())
     assert all(told["workers"] == (victim,) for told in events(two, "workers paused", future.key))
-    two.run(_relieve)
+    wait_until(lambda: bool(two.run(_relieve)) and future.done(), 120)  # each partition that is made there fills it again
     assert_same_model(future.result(timeout=120), boosting().fit(FRAME, REGRESSION))
     future.release()
     assert_clean(two)
