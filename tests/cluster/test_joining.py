@@ -20,6 +20,7 @@ import dtrees
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.growing.by_tasks import forest_fit as forest
 from dtrees.cluster.growing.shards.joining import columns as columns_joining
+from dtrees.cluster.growing.shards.joining import newcomers
 from dtrees.cluster.growing.shards.joining.columns import ColumnNewcomers
 from dtrees.cluster.growing.shards.joining.newcomers import Newcomers, share
 from tests.cluster.faults import Fault, install, stopped
@@ -74,14 +75,15 @@ def test_one_without_room_for_its_columns_twice_gives_of_them_where_they_lie(no_
 
 def _have_no_room_for_columns() -> None:
     """Have all shards of a fit that this process coordinates keep what they keep in place, and in no other way."""
-    spreading: Any = columns_joining
-    share = spreading.share
-    spreading._only = None
+    joining_workers: Any = newcomers
+    of_columns: Any = columns_joining
+    share = joining_workers.share
+    of_columns._only = None
 
     def share_in_place(*args: Any) -> Any:
         return share(*args[:5], range(len(args[0])), args[6])
 
-    spreading.share = share_in_place
+    joining_workers.share = share_in_place
 
 
 def numbers() -> list[Any]:
