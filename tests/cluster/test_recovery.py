@@ -251,9 +251,9 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
         ("data.presorting:_sort", signal.SIGSTOP),
         ("data.presorting:_take", signal.SIGKILL),
         ("data.presorting:_take", signal.SIGSTOP),
-        ("growing.forest_fit:_grow_batch", signal.SIGKILL),
-        ("growing.forest_fit:_grow_batch", signal.SIGSTOP),
-        ("growing.forest_fit:_sum_out_of_bag", signal.SIGKILL),
+        ("growing.by_tasks.forest_fit:_grow_batch", signal.SIGKILL),
+        ("growing.by_tasks.forest_fit:_grow_batch", signal.SIGSTOP),
+        ("growing.by_tasks.forest_fit:_sum_out_of_bag", signal.SIGKILL),
     ],
 )
 @pytest.mark.slow
