@@ -26,6 +26,7 @@ from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.policy import AHEAD
 from dtrees.split.search.thresholds.sweep import score_above
+from dtrees.split.zones.over_shards.node_sums import find_other
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, fold, n_elements, numbers_of
 
@@ -147,14 +148,7 @@ def settle_classes(queue, tasks, zone_map, before, sums, grains, drawn, bars, co
             return
         one, other, parent, slot = tasks[k]
         if other >= 0:
-            if before.grains[parent] > sums.grains[slot]:
-                fold(zone_map, before, parent, sums.grains[slot])
-            sums.grains[other] = sums.grains[slot]
-            _subtract(
-                numbers_of(before, parent, ZERO(), n_columns),
-                numbers_of(sums, slot, ZERO(), n_columns),
-                numbers_of(sums, other, ZERO(), n_columns),
-            )
+            find_other(zone_map, before, parent, sums, slot, other)
         for side in range(2):
             i = other if side else one
             if i < 0:
@@ -168,12 +162,6 @@ def settle_classes(queue, tasks, zone_map, before, sums, grains, drawn, bars, co
                     bar = _best_edge(limits, elements, n_parts, node_sums[i], nodes[i], bar, scratch.classes)
             bars[i] = bar
         finish(queue)
-
-
-@lean_kernel
-def _subtract(whole, part, rest):
-    for i in range(rest.shape[0]):
-        rest[i] = whole[i] - part[i]
 
 
 @lean_kernel

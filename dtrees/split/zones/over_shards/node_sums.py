@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.zones.sums import best_edges, fold, include_columns, numbers_of
 
@@ -55,14 +55,7 @@ def settle_sums(queue, tasks, zone_map, before, sums, grains, drawn, bars, colum
             return
         one, other, parent, slot = tasks[k]
         if other >= 0:
-            if before.grains[parent] > sums.grains[slot]:
-                fold(zone_map, before, parent, sums.grains[slot])
-            sums.grains[other] = sums.grains[slot]
-            _subtract(
-                numbers_of(before, parent, ZERO(), n_columns),
-                numbers_of(sums, slot, ZERO(), n_columns),
-                numbers_of(sums, other, ZERO(), n_columns),
-            )
+            find_other(zone_map, before, parent, sums, slot, other)
         for side in range(2):
             node = other if side else one
             if node < 0:
@@ -76,6 +69,20 @@ def settle_sums(queue, tasks, zone_map, before, sums, grains, drawn, bars, colum
                     bar, _ = best_edges(column_ids, zone_map, sums, place, node_sums[node], limits, j, j + 1, bar, scratch)
             bars[node] = bar
         finish(queue)
+
+
+@inner_kernel
+def find_other(zone_map, before, parent, sums, slot, other):
+    """Write the sums of a child, given its parent's and its sibling's, which is in ``slot``."""
+    n_columns = zone_map.which.shape[0]
+    if before.grains[parent] > sums.grains[slot]:
+        fold(zone_map, before, parent, sums.grains[slot])
+    sums.grains[other] = sums.grains[slot]
+    _subtract(
+        numbers_of(before, parent, ZERO(), n_columns),
+        numbers_of(sums, slot, ZERO(), n_columns),
+        numbers_of(sums, other, ZERO(), n_columns),
+    )
 
 
 @lean_kernel
