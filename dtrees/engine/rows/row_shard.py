@@ -102,6 +102,7 @@ class RowShard:
         return program if self._grid is None else relayed(program, self._grid)
 
     def _program(self, message: Message) -> Program:
+        """Carry out a message that is about the fit, or about the tree under way."""
         if isinstance(message, m.Introduce):
             return self._introduce(message)
         if self._fit != (message.fit, message.epoch):
@@ -113,33 +114,12 @@ class RowShard:
                 return self._open(message)
             case f.OpenForest():
                 return self._open_forest(message)
-            case f.CountClasses():
-                return self._forest.count_classes(message.tree)
-            case f.Draw():
-                return self._forest.draw(message)
+            case f.CountVotes():
+                return self._forest.count_votes()
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.Derive():
                 return self._tree.derive(message.tree, message.output, message.cuts)
-            case m.AddInOrder():
-                return self._tree.add_in_order(message)
-            case m.Fix():
-                return (yield from self._fix(message))
-            case m.Level():
-                return (yield from self._level(message))
-            case m.SearchFurther():
-                n = message.drawn.shape[0]
-                scanned, flagged = yield from self._scan(message.serial, np.full(n, -1.0), message.drawn)
-                return m.Levelling(None, scanned, flagged)
-            case f.MeasureMeans():
-                own = self._forest.rows_of_leaves(message)
-                return measure_means(self._plan.rules, (yield self._step("leaves", message.serial, own, self._everyone)))
-            case f.AddVotes():
-                return self._forest.add_votes(message)
-            case f.CountVotes():
-                return self._forest.count_votes()
-            case m.GrowApart():
-                return (yield from self._grow_apart(message.serial, message.apart))
             case m.MeasureSizes() | m.MeasureLeaves():
                 return (yield from self._measure(message))
             case m.AddDeviations():
@@ -148,6 +128,39 @@ class RowShard:
                 return self._tree.sum_leaves(message)
             case m.FinishTree():
                 return (yield from self._finish(message))
+        if isinstance(self._plan, ForestPlan):
+            return (yield from self._in_forest(message, self._forest))
+        return (yield from self._in_tree(message, self._tree))
+
+    def _in_forest(self, message: Message, tree: RowsInForest) -> Program:
+        """Carry out a message about a tree of a forest."""
+        match message:
+            case f.CountClasses():
+                return tree.count_classes(message.tree)
+            case f.Draw():
+                return tree.draw(message)
+            case f.MeasureMeans():
+                own = tree.rows_of_leaves(message)
+                return measure_means(self._plan.rules, (yield self._step("leaves", message.serial, own, self._everyone)))
+            case f.AddVotes():
+                return tree.add_votes(message)
+        return (yield from self._in_tree(message, tree))
+
+    def _in_tree(self, message: Message, tree: RowsInTree) -> Program:
+        """Carry out a message about a tree, of either kind."""
+        match message:
+            case m.AddInOrder():
+                return tree.add_in_order(message)
+            case m.Fix():
+                return (yield from self._fix(message, tree))
+            case m.Level():
+                return (yield from self._level(message, tree))
+            case m.SearchFurther():
+                n = message.drawn.shape[0]
+                scanned, flagged = yield from self._scan(message.serial, np.full(n, -1.0), message.drawn, tree)
+                return m.Levelling(None, scanned, flagged)
+            case m.GrowApart():
+                return (yield from self._grow_apart(message.serial, message.apart, tree))
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
     def _finish(self, message: m.FinishTree) -> Program:
@@ -163,9 +176,9 @@ class RowShard:
         sent = yield self._step("losses", message.serial, scored[1].sent(self._elsewhere), self._helpers)
         return m.Finished(put_together(*scored, sent), derived, score)
 
-    def _fix(self, message: m.Fix) -> Program:
+    def _fix(self, message: m.Fix, tree: RowsInTree) -> Program:
         """Put gradients in fixed point, and search the root, together with the other shards."""
-        totals, sums = self._tree.fix(message)
+        totals, sums = tree.fix(message)
         if message.search is None:
             return m.Fixed(totals, None)
         sent = yield self._to_all("totals", message.serial, (totals.sums, np.array([totals.slope])))
@@ -178,47 +191,48 @@ class RowShard:
         sent = yield self._step("sums", message.serial, sums, self._everyone, added)
         if not grower.to_search.shape[0]:
             return m.Fixed(totals, None)
-        return m.Fixed(totals, (yield from self._search(message.serial, message.search._replace(root=root, sums=of_all[None]), sent)))
+        search = message.search._replace(root=root, sums=of_all[None])
+        return m.Fixed(totals, (yield from self._search(message.serial, search, sent, tree)))
 
-    def _level(self, message: m.Level) -> Program:
+    def _level(self, message: m.Level, tree: RowsInTree) -> Program:
         """Divide nodes, and find the best splits of some of their children, together with the other shards."""
-        cut, sums = self._tree.divide(message.divide)
+        cut, sums = tree.divide(message.divide)
         sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
         if message.search is not None:
-            return (yield from self._search(message.serial, message.search, sent))._replace(cut=cut)
-        subtrees = None if message.apart is None else (yield from self._grow_apart(message.serial, message.apart))
+            return (yield from self._search(message.serial, message.search, sent, tree))._replace(cut=cut)
+        subtrees = None if message.apart is None else (yield from self._grow_apart(message.serial, message.apart, tree))
         return m.Levelling(cut, None, 0, None, subtrees)
 
-    def _search(self, serial: int, search: m.FindBars, sent: list[Arrays]) -> Generator[Step, list[Arrays], m.Levelling]:
+    def _search(self, serial: int, search: m.FindBars, sent: list[Arrays], tree: RowsInTree) -> Generator[Step, list[Arrays], m.Levelling]:
         """Find the best splits of nodes that all shards have sent sums of."""
-        bars, pure = self._tree.find_bars(search, sent), None
-        sent = yield self._to_all("bars", serial, (bars, *self._tree.find_pure(search.node)))
+        bars, pure = tree.find_bars(search, sent), None
+        sent = yield self._to_all("bars", serial, (bars, *tree.find_pure(search.node)))
         bars = np.max([one[0] for one in sent], axis=0)
         if isinstance(self._plan, ForestPlan):
             pure = pure_in_all([one[1] for one in sent], [one[2] for one in sent])
             bars[pure] = np.inf  # nothing is looked at in there
-        scanned, flagged = yield from self._scan(serial, bars, search.drawn)
+        scanned, flagged = yield from self._scan(serial, bars, search.drawn, tree)
         return m.Levelling(None, scanned, flagged, pure)
 
-    def _grow_apart(self, serial: int, apart: m.Apart) -> Generator[Step, list[Arrays], m.Subtrees | None]:
+    def _grow_apart(self, serial: int, apart: m.Apart, tree: RowsInTree) -> Generator[Step, list[Arrays], m.Subtrees | None]:
         """Send the rows of small nodes to who is to grow them, and grow those sent here."""
         grow = apart.grow[self._shard]
-        sent = yield self._step("apart", serial, self._tree.send_rows(apart.nodes), () if grow is None else self._everyone)
-        return None if grow is None else self._tree.grow_sent(grow, sent)
+        sent = yield self._step("apart", serial, tree.send_rows(apart.nodes), () if grow is None else self._everyone)
+        return None if grow is None else tree.grow_sent(grow, sent)
 
     def _scan(
-        self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_]
+        self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_], tree: RowsInTree
     ) -> Generator[Step, list[Arrays], tuple[m.Scanned, int]]:
         """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
-        wanted = self._tree.flag(bars, drawn)
+        wanted = tree.flag(bars, drawn)
         sent = yield self._to_all("flags", serial, (wanted.tasks, wanted.begins, wanted.parts))
         flagged = int(wanted.tasks[:, 3].sum())
         if any(Wanted(*one).is_cut for one in sent):
-            sent = yield self._step("finer sums", serial, self._tree.sum_finer(sent), self._everyone, added)
-            finer = self._tree.refine([one[0] for one in sent])
+            sent = yield self._step("finer sums", serial, tree.sum_finer(sent), self._everyone, added)
+            finer = tree.refine([one[0] for one in sent])
             sent = yield self._to_all("finer flags", serial, (finer.tasks, finer.begins, finer.parts))
-        sent = yield self._step("picked", serial, self._tree.pick(sent), self._everyone)
-        return self._tree.scan(sent), flagged
+        sent = yield self._step("picked", serial, tree.pick(sent), self._everyone)
+        return tree.scan(sent), flagged
 
     def _measure(self, message: m.MeasureSizes | m.MeasureLeaves) -> Program:
         """Find quantiles of residuals together with the other shards."""

@@ -1,14 +1,19 @@
-"""An open fit over shards of rows: messages to all of them, and what lasts from one tree to the next."""
+"""An open fit over shards of rows: messages to all of them, and what lasts from one tree to the next.
+
+The steps of a tree are generators that send nothing themselves (:data:`~dtrees.engine.coordinator.session.Steps`): :meth:`RowsSession.run`
+carries out those of one tree, :mod:`dtrees.engine.rows.forests.fit` those of many trees at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows import messages as m
@@ -22,6 +27,8 @@ _FIRST_GRAIN = 1
 #: More cells of a level are flagged than one in so many: the next one is summed by finer parts already. The first tree of noise takes
 #: 1.9 instead of 2.9 s with it, loading included (1M x 28, two shards).
 _FAR_TOO_MUCH_FLAGGED_SHARE = 16
+
+T = TypeVar("T")
 
 
 class Grain:
@@ -119,13 +126,26 @@ class RowsSession:
 
     def say(self, kind: type[Message], *arguments: Any) -> list[Any]:
         """Send one message to every shard; return their replies."""
+        return self.run(self.ask(kind, *arguments))
+
+    def ask(self, kind: type[Message], *arguments: Any) -> Steps[list[Any]]:
+        """Ask for one message to every shard to be sent; return their replies."""
         message = kind(self.fit, self.epoch, *arguments)
-        replies = self.executor.send(dict.fromkeys(range(self.executor.n_shards), message))
+        replies = yield dict.fromkeys(range(self.executor.n_shards), message)
         return [replies[shard] for shard in range(self.executor.n_shards)]
 
-    def level(self, divide: m.Divide, search: m.FindBars | None, apart: m.Apart | None = None) -> list[m.Levelling]:
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out steps, one exchange after the other; return what they do."""
+        try:
+            requests = next(steps)
+            while True:
+                requests = steps.send(self.executor.send(requests))
+        except StopIteration as end:
+            return cast(T, end.value)
+
+    def level(self, divide: m.Divide, search: m.FindBars | None, apart: m.Apart | None = None) -> Steps[list[m.Levelling]]:
         """Have shards divide nodes, and search some, or grow some to their ends."""
-        return cast(list[m.Levelling], self.say(m.Level, self.next_serial(), divide, search, apart))
+        return (yield from self.ask(m.Level, self.next_serial(), divide, search, apart))
 
     def tell(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Send messages to some shards; return their replies."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
+from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
 from dtrees.engine.plan.node_limits import classes_summed, constraints_of
@@ -91,8 +92,8 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     """Grow one tree and add it to the predictions; parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`."""
     cuts = find_cuts(session, output)
     derived = _derived(session, tree, output, cuts)
-    plan, exponents = session.boosting, exponents_of(session, derived)
-    nodes, known, sets = grow_nodes(session, tree, derived, exponents)
+    plan, exponents = session.boosting, session.run(exponents_of(session, derived))
+    nodes, known, sets = session.run(grow_nodes(session, tree, derived, exponents))
     rules = plan.rules
     nodes, _ = pruned(nodes, exponents, rules)
     grown = boosted_tree(nodes, exponents, penalties_of(rules), learning_rate)
@@ -104,7 +105,7 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     if plan.loss.measures_leaves:
         grown.value[leaf, 0] = learning_rate * leaf_quantiles(session, grown, output, known_leaves, cuts)
     elif plan.steps_apart:
-        of_steps = exponents[0], exponent_of(session, derived, 2)
+        of_steps = exponents[0], session.run(exponent_of(session, derived, 2))
         grown.value[leaf, 0] = learning_rate * leaf_steps(session, grown, output, known_leaves, of_steps, rules)
     if rules.monotonic:
         put_in_order(grown, rules.monotonic, measured=plan.measures_leaves)
@@ -126,7 +127,7 @@ def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> tu
 
 def grow_nodes(
     session: RowsSession, tree: int, derived: list[m.Derived], exponents: tuple[int, int], rounded: int = 0
-) -> tuple[Nodes, dict[tuple[int, int], int], KnownSets]:
+) -> Steps[tuple[Nodes, dict[tuple[int, int], int], KnownSets]]:
     """Return the nodes of a tree, in preorder, and the numbers by which shards know nodes, by their places.
 
     The sets of categories of its splits come last.
@@ -154,7 +155,7 @@ def grow_nodes(
         unknown = m.Rooted(n_in, np.concatenate([np.zeros(n_classes or 2, np.int64), constrained]), exponents, 0.0, shift)
         search = planner.search_root(unknown, columns)
     summed = m.Levelled(_NOTHING, _NOTHING) if search is None else search.summed
-    fixed = cast(list[m.Fixed], session.say(m.Fix, session.next_serial(), exponents, summed, shift, search))
+    fixed = cast(list[m.Fixed], (yield from session.ask(m.Fix, session.next_serial(), exponents, summed, shift, search)))
     totals, levelled = [one.totals for one in fixed], [one.levelled for one in fixed if one.levelled is not None]
     sums = np.concatenate([np.sum([one.sums for one in totals], axis=0), constrained])
     root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
@@ -170,7 +171,7 @@ def grow_nodes(
             constant = grower.accept(search.node, found)
             if constant.shape[0]:
                 at = np.searchsorted(search.node, constant)
-                rest, above[at], more = planner.search_rest(columns, at)
+                rest, above[at], more = yield from planner.search_rest(columns, at)
                 grower.accept(constant, rest)
                 words |= more
             words_by_node = {int(search.node[i]): some for i, some in words.items()}
@@ -192,7 +193,7 @@ def grow_nodes(
             search = planner.search(grower, root, columns)
         sets = sets_of({i: words_by_node[node] for i, node in enumerate(splits.node.tolist()) if node in words_by_node})
         known_sets.add(grower.records_of(splits.node), sets)
-        levelled = session.level(
+        levelled = yield from session.level(
             m.Divide(
                 splits.node, splits.left, splits.column, splits.threshold, splits.missing_left, np.isnan(above), summed, shift, sets
             ),
@@ -208,7 +209,7 @@ def grow_nodes(
         thresholds[sets.node] = splits.threshold[sets.node]  # which are no thresholds, but numbers of splits
         grower.settle(splits.node, thresholds)
     known = {place: node for node, place in enumerate(zip(*(ends.tolist() for ends in grower.in_stop_of_all()), strict=True))}
-    for place in apart.finish(known_sets):
+    for place in (yield from apart.finish(known_sets)):
         del known[place]
     session.grain.adapt()
     return grower.arrange(), known, known_sets
@@ -258,10 +259,10 @@ class _Apart:
         """Take what has become of the batch."""
         self._grown += [(nodes, one) for nodes, one in zip(self._asked, replies, strict=True) if one is not None]
 
-    def finish(self, known_sets: KnownSets) -> list[tuple[int, int]]:
+    def finish(self, known_sets: KnownSets) -> Steps[list[tuple[int, int]]]:
         """Have the batches that are left grown, and hand over all to the grower; return the places of the nodes."""
         while (apart := self.next()) is not None:
-            self.take(self._session.say(m.GrowApart, self._session.next_serial(), apart))
+            self.take((yield from self._session.ask(m.GrowApart, self._session.next_serial(), apart)))
         places: list[tuple[int, int]] = []
         for nodes, grown in self._grown:
             first, last, _ = (some.tolist() for some in self._grower.places(nodes))
@@ -377,7 +378,7 @@ class _Levels:
         session.grain.note(sum(one.flagged for one in levelled), int(search.n_rows.sum()) * session.plan.rules.columns_per_tree)
         return self._best(levelled, search.node.shape[0])
 
-    def search_rest(self, columns: _Columns, which: NDArray[np.int64]) -> _Found:
+    def search_rest(self, columns: _Columns, which: NDArray[np.int64]) -> Steps[_Found]:
         """Search some of the nodes searched last in their further columns, each up to the first that is not constant in it."""
         n, left, n_sums = columns.order.shape[0], which, self._n_sums
         best, above, words = empty_candidates(n, n_sums), np.full(n, np.nan), dict[int, NDArray[np.uint32]]()
@@ -385,7 +386,7 @@ class _Levels:
             drawn = np.zeros((n, columns.n_columns), np.bool_)
             drawn[left, columns.order[left, place]] = True
             session = self._session
-            found, next_above, more = self._best(session.say(m.SearchFurther, session.next_serial(), drawn), n)
+            found, next_above, more = self._best((yield from session.ask(m.SearchFurther, session.next_serial(), drawn)), n)
             best.records[left], best.left[left], above[left] = found.records[left], found.left[left], next_above[left]
             words |= {i: more[i] for i in left.tolist() if i in more}
             left = left[best.records["status"][left] == CONSTANT]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import messages as m
@@ -16,12 +18,12 @@ _EPSILON = 2.0**-52
 _LIMIT, _NO_LIMIT = 61, 2**31
 
 
-def exponents_of(session: RowsSession, derived: list[m.Derived]) -> tuple[int, int]:
+def exponents_of(session: RowsSession, derived: list[m.Derived]) -> Steps[tuple[int, int]]:
     """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
-    return exponent_of(session, derived, 0), exponent_of(session, derived, 1)
+    return (yield from exponent_of(session, derived, 0)), (yield from exponent_of(session, derived, 1))
 
 
-def exponent_of(session: RowsSession, derived: list[m.Derived], which: int) -> int:
+def exponent_of(session: RowsSession, derived: list[m.Derived], which: int) -> Steps[int]:
     """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
     n_rows, most = session.executor.n_rows, _most_bits(session.plan.rules.reg_lambda)[which]
     parts = [one.sums[which] for one in derived]
@@ -32,7 +34,7 @@ def exponent_of(session: RowsSession, derived: list[m.Derived], which: int) -> i
     if total == 0.0:
         return min(0, most)
     if not math.isfinite(total + error) or math.frexp(total - error)[1] != math.frexp(total + error)[1]:
-        total = _sum_in_order(session, ("g", "h", "step")[which])
+        total = yield from _sum_in_order(session, ("g", "h", "step")[which])
     if math.isfinite(total):
         return min(_LIMIT - math.frexp(total)[1], most)
     exponent = _LIMIT - math.frexp(max(one.largest[which] for one in derived))[1]
@@ -48,14 +50,15 @@ def _most_bits(penalty: float) -> tuple[int, int, int]:
     return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0), _NO_LIMIT
 
 
-def _sum_in_order(session: RowsSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> float:
+def _sum_in_order(session: RowsSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
     """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
     lanes, first = np.zeros(4), 0
     sizes = [some[:, 1] - some[:, 0] for some in session.stretches] if counts is None else counts
     total = int(sum(some.sum() for some in sizes))
     every = sorted((int(some[i, 0]), shard, i) for shard, some in enumerate(session.stretches) for i in range(some.shape[0]))
     for _, shard, i in every:
-        lanes = session.tell({shard: m.AddInOrder(session.fit, session.epoch, what, i, first, total, lanes)})[shard]
+        replies = yield {shard: m.AddInOrder(session.fit, session.epoch, what, i, first, total, lanes)}
+        lanes = cast(NDArray[np.float64], replies[shard])
         first += int(sizes[shard][i])
     one, other, third, fourth = lanes.tolist()
     return (one + other) + (third + fourth)
@@ -70,6 +73,8 @@ def scores_of_all(session: RowsSession, losses: list[m.BlockLosses], score: floa
     weights = losses[0].weights
     if sums.shape[1] > weights.shape[0]:
         n_undrawn = [one.n_undrawn for one in losses]
-        undrawn = _sum_in_order(session, "weight", n_undrawn) if losses[0].is_weighted else float(sum(some.sum() for some in n_undrawn))
+        undrawn = float(sum(some.sum() for some in n_undrawn))
+        if losses[0].is_weighted:
+            undrawn = session.run(_sum_in_order(session, "weight", n_undrawn))
         weights = np.append(weights, np.full(sums.shape[1] - weights.shape[0], undrawn))
     return scores_of([Losses(sums, weights, score)])

@@ -19,7 +19,7 @@ from dtrees.engine.rows.between.stretches import in_order
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.fit import LastingRows
 from dtrees.engine.rows.forests import messages as f
-from dtrees.engine.rows.forests.tree import grow_forest_tree, rows_to_send
+from dtrees.engine.rows.forests.tree import forest_tree_steps, rows_to_send
 from dtrees.engine.shard.targets.forest_target import exponent_of_votes
 from dtrees.tree.tree import Tree
 
@@ -90,7 +90,7 @@ class _Forest(LastingRows):
         session.say(f.OpenForest, self._edges, self._scales)
 
     def _grow(self) -> Tree:
-        return grow_forest_tree(self._session, self._plan, self._scales, self._first + len(self._trees))
+        return self._session.run(forest_tree_steps(self._session, self._plan, self._scales, self._first + len(self._trees)))
 
     def _result(self) -> ForestResult:
         """Return all trees, with what they say of rows out of bag."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.leaves import values_by_leaves
+from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, pruned, take_apart
 from dtrees.engine.plan.node_limits import scaled
@@ -46,12 +47,13 @@ def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
     return max(rows_tree.SENT_ROWS, min(n_rows // (DELEGATED_PARTS * n_shards), at_once))
 
 
-def grow_forest_tree(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> Tree:
+def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> Steps[Tree]:
     """Grow the tree of a number."""
     rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
-    drawn, exponents = _drawn(session, plan, scales, number)
+    drawn, exponents = yield from _drawn(session, plan, scales, number)
     derived = [m.Derived(one.sums, one.largest, one.n_in) for one in drawn]
-    nodes, known, sets = grow_nodes(session, number, derived, exponents, rounded=scales.n_draws * max(1, scales.points.shape[0]))
+    rounded = scales.n_draws * max(1, scales.points.shape[0])
+    nodes, known, sets = yield from grow_nodes(session, number, derived, exponents, rounded)
     nodes, _ = pruned(nodes, exponents, rules)
     records = nodes.records
     left, right, feature, threshold, missing_left, n_samples, leaf, *_ = take_apart(records)
@@ -66,24 +68,24 @@ def grow_forest_tree(session: RowsSession, plan: ForestPlan, scales: f.ForestSca
 
     if criterion.measured:
         shape = tree_of(none[:, None], none, none)
-        mean, spread = _measured(session, shape, leaves_known(records, known), n_samples[leaf])
+        mean, spread = yield from _measured(session, shape, leaves_known(records, known), n_samples[leaf])
         grown = tree_of(*values_by_leaves(plan, nodes, left, right, n_samples, exponents[1], gain, mean[:, None], spread))
     else:
         grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes))
     if rules.ccp_alpha > 0:
         grown = without_links(grown, kept_nodes(left, right, cost(grown), rules.ccp_alpha))
     if plan.out_of_bag:
-        session.say(f.AddVotes, number, grown)
+        yield from session.ask(f.AddVotes, number, grown)
     return grown
 
 
-def _drawn(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> tuple[list[f.Drawn], tuple[int, int]]:
+def _drawn(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> Steps[tuple[list[f.Drawn], tuple[int, int]]]:
     """Have shards draw the rows of a tree; return what they say, and the powers of two that targets and weights are multiplied by."""
     if not plan.balanced_subsample:
-        return cast(list[f.Drawn], session.say(f.Draw, number)), scales.exponents
-    counts = np.sum(cast(list[NDArray[np.int64]], session.say(f.CountClasses, number)), axis=0)
-    drawn = cast(list[f.Drawn], session.say(f.Draw, number, factors_of_classes(counts)))
-    exponent = exponent_of(session, [m.Derived(one.sums, one.largest, one.n_in) for one in drawn], 1)
+        return cast(list[f.Drawn], (yield from session.ask(f.Draw, number))), scales.exponents
+    counts = np.sum(cast(list[NDArray[np.int64]], (yield from session.ask(f.CountClasses, number))), axis=0)
+    drawn = cast(list[f.Drawn], (yield from session.ask(f.Draw, number, factors_of_classes(counts))))
+    exponent = yield from exponent_of(session, [m.Derived(one.sums, one.largest, one.n_in) for one in drawn], 1)
     if all(one.integral for one in drawn):
         exponent = min(exponent, 0)
     return drawn, (exponent, exponent)
@@ -91,8 +93,8 @@ def _drawn(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, numbe
 
 def _measured(
     session: RowsSession, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], n_samples: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> Steps[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Return the means of the leaves of a tree, and their spreads, given how many rows they have."""
     begins = share_leaves(n_samples, session.executor.n_shards)
-    found = cast(list[f.LeafMeans], session.say(f.MeasureMeans, session.next_serial(), tree, *known, begins))
+    found = cast(list[f.LeafMeans], (yield from session.ask(f.MeasureMeans, session.next_serial(), tree, *known, begins)))
     return np.concatenate([one.mean for one in found]), np.concatenate([one.spread for one in found])
