@@ -7,7 +7,6 @@ of these parts fails at import, with a message that names it.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import inspect
 import os
 from collections.abc import Callable
@@ -81,9 +80,11 @@ class DocumentationLink:
 
 @functools.cache
 def _address_of_the_documentation() -> str:
+    from importlib import metadata  # of use in notebooks only
+
     try:
-        named = importlib.metadata.metadata("dtrees").get_all("Project-URL") or []
-    except importlib.metadata.PackageNotFoundError:
+        named = metadata.metadata("dtrees").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
         return ""
     return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")
 

@@ -6,9 +6,9 @@ The engine is imported when something is fitted, so that importing an estimator 
 
 from __future__ import annotations
 
+import concurrent.futures
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,7 @@ def _presort(schema: Schema, X: Any, n_jobs: int | None) -> AnyColumns:
     encoded = schema.encode(X)
     n_threads = min(effective_n_jobs(n_jobs), len(encoded))
     if n_threads > 1 and len(encoded[0]) * len(encoded) > _SERIAL_CELLS:
-        with ThreadPoolExecutor(n_threads) as pool:
+        with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
             return presort(encoded, map=pool.map)
     return presort(encoded)
 

@@ -10,8 +10,8 @@ Values are added tree by tree, in order, for each row by itself: predictions do 
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -253,7 +253,7 @@ def _over_rows(kernel: Callable[..., Any], packed: Packed | PackedWithSets, X: T
         return
     step = -(-n_rows // (4 * n_threads) // _BLOCK) * _BLOCK
     starts = range(0, n_rows, max(step, _BLOCK))
-    with ThreadPoolExecutor(n_threads) as pool:
+    with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(lambda first: run(first, min(first + starts.step, n_rows)), starts))
 
 

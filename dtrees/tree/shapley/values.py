@@ -6,8 +6,8 @@ itself: they do not depend on blocks or threads.
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -162,7 +162,7 @@ def _over_blocks(explain: Callable[[int, NDArray[np.float64]], None], paths: Pat
         for first in starts:
             run(first)
         return
-    with ThreadPoolExecutor(min(n_threads, len(starts))) as pool:
+    with concurrent.futures.ThreadPoolExecutor(min(n_threads, len(starts))) as pool:
         list(pool.map(run, starts))
 
 
