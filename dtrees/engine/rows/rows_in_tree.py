@@ -15,6 +15,7 @@ from dtrees.engine.plan.node_limits import classes_summed
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.packed import SumsToSend, pack
 from dtrees.engine.rows.between.torn_blocks import Torn
 from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
@@ -94,7 +95,7 @@ class RowsInTree:
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
         # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
-        self._rooms, self._to_send = [NumbersKept(), NumbersKept()], [NumbersKept() for _ in range(n_shards)]
+        self._rooms, self._to_send = [NumbersKept(), NumbersKept()], SumsToSend(shard, threads)
         self._shift = 0
         kind = ClassFlaggedRows if self._n_classes else FlaggedRows
         self._flagged = kind(columns, edges, zone_map.shift, self._width, threads, self._n_classes)
@@ -209,13 +210,7 @@ class RowsInTree:
 
         for some in by_rows(zone_map.part, self._columns.n_rows, rows.rows, first, last):
             include(*some)
-        sent: _Sent = {}
-        sizes = np.diff(starts, axis=1)[summed.grain].sum(axis=0)
-        bounds, grains = starts.tolist(), summed.grain.tolist()
-        for shard, places in enumerate(self._places):
-            own = [sums.slots[i, bounds[grain][j] : bounds[grain][j + 1]] for i, grain in enumerate(grains) for j in places.tolist()]
-            out = self._to_send[shard].room(int(sizes[places].sum()))
-            sent[shard] = (np.concatenate(own, out=out) if own else out,)
+        sent: _Sent = {searcher: (own,) for searcher, own in enumerate(self._to_send.pack(sums, self._places))}
         by_category = self._categories.sum(summed.node, self._start, self._stop, rows) if self._categories.ids.shape[0] else []
         for shard, lists in enumerate(by_category):
             sent[shard] += lists
@@ -240,8 +235,9 @@ class RowsInTree:
         return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
 
     def sum_finer(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
-        """See :meth:`FlaggedRows.sum_finer`."""
-        return self._flagged.sum_finer([Wanted(*one) for one in wanted], self._rows, (self._start, self._stop), self._shift)
+        """Return what :meth:`FlaggedRows.sum_finer` does, packed for other searchers."""
+        sums = self._flagged.sum_finer([Wanted(*one) for one in wanted], self._rows, (self._start, self._stop), self._shift)
+        return {searcher: (own if searcher == self._shard else pack(own, self._width),) for searcher, own in sums.items()}
 
     def refine(self, sent: list[NDArray[np.int64]]) -> Wanted:
         """See :meth:`Searcher.refine`."""

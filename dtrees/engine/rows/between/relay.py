@@ -11,6 +11,7 @@ import math
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
+from dtrees.engine.rows.between.packed import pack_sum
 from dtrees.engine.rows.exchange import Arrays, Parcel, Program, Step
 
 #: Up to so many shards, each sends to each: two hops take twice as long where messages are short.
@@ -80,7 +81,7 @@ def relayed(program: Program, grid: Grid) -> Program:
 
 
 def added(sent: Sequence[Arrays]) -> Arrays | None:
-    """Return the sum of arrays of one shape; None where they came with others.
+    """Return the sums of several shards added up, packed if theirs are; None where they came with other arrays.
 
     Examples
     --------
@@ -90,10 +91,7 @@ def added(sent: Sequence[Arrays]) -> Arrays | None:
     """
     if len(sent[0]) > 1 or len(sent) == 1:
         return sent[0] if len(sent) == 1 else None
-    total = sent[0][0] + sent[1][0]
-    for (array,) in sent[2:]:
-        total += array
-    return (total,)
+    return (pack_sum([sums for (sums,) in sent]),)
 
 
 def _carried(step: Step, grid: Grid) -> Generator[Step, Any, list[Arrays]]:

@@ -69,7 +69,7 @@ class FlaggedRows:
         """Have a tree of some columns, and their zone map."""
         self._zone_map, self._pool = zone_map, pool
 
-    def sum_finer(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, size_shift: int) -> _Sent:
+    def sum_finer(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places, size_shift: int) -> dict[int, NDArray[np.int64]]:
         """Return the sums of finer parts that searchers want; :meth:`pick` will be asked for the rows in some of them.
 
         Parameters
@@ -112,7 +112,7 @@ class FlaggedRows:
             add(some)
         self._kept = _Kept(keys, finer, rooms, counts)
         bounds = np.append(firsts, n_finer)[ends].tolist()
-        return {searcher: (sums[first:last].reshape(-1),) for searcher, (first, last) in enumerate(pairwise(bounds))}
+        return {searcher: sums[first:last].reshape(-1) for searcher, (first, last) in enumerate(pairwise(bounds))}
 
     def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places) -> _Sent:
         """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows."""

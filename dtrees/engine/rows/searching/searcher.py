@@ -7,7 +7,6 @@ parts that may hold the best split of a node (:meth:`Searcher.flag`), looks clos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import make_limits
 from dtrees.engine.plan.plans import Rules
+from dtrees.engine.rows.between.packed import add_up
 from dtrees.engine.rows.messages import FindBars, Scanned
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
@@ -46,15 +46,6 @@ def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArr
     grains = np.zeros(slots.shape[0], np.int64)
     flagged = np.zeros(2, np.int64)
     return Sums(slots, grains, scales, first, starts, shifts, width, 0, 2**62, flagged, _NO_PLACES, _NO_SIDES)
-
-
-def _add_up(arrays: Sequence[NDArray[np.int64]], out: NDArray[np.int64]) -> None:
-    if len(arrays) == 1:
-        out[:] = arrays[0]
-        return
-    np.add(arrays[0], arrays[1], out=out)
-    for one in arrays[2:]:
-        out += one
 
 
 class NumbersKept:
@@ -154,7 +145,7 @@ class Searcher:
         while len(self._scratch) < self._threads.n_threads:
             self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._n_classes, n_sums=self._n_classes or 2))
 
-    def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+    def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Put together the sums of nodes, and return their bars; ``sent`` are those of each shard, one node after the other."""
         self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
@@ -167,12 +158,9 @@ class Searcher:
         self._rooms.reverse()
         slots = self._rooms[0].room(message.n_slots * room).reshape(message.n_slots, room)
         sums = make_sums(slots, self._starts, self._shifts, self._width, root.shift)
-        at = 0
-        for slot, grain in zip(message.tasks[:, 3].tolist(), message.summed.grain.tolist(), strict=True):
-            size = int(self._starts[grain, -1])
-            _add_up([one[at : at + size] for one in sent], slots[slot, :size])
-            sums.grains[slot] = grain
-            at += size
+        of_tasks = message.tasks[:, 3]
+        sums.grains[of_tasks] = message.summed.grain
+        add_up(sent, slots.reshape(-1), of_tasks * room, self._starts[message.summed.grain, -1], self._threads)
         before, self._sums = self._sums, sums
         drawn, settle = self._own(message.drawn), self._settle
         limits, zone_map, ids, scratch = self._limits, self._zone_map, self._ids, self._scratch
@@ -234,10 +222,10 @@ class Searcher:
         tasks = np.stack([message.node[node], self._places[column], shift, wanted["n_rows"], cut], axis=1)
         return Wanted(tasks.astype(np.int64), begins, numbers[places].astype(np.uint16))
 
-    def refine(self, sent: list[NDArray[np.int64]]) -> Wanted:
+    def refine(self, sent: list[NDArray[Any]]) -> Wanted:
         """Flag finer parts by what all shards have summed, and return what rows that takes."""
         message, (node, column, cut) = self._message, self._tasks.T
-        totals = np.sum(sent, axis=0).reshape(-1, self._width)
+        totals = add_up(sent).reshape(-1, self._width)
         wanted = self._requests[node, column]
         counts = wanted["last"] - wanted["first"]
         room, size = counts * np.maximum(cut, 1), counts * cut

@@ -1,0 +1,196 @@
+"""Sums as shards send them to one another: packed (:mod:`dtrees.split.numbers.packed`), as small numbers take few bytes.
+
+Packed sums are an array of bytes that says all about itself: how many numbers an element has, how many pieces there are, and for each where
+its bytes and its numbers begin; then the bytes. What a shard keeps for itself are the numbers as they are.
+
+>>> one, other = np.array([5, -3, 0, 1 << 40]), np.array([1, 1, 1, 1])
+>>> packed = pack(one, 2)
+>>> packed.dtype, add_up([packed, other]).tolist()
+(dtype('uint8'), [6, -2, 1, 1099511627777])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.engine.threads import Threads
+from dtrees.split.numbers.packed import SPARE, room_for
+from dtrees.split.table.mmap_arrays import mapped
+from dtrees.split.zones.over_shards.packed_sums import add_numbers, add_packed, pack_numbers, pack_sums
+from dtrees.split.zones.sums import Sums
+
+_ALONE = Threads(1)
+
+
+class PackedWrongly(RuntimeError):
+    """What a shard sent are not the sums that it was to send."""
+
+
+class _Head(NamedTuple):
+    """What packed sums say of themselves; both arrays have shape (n_pieces + 1,)."""
+
+    width: int
+    bytes: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+
+def _head_of(packed: NDArray[np.uint8]) -> _Head:
+    width, n = packed[:16].view(np.int64).tolist()
+    begins = packed[16 : 16 * (n + 2)].view(np.int64).reshape(2, n + 1)
+    return _Head(width, begins[0], begins[1])
+
+
+def _write_head(packed: NDArray[np.uint8], head: _Head) -> None:
+    n = head.bytes.shape[0] - 1
+    packed[: 16 * (n + 2)].view(np.int64)[:] = np.concatenate([[head.width, n], head.bytes, head.numbers])
+
+
+def _head_bytes(n_pieces: int) -> int:
+    return 16 * (n_pieces + 2)
+
+
+def pack(numbers: NDArray[np.int64], width: int, begins: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
+    """Return the sums packed, of elements of ``width`` numbers; pieces begin at some of the numbers, and the last one ends."""
+    begins = np.array([0, numbers.shape[0]]) if begins is None else begins
+    n = begins.shape[0] - 1
+    packed = np.empty(_head_bytes(n) + room_for(numbers.shape[0], width, n), np.uint8)
+    ends = [_head_bytes(n)]
+    for first, last in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
+        ends.append(pack_numbers(numbers[first:last], width, packed, ends[-1]))
+    _write_head(packed, _Head(width, np.array(ends), begins))
+    return packed[: ends[-1] + SPARE]
+
+
+def add_up(
+    sent: Sequence[NDArray[Any]],
+    out: NDArray[np.int64] | None = None,
+    places: NDArray[np.int64] | None = None,
+    sizes: NDArray[np.int64] | None = None,
+    threads: Threads = _ALONE,
+) -> NDArray[np.int64]:
+    """Return the sums of several shards added up.
+
+    Parameters
+    ----------
+    sent : sequence of ndarray
+        Packed sums, all in the same pieces, or numbers as they are.
+    out : ndarray of int64, optional
+        Written: where the pieces are to go.
+    places, sizes : ndarray of int64, shape (n_pieces,), optional
+        Where each piece is to begin in ``out``, and of how many numbers it is.
+    threads : Threads, optional
+
+    Raises
+    ------
+    PackedWrongly
+    """
+    packed, numbers = [one for one in sent if one.dtype == np.uint8], [one for one in sent if one.dtype != np.uint8]
+    heads = [_head_of(one) for one in packed]
+    if sizes is None:
+        begins = heads[0].numbers if packed else np.array([0, numbers[0].shape[0]])
+        sizes = np.diff(begins)
+    first = np.cumsum(sizes) - sizes
+    places = first if places is None else places
+    out = np.empty(int(sizes.sum()), np.int64) if out is None else out
+    failed, before = np.zeros(1, np.int64), out
+    if packed and numbers:
+        before, numbers = numbers[0], numbers[1:]
+    elif packed:
+        for place, size in zip(places.tolist(), sizes.tolist(), strict=True):
+            out[place : place + size] = 0
+    for one, head in zip(packed, heads, strict=True):
+        if not np.array_equal(np.diff(head.numbers), sizes):
+            raise PackedWrongly("a shard sent sums of other nodes than it was to sum")
+        tasks = np.stack([head.bytes[:-1], places if before is out else first, places, sizes], axis=1)
+        _share(threads, add_packed, tasks, one, head.width, before, out, failed)
+        before = out
+    for i, one in enumerate(numbers):
+        _share(threads, add_numbers, np.stack([first, first, places, sizes], axis=1), one, out, bool(packed) or i > 0)
+    if failed[0]:
+        raise PackedWrongly("packed sums are not of the numbers that they say")
+    return out
+
+
+def _share(threads: Threads, kernel: Callable[..., Any], tasks: NDArray[np.int64], *arguments: Any) -> None:
+    tasks = np.ascontiguousarray(tasks)
+    threads.share(tasks.shape[0], lambda queue, _: kernel(queue, tasks, *arguments))
+
+
+def pack_sum(sent: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the sums of several shards, added up, packed as theirs were."""
+    heads = [_head_of(one) for one in sent if one.dtype == np.uint8]
+    total = add_up(sent)
+    return pack(total, heads[0].width, heads[0].numbers) if heads else total
+
+
+class SumsToSend:
+    """What a shard has summed of nodes, for all searchers, in room that is kept from one use to the next.
+
+    Parameters
+    ----------
+    shard : int
+        Whose sums these are: it keeps those of its own columns as they are.
+    threads : Threads
+    """
+
+    def __init__(self, shard: int, threads: Threads) -> None:
+        self._shard, self._threads = shard, threads
+        self._numbers, self._bytes = mapped(0, np.int64), mapped(0, np.uint8)
+
+    def pack(self, sums: Sums, columns: Sequence[NDArray[np.int64]]) -> list[NDArray[Any]]:
+        """Return the sums in the columns of each searcher, node by node; in place of what was returned before.
+
+        Parameters
+        ----------
+        sums : Sums
+            Of a node in each slot.
+        columns : sequence of ndarray of int64
+            Of each searcher.
+        """
+        n, width = sums.grains.shape[0], sums.width
+        sizes = np.diff(sums.starts, axis=1)[sums.grains]
+        begins = [np.append(0, np.cumsum(sizes[:, mine].sum(axis=1))) for mine in columns]  # of numbers
+        bounds = np.linspace(0, n, 1 + max(1, min(self._threads.n_threads, n))).astype(np.int64)  # each stretch of slots by a thread
+        tasks, places, at, first_column = [], [], 0, 0
+        for searcher, mine in enumerate(columns):
+            last_column = first_column + mine.shape[0]
+            places.append(at)
+            if searcher == self._shard:
+                tasks.append((0, n, first_column, last_column, -1, 0))
+            else:
+                at += _head_bytes(n)
+                for first, last in pairwise(bounds.tolist()):
+                    tasks.append((first, last, first_column, last_column, at, searcher * n + first))
+                    n_numbers = int(begins[searcher][last] - begins[searcher][first])
+                    at += -(-room_for(n_numbers, width, (last - first) * mine.shape[0]) // 64) * 64
+            first_column = last_column
+        if self._bytes.shape[0] < at:
+            self._bytes = mapped(at, np.uint8)
+        n_kept = int(begins[self._shard][-1])
+        if self._numbers.shape[0] < n_kept:
+            self._numbers = mapped(n_kept, np.int64)
+        out, kept, ends = self._bytes, self._numbers[:n_kept], np.empty(len(columns) * n, np.int64)
+        of_tasks = np.array(tasks, np.int64)
+        _share(self._threads, pack_sums, of_tasks, sums, np.concatenate(columns), kept, out, ends)
+        sent: list[NDArray[Any]] = []
+        for searcher, own_ends in enumerate(ends.reshape(-1, n)):
+            if searcher == self._shard:
+                sent.append(kept)
+                continue
+            packed, end = out[places[searcher] :], _head_bytes(n)
+            starts = of_tasks[(of_tasks[:, 4] >= 0) & (of_tasks[:, 5] // n == searcher), 4] - places[searcher]
+            own_ends -= places[searcher]
+            for start, first, last in zip(starts.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+                size, by = int(own_ends[last - 1]) - start, start - end
+                if by:
+                    packed[end : end + size] = packed[start : start + size]
+                    own_ends[first:last] -= by
+                end += size
+            _write_head(packed, _Head(width, np.append(_head_bytes(n), own_ends), begins[searcher]))
+            sent.append(packed[: end + SPARE])
+        return sent
