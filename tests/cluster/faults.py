@@ -67,10 +67,11 @@ def _following(faults: tuple[Fault, ...], original: Callable[..., Any], counts: 
     """Return a method with signals by a script."""
 
     def handle(self: Any, *call: Any) -> Any:
-        kind = call[-1].name if isinstance(call[-1], Step) else type(call[-1]).__name__
-        counts[kind] = counts.get(kind, 0) + 1
+        kinds = _kinds(call[-1])
+        for kind in kinds:
+            counts[kind] = counts.get(kind, 0) + 1
         for fault in faults:
-            if fault.kind == kind and fault.at == counts[kind] and fault.own == _coordinates() and _take_place(fault):
+            if fault.kind in kinds and fault.at == counts[fault.kind] and fault.own == _coordinates() and _take_place(fault):
                 os.kill(os.getpid(), fault.number)
         return original(self, *call)
 
@@ -165,9 +166,9 @@ def cut_off(*cuts: Cut) -> Iterator[list[Cut]]:
 
 
 def _kinds(message: Any) -> set[str]:
-    """Return the name of a step, or of a message's type and of those that travel in it."""
+    """Return the name of a step and of those that it is made of, or of a message's type and of those that travel in it."""
     if isinstance(message, Step):
-        return {message.name}
+        return {message.name, *message.name.rpartition(": ")[2].split(", ")}
     return {type(one).__name__ for one in (message, *getattr(message, "messages", ()))}
 
 

@@ -42,7 +42,8 @@ class Step(NamedTuple):
 
     What comes of it is the arrays of each sender; or fewer, where ``join`` may have made one of several on their way. There may be none to
     wait for. But what a shard is sent in an exchange it awaits in that exchange, as nobody takes it in for a shard that has replied. All
-    shards that take part in an exchange take the same steps.
+    shards that take part in an exchange take the same steps. Where several programs take steps together, the name is made of theirs
+    (:mod:`dtrees.engine.rows.between.side_by_side`).
     """
 
     fit: str

@@ -251,10 +251,14 @@ class GrowSent(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """Small nodes that are to be grown to their ends: ``nodes[i]`` by shard i, which is told ``grow[i]`` of them, None if it has none."""
+    """Small nodes that are to be grown to their ends: ``nodes[i]`` by shard i, which is told ``grow[i]`` of them, None if it has none.
+
+    They have ``n_rows`` in all.
+    """
 
     nodes: tuple[NDArray[np.int64], ...]
     grow: tuple[GrowSent | None, ...]
+    n_rows: int
 
 
 @dataclass(frozen=True)

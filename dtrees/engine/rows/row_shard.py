@@ -18,10 +18,11 @@ from dtrees.engine.outcome.scoring import Parts
 from dtrees.engine.plan.node_limits import classes_summed
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
-from dtrees.engine.protocol.messages import Message, Root, StaleMessage
+from dtrees.engine.protocol.messages import Many, Message, Root, StaleMessage
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.scored_rows import ScoredRows
+from dtrees.engine.rows.between.side_by_side import side_by_side
 from dtrees.engine.rows.between.stretches import in_order, rows_of
 from dtrees.engine.rows.between.torn_blocks import put_together
 from dtrees.engine.rows.by_order.quantiles import quantiles
@@ -98,15 +99,20 @@ class RowShard:
         StaleMessage
             If it is of another fit or epoch than the last ``Introduce``.
         """
-        program = self._program(message)
+        if isinstance(message, Many):
+            self._check_fresh(message)
+            pairs = zip(message.slots, message.messages, strict=True)
+            return side_by_side({slot: self._by_relays(self._in_forest(one, self._in_slot(slot))) for slot, one in pairs})
+        return self._by_relays(self._program(message))
+
+    def _by_relays(self, program: Program) -> Program:
         return program if self._grid is None else relayed(program, self._grid)
 
     def _program(self, message: Message) -> Program:
         """Carry out a message that is about the fit, or about the tree under way."""
         if isinstance(message, m.Introduce):
             return self._introduce(message)
-        if self._fit != (message.fit, message.epoch):
-            raise StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+        self._check_fresh(message)
         match message:
             case m.Prepare():
                 return (yield from self._prepare(message))
@@ -115,7 +121,7 @@ class RowShard:
             case f.OpenForest():
                 return self._open_forest(message)
             case f.CountVotes():
-                return self._forest.count_votes()
+                return self._slots[0].count_votes()
             case m.Replay():
                 return self._tree.replay(message.tree, message.output)
             case m.Derive():
@@ -128,9 +134,17 @@ class RowShard:
                 return self._tree.sum_leaves(message)
             case m.FinishTree():
                 return (yield from self._finish(message))
-        if isinstance(self._plan, ForestPlan):
-            return (yield from self._in_forest(message, self._forest))
         return (yield from self._in_tree(message, self._tree))
+
+    def _check_fresh(self, message: Message) -> None:
+        if self._fit != (message.fit, message.epoch):
+            raise StaleMessage(f"message of fit {message.fit}, epoch {message.epoch} to a shard of fit and epoch {self._fit}")
+
+    def _in_slot(self, slot: int) -> RowsInForest:
+        """Return the rows in the tree that grows in a slot."""
+        while len(self._slots) <= slot:
+            self._slots.append(self._slots[0].for_another_tree())
+        return self._slots[slot]
 
     def _in_forest(self, message: Message, tree: RowsInForest) -> Program:
         """Carry out a message about a tree of a forest."""
@@ -335,7 +349,7 @@ class RowShard:
         (before,) = self._held_out
         assert isinstance(self._plan, ForestPlan)
         own = ForestRows(self._plan, message.scales, target, weight, self._stretches, before, self._threads)
-        self._tree = self._forest = RowsInForest(*self._about_rows(message.edges, own))
+        self._slots = [RowsInForest(*self._about_rows(message.edges, own))]
 
     def _about_rows(self, edges: Edges, own: AddsByLeaf) -> tuple[Any, ...]:
         """Return the arguments of :class:`RowsInTree`."""

@@ -89,17 +89,21 @@ class RowsInTree:
         self._seed = hashing.as_seed(plan.seed)
         self._everything = np.arange(columns.n_columns, dtype=np.int32)
         self._n_distinct = np.diff(columns.offsets)
-        self._pool = np.empty(0, np.int32)
         self._n_classes = classes_summed(plan)
         self._width = (self._n_classes or 2) + (not target.unit_hessian)
-        self._rows = self._spare = partition.no_rows()
-        self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
-        # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
-        self._rooms, self._to_send = [NumbersKept(), NumbersKept()], SumsToSend(shard, threads)
-        self._shift = 0
+        self._begin()
         kind = ClassFlaggedRows if self._n_classes else FlaggedRows
         self._flagged = kind(columns, edges, zone_map.shift, self._width, threads, self._n_classes)
         self._categories = CategoryRows(columns, edges.n_categories, threads, self._n_classes)
+
+    def _begin(self) -> None:
+        """Know of no tree."""
+        self._pool = np.empty(0, np.int32)
+        self._rows = self._spare = partition.no_rows()
+        self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
+        # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
+        self._rooms, self._to_send = [NumbersKept(), NumbersKept()], SumsToSend(self._shard, self._threads)
+        self._shift = 0
 
     @property
     def _target(self) -> RowTarget:

@@ -248,7 +248,8 @@ class _Apart:
         if not self._batches:
             return None
         self._asked = groups = self._batches.pop()
-        return m.Apart(tuple(groups), tuple(self._about(group) if group.shape[0] else None for group in groups))
+        n_rows = sum(int(self._grower.about(group)[0].sum()) for group in groups)
+        return m.Apart(tuple(groups), tuple(self._about(group) if group.shape[0] else None for group in groups), n_rows)
 
     def _about(self, nodes: NDArray[np.int64]) -> m.GrowSent:
         _, sums, depth = self._grower.about(nodes)

@@ -33,6 +33,16 @@ LOSSES: dict[str, tuple[Any, int]] = {"squared": (Squared(), 0), "logistic": (Lo
 Cuts = Sequence[Sequence[tuple[int, int]]]
 
 
+def kinds_of(message: Message) -> list[str]:
+    """Return the name of a message's type, or of the types of those that travel in it."""
+    return [type(one).__name__ for one in getattr(message, "messages", (message,))]
+
+
+def names_of(step: Step) -> list[str]:
+    """Return the name of a step, or of those that were taken together."""
+    return step.name.rpartition(": ")[2].split(", ")
+
+
 class Pickling(LocalRowsExecutor):
     """What is sent is pickled on the way; the shard that is at a kind of message or step for the n-th time is lost, all it knew with it.
 
@@ -49,19 +59,21 @@ class Pickling(LocalRowsExecutor):
         self.largest = {}
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        if type(next(iter(messages.values()))).__name__ == self.lose:
+        for _ in range(kinds_of(next(iter(messages.values()))).count(str(self.lose))):
             self._count(max(messages))
         replies = super().send({shard: pickle.loads(pickle.dumps(one)) for shard, one in messages.items()})
         for shard, one in messages.items():
-            kind, size = type(one).__name__, len(pickle.dumps(replies[shard]))
-            self.largest[kind] = max(self.largest.get(kind, 0), size)
+            size = len(pickle.dumps(replies[shard]))
+            for kind in kinds_of(one):
+                self.largest[kind] = max(self.largest.get(kind, 0), size)
         return replies
 
     def hand_over(self, shard: int, step: Step) -> None:
-        if self.lose == f"before {step.name}":
+        names = names_of(step)
+        if self.lose in [f"before {name}" for name in names]:
             self._count(shard)
         super().hand_over(shard, pickle.loads(pickle.dumps(step)))
-        if self.lose == step.name:
+        if self.lose in names:
             self._count(shard)
 
     def _count(self, shard: int) -> None:

@@ -1,7 +1,7 @@
 """Forests by tasks: each grows a batch of trees, with one thread, from the whole table that its worker holds.
 
 Or, where columns are spread over workers, over shards: many trees side by side (:mod:`dtrees.engine.run.lockstep`). Where workers keep
-rows, over shards as well, one tree after the other (:mod:`dtrees.engine.rows.forests`).
+rows, over shards as well, side by side too (:mod:`dtrees.engine.rows.forests`).
 
 A tree is a function of its number, the plan and the table. Which worker grows it, in which batch, and how often (a lost worker's tasks
 are simply run again) leaves no trace in the result.
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, SUMMED_AT_ONCE, running, worker_capacities
+from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.data.row_blocks import ClusterRows
 from dtrees.cluster.growing.by_tasks.tree_batches import Batch, Batches, ForestWorkers
 from dtrees.cluster.growing.kernel_shipping import share_kernels
@@ -37,6 +38,7 @@ from dtrees.cluster.reliability.tree_log import log_of
 from dtrees.cluster.transport.events import tell
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.forests.tree import trees_at_once
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.run.lockstep import grow_forest_on_shards, trees_side_by_side
 from dtrees.engine.run.saving import without_checkpoint
@@ -93,8 +95,12 @@ def forest_grower_on_rows(rows: ClusterRows, plan: ForestPlan, n_trees: int) -> 
         executor = DaskRowsExecutor(rows, n_trees)
         stack.callback(executor.close)
         log = None if plan.out_of_bag else stack.enter_context(log_of(fit, rows.client, plan))
+        threads, n_rows = nthreads(rows.client), max(map(rows.rows_of, range(len(rows.blocks))))
+        most = max((threads[worker] for worker in rows.workers if worker in threads), default=1)
+        side_by_side = trees_at_once(plan, n_rows, most, min(rows.spare.values()))
+        logger.info("growing up to %d trees side by side over %d shards", side_by_side, executor.n_shards)
         yield lambda first, last, callback: grow_forest_on_rows(
-            executor, bare, first, last, Reporting(fit, "tree", callback, executor.timings), log
+            executor, bare, first, last, Reporting(fit, "tree", callback, executor.timings), log, n_side_by_side=side_by_side
         )
 
 

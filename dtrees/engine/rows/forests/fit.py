@@ -1,19 +1,23 @@
-"""A forest over shards of rows that outlasts its shards.
+"""A forest over shards of rows that outlasts its shards: many trees grow side by side (:mod:`dtrees.engine.coordinator.side_by_side`).
 
-When shards are lost, new ones take their places, with the same rows, and the tree under way is grown again. Trees do not depend on one
+What trees under way ask of shards travels in one exchange, and so do the parcels that shards have for one another meanwhile
+(:mod:`dtrees.engine.rows.between.side_by_side`). But of trees that ask for many rows to be sent, those wait that would make it more than
+one tree alone has sent at once.
+
+When shards are lost, new ones take their places, with the same rows, and the trees under way are grown again. Trees do not depend on one
 another, so nothing is replayed; but where sums of what trees say of rows out of bag are wanted, finished trees are put through the rows.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterable, Iterator
 from typing import cast
 
-import numpy as np
-
+from dtrees.engine.coordinator.session import Requests, Steps
+from dtrees.engine.coordinator.side_by_side import SideBySide, TreeUnderWay
 from dtrees.engine.coordinator.tree_by_tree import TreeLog
-from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult, Progress
-from dtrees.engine.protocol.messages import Scores
+from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
+from dtrees.engine.protocol.messages import Many, Message
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.stretches import in_order
 from dtrees.engine.rows.exchange import RowsExecutor
@@ -21,7 +25,11 @@ from dtrees.engine.rows.fit import LastingRows
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.tree import forest_tree_steps, rows_to_send
 from dtrees.engine.shard.targets.forest_target import exponent_of_votes
+from dtrees.split.policy import SHARED_CELLS
 from dtrees.tree.tree import Tree
+
+#: Numbers that a row is sent with where leaves are measured.
+_CELLS_MEASURED = 3
 
 
 def grow_forest_on_rows(
@@ -31,6 +39,8 @@ def grow_forest_on_rows(
     last: int,
     callback: Callback | None = None,
     log: TreeLog | None = None,
+    *,
+    n_side_by_side: int = 1,
 ) -> ForestResult:
     """Grow the trees numbered ``first`` to ``last - 1``.
 
@@ -44,44 +54,34 @@ def grow_forest_on_rows(
         Called after each tree, in their order; returning True leaves out the trees after it.
     log : TreeLog, optional
         Keeps trees, should the forest have to be grown again; not where sums of rows out of bag are wanted.
+    n_side_by_side : int, default=1
+        Trees to grow at once at most (:func:`~dtrees.engine.rows.forests.tree.trees_at_once`).
 
     Returns
     -------
     ForestResult
         That of :func:`dtrees.engine.run.forest_growth.grow_forest`.
     """
-    return _Forest(executor, plan, first).run(last, callback, log)
+    return _Forest(executor, plan, first, last, max(1, min(n_side_by_side, last - first)), callback, log).run()
 
 
-class _Forest(LastingRows):
-    """The trees of a forest that are finished, and how another one is grown."""
+class _Forest(LastingRows, SideBySide[Tree]):
+    """The trees of a forest over shards of rows."""
 
-    def __init__(self, executor: RowsExecutor, plan: ForestPlan, first: int) -> None:
-        super().__init__(executor, plan, rows_to_send(plan, executor.n_rows, executor.n_shards))
-        self._plan, self._first = plan, first
+    def __init__(
+        self,
+        executor: RowsExecutor,
+        plan: ForestPlan,
+        first: int,
+        last: int,
+        n_slots: int,
+        callback: Callback | None,
+        log: TreeLog | None,
+    ) -> None:
+        LastingRows.__init__(self, executor, plan, rows_to_send(plan, executor.n_rows, executor.n_shards))
+        SideBySide.__init__(self, first, last, n_slots, plan.out_of_bag, callback, log)
+        self._plan = plan
         self._scales: f.ForestScales
-        self._trees: list[Tree] = []
-
-    def run(self, last: int, callback: Callback | None, log: TreeLog | None) -> ForestResult:
-        """Grow all trees."""
-        began, total = time.perf_counter(), last - self._first
-        recalled = [tree for tree, _ in ([] if log is None else log.recall())][:total]
-        if len(recalled) < total:
-            self._begin()
-        while len(self._trees) < total:
-            number = len(self._trees)
-            if number < len(recalled):
-                tree = recalled[number]
-            else:
-                if self._executor.wants_repair(total - number):
-                    self._recover()
-                tree = self._lasting(self._grow)
-                if log is not None:
-                    log.keep(tree, Scores(np.nan, np.nan))
-            self._trees.append(tree)
-            if callback is not None and callback(Progress(number + 1, total, time.perf_counter() - began)):
-                break
-        return self._lasting(self._result) if self._plan.out_of_bag else ForestResult(self._trees)
 
     def _open(self) -> None:
         session = self._session
@@ -89,16 +89,54 @@ class _Forest(LastingRows):
         self._scales = cast(f.ForestScales, session.say(m.Prepare, session.next_serial(), None)[0])
         session.say(f.OpenForest, self._edges, self._scales)
 
-    def _grow(self) -> Tree:
-        return self._session.run(forest_tree_steps(self._session, self._plan, self._scales, self._first + len(self._trees)))
+    def _begin(self) -> None:
+        if not self._is_open:
+            super()._begin()
+
+    def _steps(self, number: int) -> Steps[Tree]:
+        return forest_tree_steps(self._session, self._plan, self._scales, number)
+
+    def _asking(self, window: Iterable[TreeUnderWay[Tree]]) -> Iterator[TreeUnderWay[Tree]]:
+        """Return the trees whose requests travel together: those that have no rows sent, and of the others as many as may."""
+        sent, most = 0, SHARED_CELLS * self._executor.n_shards
+        for tree in window:
+            own = max((self._cells_sent(message) for message in tree.requests.values()), default=0)
+            if not own or not sent or sent + own <= most:
+                sent += own
+                yield tree
+
+    def _cells_sent(self, message: Message) -> int:
+        """Return how many cells of rows shards send one another for a message."""
+        match message:
+            case m.Level(apart=m.Apart(n_rows=n_rows)) | m.GrowApart(apart=m.Apart(n_rows=n_rows)):
+                return n_rows * self._plan.rules.columns_per_tree
+            case f.MeasureMeans():
+                return int(message.tree.n_node_samples[0]) * _CELLS_MEASURED
+        return 0
+
+    def _tree_of(self, grown: Tree) -> Tree:
+        return grown
+
+    def _closing(self, number: int, grown: Tree) -> Requests:
+        session = self._session
+        return dict.fromkeys(range(session.executor.n_shards), f.AddVotes(session.fit, session.epoch, number, grown))
 
     def _result(self) -> ForestResult:
         """Return all trees, with what they say of rows out of bag."""
+        if not self._out_of_bag:
+            return ForestResult(self._told)
         session, n_rows = self._session, self._executor.n_rows
         votes = cast(list[f.Votes], session.say(f.CountVotes))
         total, count = (in_order([one[i] for one in votes], session.stretches, n_rows) for i in range(2))
-        return ForestResult(self._trees, total, count, exponent_of_votes(self._scales.largest))
+        return ForestResult(self._told, total, count, exponent_of_votes(self._scales.largest))
+
+    def _restore(self) -> None:
+        self._forget_trees()
+        super()._restore()
 
     def _replay_finished(self) -> None:
-        for i, tree in enumerate(self._trees if self._plan.out_of_bag else ()):
-            self._session.say(f.AddVotes, self._first + i, tree)
+        if self._out_of_bag:
+            for number, tree in enumerate(self._told, self._first):
+                closing = self._closing(number, tree)
+                self._session.tell({shard: Many(message.fit, message.epoch, (0,), (message,)) for shard, message in closing.items()})
+            self._n_closed = len(self._told)

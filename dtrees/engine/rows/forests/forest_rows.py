@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,12 @@ class ForestRows(AddsByLeaf):
         self._votes = Votes(_NONE.reshape(0, plan.n_values), _NONE)
         if plan.out_of_bag:
             self._votes = Votes(np.zeros((target.shape[0], plan.n_values), np.int64), np.zeros(target.shape[0], np.int64))
+
+    def for_another_tree(self) -> ForestRows:
+        """Return the same for a tree that grows beside this one; sums for rows out of bag are those of all."""
+        other = copy.copy(self)
+        other._drawn_for = -1
+        return other
 
     def _draw(self, tree: int) -> None:
         """Draw the rows of a tree, if they are not."""

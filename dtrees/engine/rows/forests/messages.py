@@ -1,4 +1,7 @@
-"""What the coordinator and the shards of rows say to each other about forests, beside what :mod:`dtrees.engine.rows.messages` has."""
+"""What the coordinator and the shards of rows say to each other about forests, beside what :mod:`dtrees.engine.rows.messages` has.
+
+What is about a tree travels in :class:`~dtrees.engine.protocol.messages.Many`, with the slot of the tree.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,15 @@ from dtrees.engine.shard.targets.places import places_of
 
 
 class RowsInForest(RowsInTree):
-    """The rows of a shard, tree after tree; see :class:`RowsInTree`."""
+    """The rows of a shard, tree after tree; see :class:`RowsInTree`. Trees that grow side by side have one each."""
+
+    def for_another_tree(self) -> RowsInForest:
+        """Return the rows in a tree that grows beside this one; what all trees have in common, they share."""
+        other = copy.copy(self)
+        other._any_target = self._forest.for_another_tree()
+        other._flagged, other._categories = self._flagged.for_another_tree(), copy.copy(self._categories)
+        other._begin()
+        return other
 
     @property
     def _forest(self) -> ForestRows:

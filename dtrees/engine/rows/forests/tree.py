@@ -6,7 +6,7 @@ It is grown as a boosted one is (:mod:`dtrees.engine.rows.tree`). What comes bef
     Draw          draw the rows of the tree
     ...
     MeasureMeans  find the means of leaves, of numbers as targets
-    AddVotes      add what leaves say of rows that were not drawn to the sums of these, if those are wanted
+    AddVotes      add what leaves say of rows that were not drawn to the sums of these, if those are wanted, in the order of trees
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dtrees.engine.coordinator.leaves import values_by_leaves
 from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, pruned, take_apart
-from dtrees.engine.plan.node_limits import scaled
+from dtrees.engine.plan.node_limits import classes_summed, scaled
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
@@ -31,10 +31,14 @@ from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
 from dtrees.engine.shard.targets.forest_target import factors_of_classes
 from dtrees.split.criteria.criterion import criterion_named
-from dtrees.split.policy import DELEGATED_PARTS, SHARED_CELLS
+from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.tree.pruning import cost, kept_nodes
 from dtrees.tree.pruning import pruned as without_links
 from dtrees.tree.tree import Tree
+
+#: Bytes that a tree under way keeps on a shard: for each row (measured, 57: the order of rows takes 25, their draws 9 and their leaves 23);
+#: for each column where three numbers are summed (64,000 to 330,000: 60k x 100 on five shards, 1M x 8 on two); and for each thread.
+_ROW_BYTES, _COLUMN_BYTES, _THREAD_BYTES = 64, 350_000, 1_400_000
 
 
 def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
@@ -45,6 +49,31 @@ def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
     """
     at_once = SHARED_CELLS // max(1, plan.rules.columns_per_tree)
     return max(rows_tree.SENT_ROWS, min(n_rows // (DELEGATED_PARTS * n_shards), at_once))
+
+
+def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) -> int:
+    """Return how many trees may grow side by side, by the memory that they take on a shard.
+
+    Parameters
+    ----------
+    plan : ForestPlan
+    n_rows, n_threads : int
+        Of the shard.
+    room : float
+        Bytes that it has left beside one tree.
+
+    Examples
+    --------
+    >>> from dtrees.engine.plan.plans import Rules
+    >>> plan = ForestPlan(Rules("squared_error", max_features=9, columns_per_tree=28), seed=0, n_draws=1000)
+    >>> [trees_at_once(plan, n_rows, 1, 1e12) for n_rows in (1000, 10**5, 10**6, 10**8)]
+    [12, 8, 2, 1]
+    >>> trees_at_once(plan, 10**5, 1, room=0)
+    1
+    """
+    n_sums = classes_summed(plan) + 1 if classes_summed(plan) else 3
+    of_tree = _ROW_BYTES * n_rows + _COLUMN_BYTES * n_sums // 3 * plan.rules.columns_per_tree + _THREAD_BYTES * n_threads
+    return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(room, FOREST_MIN_BYTES)) // of_tree))
 
 
 def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, number: int) -> Steps[Tree]:
@@ -74,8 +103,6 @@ def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestSc
         grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes))
     if rules.ccp_alpha > 0:
         grown = without_links(grown, kept_nodes(left, right, cost(grown), rules.ccp_alpha))
-    if plan.out_of_bag:
-        yield from session.ask(f.AddVotes, number, grown)
     return grown
 
 

@@ -5,9 +5,10 @@ What all searchers want is one list of tasks to the kernels: with many shards, e
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +63,17 @@ class FlaggedRows:
         self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
         self._shift = shift
         self._scratch: list[Scratch] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self._kept: _Kept | None = None
         self._keys, self._finer, self._sums = NumbersKept(), NumbersKept(), NumbersKept()
+
+    def for_another_tree(self) -> Self:
+        """Return the same for a tree that grows beside this one; scratch space is that of all."""
+        other = copy.copy(self)
+        other._begin()
+        return other
 
     def use_columns(self, zone_map: ZoneMap, pool: NDArray[np.int32]) -> None:
         """Have a tree of some columns, and their zone map."""

@@ -41,11 +41,11 @@ def grow_here(table: Any, plan: ForestPlan, y: NDArray[Any], weight: Any, n_tree
 
 
 def grow_spread(
-    table: Any, plan: ForestPlan, y: NDArray[Any], weight: Any, cuts: Cuts, n_trees: int = 2, n_threads: int = 1
+    table: Any, plan: ForestPlan, y: NDArray[Any], weight: Any, cuts: Cuts, n_trees: int = 2, n_threads: int = 1, side_by_side: int = 2
 ) -> ForestResult:
     executor = Pickling.of(table, y, weight, cuts, n_threads)
     try:
-        return grow_forest_on_rows(executor, plan, 0, n_trees)
+        return grow_forest_on_rows(executor, plan, 0, n_trees, n_side_by_side=side_by_side)
     finally:
         executor.close()
 
@@ -135,7 +135,8 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: 
     assert all(tree.node_count > 3 for tree in one.trees)
     for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
         monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
-        assert_same(one, grow_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads=n_threads))
+        parts = spread(n, n_shards, cuts, range(9))
+        assert_same(one, grow_spread(table, plan, y, weight, parts, n_threads=n_threads, side_by_side=1 + n_shards % 2))
 
 
 @pytest.mark.slow
@@ -254,6 +255,7 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monk
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("side_by_side", [1, 3])
 @pytest.mark.parametrize("nth", [1, 3])
 @pytest.mark.parametrize(
     "place", ["Introduce", "Prepare", "OpenForest", "CountClasses", "AddInOrder", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans",
@@ -262,7 +264,7 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monk
               "sums", "before sums", "bars", "flags", "picked", "apart", "before apart", "leaves",
               "before leaves"]
 )  # fmt: skip
-def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_lost_anywhere(place: str, nth: int, side_by_side: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
     if place == "GrowApart":  # each small node has too many rows for one exchange with others
         monkeypatch.setattr(rows_tree, "SHARED_CELLS", 1)
@@ -278,7 +280,7 @@ def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyP
     executor = Pickling.of(table, y, weight, cuts)
     executor.lose, executor.nth = place, nth
     executor.make = lambda: LocalRowsExecutor.of(table, y, weight, cuts)
-    got = grow_forest_on_rows(executor, plan, 0, 4)
+    got = grow_forest_on_rows(executor, plan, 0, 4, n_side_by_side=side_by_side)
     executor.close()
     once = ("Introduce", "Prepare", "OpenForest", "CountVotes")
     assert executor.n_lost == (place not in once or nth == 1)
