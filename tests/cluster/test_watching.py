@@ -6,17 +6,21 @@ import os
 import signal
 from dataclasses import asdict
 from typing import Any
+from uuid import uuid4
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 
 import dtrees
 from dtrees import KeepOnInterrupt, ProgressBar
 from dtrees.callbacks import Progress, local_callback
 from dtrees.cluster.dashboard.fit_history import FitHistory
+from dtrees.cluster.growing.kernel_shipping import _OfCluster, share_kernels
 from dtrees.cluster.growing.watching import _Watching
+from dtrees.cluster.transport.scheduler_rpc import own_client
 from dtrees.errors import ClusterError
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets
 from tests.slow import one_quick
@@ -74,6 +78,24 @@ def test_watching_tells_of_compiling(monkeypatch: pytest.MonkeyPatch, capsys: py
     history.take({"what": "round", "progress": asdict(Progress(1, 2, 0.5))})
     assert watching.goes_on(history.snapshot())
     assert capsys.readouterr().err.splitlines() == ["compiling kernels (first use)", "round 1 of 2 after 0.5 s"]
+
+
+def waits_for_kernels(rows: pd.DataFrame) -> pd.DataFrame:
+    """Ask for a kernel as a worker does that has not compiled it, in the task that makes a partition."""
+    share_kernels()
+    _OfCluster(own_client(), get_worker().address)._ask("version", f"kernel {uuid4().hex}")
+    return rows
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_a_bar_tells_of_compiling_until_there_is_a_tree(client: Client, capfd: pytest.CaptureFixture[str], verbose: int) -> None:
+    X, y = training_set()
+    model = dtrees.RandomForestRegressor(4, verbose=verbose)
+    model.fit(X.map_partitions(waits_for_kernels, meta=X._meta), y, callbacks=[] if verbose else [ProgressBar()])
+    shown = [line.partition(" after")[0] for line in capfd.readouterr().err.splitlines()]
+    assert [line for line in shown if line.startswith(("compiling", "tree"))] == [
+        "compiling kernels (first use)", *(f"tree {i} of 4" for i in range(1, 5))
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

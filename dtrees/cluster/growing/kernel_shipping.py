@@ -14,6 +14,7 @@ from typing import Any
 from distributed import Client, Scheduler, SchedulerPlugin, get_worker
 
 from dtrees.cluster.reliability.fit_registry import FitRegistry
+from dtrees.cluster.transport.events import PROGRESS
 from dtrees.cluster.transport.scheduler_rpc import ask, own_client
 from dtrees.split.compile.cache import cache_folder, exchange_with
 
@@ -67,11 +68,14 @@ class KernelStore(SchedulerPlugin):
         return self._files[key], False
 
     def _tell(self) -> None:
-        """Have the fits know who compiles: it is what they may wait for."""
+        """Have the fits know who compiles, and users who wait for one: it is what they may wait for."""
+        compiling = {who for who, since in self._compiling.values() if time.monotonic() - since < _PATIENCE}
         fits = self._scheduler.plugins.get(FitRegistry.name)
         if fits is not None:
             fits.compiling.clear()
-            fits.compiling.update(who for who, since in self._compiling.values() if time.monotonic() - since < _PATIENCE)
+            fits.compiling.update(compiling)
+        if compiling:
+            self._scheduler.log_event(PROGRESS, {"compiling": sorted(compiling)})
 
     def _is_heard(self, worker: str) -> bool:
         """Tell whether a worker is there, and shows signs of life. Its last question may come when it is gone."""

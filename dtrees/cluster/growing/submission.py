@@ -239,7 +239,9 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, options: dict[str, Any],
     with contextlib.ExitStack() as stack:
         callbacks = options.get("callbacks", ())
         if isinstance(callbacks, Sequence) and any(isinstance(callback, ProgressBar) for callback in callbacks):
-            here = {bar: stack.enter_context(local_callback(bar, client)) for bar in callbacks if isinstance(bar, ProgressBar)}
+            here = {
+                bar: stack.enter_context(local_callback(bar, client, bar.compiling)) for bar in callbacks if isinstance(bar, ProgressBar)
+            }
             options = options | {"callbacks": [here.get(callback, callback) for callback in callbacks]}
         if getattr(model, "verbose", 0):  # the coordinator's log is elsewhere, and need not say the same
             model = copy.copy(model)

@@ -1,7 +1,8 @@
 """Callbacks that run in the user's own process while the fit runs on a cluster.
 
 The coordinator tells of its progress by an event on Dask's topic ``dtrees-progress``, and does not wait until it is heard: such a callback
-cannot end the fit, nor slow it down. All fits share the topic, of which Dask keeps the last thousand events.
+cannot end the fit, nor slow it down. All fits share the topic, of which Dask keeps the last thousand events. There the
+scheduler also tells that workers compile kernels (:mod:`dtrees.cluster.growing.kernel_shipping`): fits without a tree may wait for these.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from distributed import Client, get_worker
@@ -19,8 +21,17 @@ from dtrees.cluster.reliability.liveness import default_client
 from dtrees.cluster.transport.events import PROGRESS
 from dtrees.engine.plan.plans import Progress
 
-#: The functions to call in this process, by the names of their callbacks, and the client that hears for each.
-_local: dict[str, tuple[Callable[[Progress], Any], Client | None]] = {}
+
+class _Local(NamedTuple):
+    """The functions to call in this process, and the client that hears for them."""
+
+    told: Callable[[Progress], Any]
+    compiling: Callable[[], Any] | None
+    client: Client | None
+
+
+#: By the names of their callbacks.
+_local: dict[str, _Local] = {}
 _lock = threading.Lock()
 
 
@@ -32,20 +43,28 @@ class _Forwarding:
 
     def __call__(self, progress: Progress) -> None:
         if self._name in _local:  # it has not travelled
-            _local[self._name][0](progress)
+            _local[self._name].told(progress)
         else:
             get_worker().log_event(PROGRESS, {"callback": self._name, "progress": asdict(progress)})
 
 
-def _hear(event: tuple[float, dict[str, Any]]) -> None:
+def _hear(client: Client, event: tuple[float, dict[str, Any]]) -> None:
     _, facts = event
+    if "compiling" in facts:
+        with _lock:
+            waiting = [one.compiling for one in _local.values() if one.client is client and one.compiling is not None]
+        for compiling in waiting:
+            compiling()
+        return
     called = _local.get(facts["callback"])
     if called is not None:
-        called[0](Progress(**facts["progress"]))
+        called.told(Progress(**facts["progress"]))
 
 
 @contextlib.contextmanager
-def local_callback(function: Callable[[Progress], Any], client: Client | None = None) -> Iterator[Callable[[Progress], None]]:
+def local_callback(
+    function: Callable[[Progress], Any], client: Client | None = None, compiling: Callable[[], Any] | None = None
+) -> Iterator[Callable[[Progress], None]]:
     """Give a callback for ``fit`` that calls a function in this process, wherever the fit runs.
 
     Parameters
@@ -54,6 +73,8 @@ def local_callback(function: Callable[[Progress], Any], client: Client | None = 
         Given a :class:`~dtrees.engine.plan.plans.Progress`, in a thread of the Dask client; what it returns does not matter.
     client : distributed.Client, optional
         By default the current one, if there is one.
+    compiling : callable, optional
+        Called, once or often, while workers of the cluster compile kernels, whoever waits for these.
 
     Yields
     ------
@@ -71,14 +92,14 @@ def local_callback(function: Callable[[Progress], Any], client: Client | None = 
     client = client or default_client()
     name = uuid4().hex
     with _lock:
-        _local[name] = function, client
+        _local[name] = _Local(function, compiling, client)
         if client is not None:
-            client.subscribe_topic(PROGRESS, _hear)
+            client.subscribe_topic(PROGRESS, partial(_hear, client))
     try:
         yield _Forwarding(name)
     finally:
         with _lock:
             del _local[name]
-            unheard = all(other is not client for _, other in _local.values())
+            unheard = all(other.client is not client for other in _local.values())
             if client is not None and client.status == "running" and unheard:
                 client.unsubscribe_topic(PROGRESS)

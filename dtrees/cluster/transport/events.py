@@ -51,7 +51,8 @@ from distributed import Worker, get_worker
 
 TOPIC = "dtrees"
 EXCHANGES = "dtrees-exchange"
-#: What callbacks in users' own processes are told (:mod:`dtrees.cluster.reliability.local_callback`).
+#: What callbacks in users' own processes are told, and by the scheduler that workers are ``compiling``, a list of them
+#: (:mod:`dtrees.cluster.reliability.local_callback`).
 PROGRESS = "dtrees-progress"
 
 

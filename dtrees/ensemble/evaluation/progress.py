@@ -28,18 +28,27 @@ class ProgressBar:
 
     def __init__(self) -> None:
         self._display: Display | None = None
+        self._has_moved = False
 
     def begin(self, unit: str) -> None:
         """Be told that a fit begins, and what is counted, "tree" or "round"."""
         self.end()
+        self._has_moved = False
         display = live_display(unit)
         display.begin()
         self._display = display
 
     def __call__(self, progress: Progress) -> None:
         """Take in a finished tree or round."""
+        self._has_moved = True
         if self._display is not None:
             self._display.update(progress)
+
+    def compiling(self) -> None:
+        """Be told, once or often, that kernels are being compiled; it is shown until the first tree or round is finished."""
+        display = self._display
+        if display is not None and not self._has_moved:
+            display.compiling()
 
     def end(self) -> None:
         """Be told that the fit has ended."""
@@ -47,8 +56,8 @@ class ProgressBar:
         if display is not None:
             display.end()
 
-    def __getstate__(self) -> dict[str, None]:
-        return {"_display": None}  # it is shown where it was made
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_display": None, "_has_moved": False}  # it is shown where it was made
 
 
 class _Verbose(ProgressBar):
@@ -61,6 +70,7 @@ class _Verbose(ProgressBar):
     def begin(self, unit: str) -> None:
         """Choose by whether somebody listens to log records, and how much is wanted."""
         if self._always or somebody_listens():
+            self._has_moved = False
             self._display = Lines(unit, self._always)
         else:
             super().begin(unit)

@@ -37,9 +37,11 @@ def _call_kernel(folder: str) -> tuple[int, int]:
 
 @pytest.fixture
 def store() -> tuple[KernelStore, dict[str, Any]]:
-    """A store, and the workers of its scheduler."""
+    """A store, and the workers of its scheduler, whose plugins may keep events."""
     store, workers = KernelStore(), {name: SimpleNamespace(last_seen=time.time()) for name in ("a", "b")}
-    asyncio.run(store.start(SimpleNamespace(handlers={}, workers=workers, plugins={})))  # type: ignore[arg-type]
+    scheduler = SimpleNamespace(handlers={}, workers=workers, plugins={}, events=[])
+    scheduler.log_event = lambda topic, facts: scheduler.events.append((topic, facts))
+    asyncio.run(store.start(scheduler))  # type: ignore[arg-type]
     return store, workers
 
 
@@ -75,6 +77,15 @@ def test_fits_know_who_compiles(store: tuple[KernelStore, dict[str, Any]], monke
     monkeypatch.setattr("dtrees.cluster.growing.kernel_shipping._PATIENCE", 0.0)
     asyncio.run(kernels.answer("version", "another", "b", b"code"))
     assert fits.compiling == set()
+
+
+def test_users_are_told_that_workers_compile(store: tuple[KernelStore, dict[str, Any]]) -> None:
+    kernels, _ = store
+    answer(kernels, "a")
+    answer(kernels, "b")  # it waits
+    answer(kernels, "a", b"code")  # there is nothing to be told any more
+    answer(kernels, "b")
+    assert kernels._scheduler.events == [("dtrees-progress", {"compiling": ["a"]})]
 
 
 def test_a_worker_that_is_lost_is_not_waited_for(store: tuple[KernelStore, dict[str, Any]]) -> None:

@@ -155,6 +155,9 @@ class Recorded:
     def begin(self) -> None:
         self._told.append(f"begin {self._unit}s")
 
+    def compiling(self) -> None:
+        self._told.append("compiling")
+
     def update(self, progress: Progress) -> None:
         self._told.append(str(progress.done))
 
@@ -171,6 +174,21 @@ def test_a_bar_ends_with_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     told.clear()
     dtrees.DecisionTreeRegressor().fit(X, Y, callbacks=[ProgressBar()])
     assert told == ["begin trees", "1", "end"]
+
+
+def test_a_bar_tells_of_compiling_before_the_first_tree_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(progress, "live_display", lambda unit: Recorded(told, unit))
+    bar = ProgressBar()
+    bar.compiling()  # of which it knows no fit yet
+    for _ in range(2):
+        bar.begin("round")
+        bar.compiling()
+        bar(ROUNDS[0])
+        bar.compiling()
+        bar.end()
+        bar.compiling()
+    assert told == ["begin rounds", "compiling", "1", "end"] * 2
 
 
 def interrupting_after(n: int) -> Callable[[Progress], None]:
