@@ -34,8 +34,16 @@ if "forkserver" in multiprocessing.get_all_start_methods():
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     get_mp_context().set_forkserver_preload(["tests.preloaded"])
 
-# Some ten clusters are there until the tests end, and mostly wait. Nobody looks at samples of what they do, a hundred in a second.
-dask.config.set({"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"})
+# Some ten clusters are there until the tests end, and mostly wait. Nobody looks at samples of what they do, a hundred in a second, and all
+# their processes looking at their memory ten times in a second would take as long as many of the tests do.
+dask.config.set(
+    {
+        "distributed.worker.profile.enabled": False,
+        "distributed.worker.memory.monitor-interval": "1s",
+        "distributed.admin.system-monitor.interval": "1s",
+        "distributed.admin.tick.interval": "5s",
+    }
+)
 
 # Tests want the kernels that they name: no others in their place while a helper compiles them.
 os.environ["DTREES_HELPER"] = "0"

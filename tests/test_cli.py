@@ -29,6 +29,7 @@ from dtrees.cli.data.holdout import held_out
 from dtrees.cli.main import main
 from dtrees.cluster.transport.connect import connect
 from tests.cluster.samples import assert_clean, wait_until
+from tests.slow import slow_for
 
 QUICK = ("-p", "n_estimators=5")
 
@@ -104,7 +105,7 @@ def test_fit_starts_its_own_cluster_and_says_what_it_does(folder: Path, tmp_path
     assert f"dtrees predict {tmp_path / 'm'} DATA" in result.stdout
 
 
-@pytest.mark.parametrize("name", ["tree", "forest", "extra-trees", "boosting"])
+@pytest.mark.parametrize("name", slow_for({"extra-trees"}, ["tree", "forest", "extra-trees", "boosting"]))  # few kernels
 def test_every_model_classifies(name: str, folder: Path, scheduler: str) -> None:
     settings = () if name == "tree" else QUICK
     result = succeed("fit", folder / "dear.parquet", "--target", "dear", "--model", name, "--scheduler", scheduler, *settings)

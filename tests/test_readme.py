@@ -32,10 +32,9 @@ EXAMPLES = {
 }
 
 
-def is_slow(name: str, example: str) -> bool:
+def is_slow(example: str) -> bool:
     """Whether an example starts clusters, or has kernels compiled that no quick test needs: those of forests of several targets."""
-    starts_cluster = "LocalCluster" in example and not name.startswith("README")
-    return starts_cluster or ("Forest" in example and "column_stack" in example)
+    return "LocalCluster" in example or ("Forest" in example and "column_stack" in example)
 
 
 README_COMMANDS = [
@@ -49,7 +48,7 @@ README_COMMANDS = [
 
 @pytest.mark.parametrize(
     "example",
-    [pytest.param(text, id=name, marks=pytest.mark.slow if is_slow(name, text) else ()) for name, text in EXAMPLES.items()],
+    [pytest.param(text, id=name, marks=pytest.mark.slow if is_slow(text) else ()) for name, text in EXAMPLES.items()],
 )
 def test_python_example(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "example.py"

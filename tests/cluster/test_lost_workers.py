@@ -175,7 +175,8 @@ def test_a_worker_runs_out_of_memory(tmp_path: Path) -> None:
     """Something else on it takes all its memory; its nanny ends it, and starts it again."""
     marker, hungry = tmp_path / "stop", tmp_path / "hungry"
     model = dtrees.GradientBoostingRegressor(n_estimators=10**6, max_depth=3, random_state=0)
-    with dask.config.set({"distributed.worker.memory.pause": False}), cluster_of(2, memory_limit="1200MB") as client:
+    looks = {"distributed.worker.memory.pause": False, "distributed.worker.memory.monitor-interval": "100ms"}
+    with dask.config.set(looks), cluster_of(2, memory_limit="1200MB") as client:
         future = dtrees.submit(model, *training_set(), callbacks=[lambda progress: marker.exists()])
         wait_until(lambda: bool(events(client, "round", future.key)))
         coordinator = events(client, "round", future.key)[0]["worker"]

@@ -86,6 +86,7 @@ def test_search():
     assert search.best_estimator_.get_params()["n_estimators"] == 5
 
 
+@pytest.mark.slow  # which start, and import all there is
 def test_search_in_processes():
     X, y = load_iris(return_X_y=True)
     model = dtrees.RandomForestClassifier(n_estimators=5, n_jobs=2, random_state=0)

@@ -108,7 +108,7 @@ def test_a_process_that_stood_still_blames_nobody(waiting: Waiting) -> None:
 
 @pytest.fixture(scope="module")
 def cluster_client() -> Iterator[Client]:
-    with dask.config.set({"dtrees.patience": 4.0}), cluster_of(2) as client:
+    with dask.config.set({"dtrees.patience": 4.0, "distributed.worker.memory.monitor-interval": "100ms"}), cluster_of(2) as client:
         yield client
 
 
