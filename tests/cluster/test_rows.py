@@ -347,8 +347,8 @@ def _fails(self: Any, calls: Any) -> None:
 
 def test_what_rows_cannot_do(client: Client) -> None:
     X, y = in_partitions(TRAIN, PARTS[1]), in_partitions(TARGETS["regression"], PARTS[1])
-    with pytest.raises(ValueError, match="does not take random thresholds"):
-        dtrees.ExtraTreesRegressor(2).fit(X, y, placement="rows")
+    with pytest.raises(ValueError, match="does not take criterion='absolute_error'"):
+        dtrees.ExtraTreesRegressor(2, criterion="absolute_error").fit(X, y, placement="rows")
     with pytest.raises(ValueError, match='does not take y of . targets for trees and forests.* placement="sharded"'):
         dtrees.DecisionTreeRegressor().fit(X, in_partitions(TARGETS["several"], PARTS[1]), placement="rows")
     with pytest.raises(ValueError, match="does not take loss=_halves: an objective of your own .* placement=.sharded."):

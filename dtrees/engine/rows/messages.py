@@ -2,7 +2,7 @@
 
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
 of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "totals", "sums", "bars", "flags", "finer sums", "finer flags",
-"picked", "apart", "losses", "scores" and "leaves".
+"picked", "apart", "losses", "scores" and "leaves"; of random thresholds, "ends" and "sides" in place of those from "bars" to "picked".
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dtrees.engine.rows.searching.zone_edges import Edges, Sketches
 from dtrees.split.node.candidate import Candidates
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.tree import Tree
+
+_NO_PATHS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,8 @@ class FindBars(NamedTuple):
     sums : ndarray of int64, shape (n_nodes, n_sums)
     drawn : ndarray of bool, shape (n_nodes, n_columns) or (0, 0)
         In which of the tree's columns; empty for all.
+    path : ndarray of uint64, shape (n_nodes,) or (0,)
+        The identities of the nodes, where thresholds are drawn at random and rows are summed by category alone; else empty.
     """
 
     root: Rooted
@@ -156,6 +160,7 @@ class FindBars(NamedTuple):
     grain: NDArray[np.int64]
     sums: NDArray[np.int64]
     drawn: NDArray[np.bool_]
+    path: NDArray[np.uint64] = _NO_PATHS
 
 
 class Scanned(NamedTuple):
@@ -198,8 +203,8 @@ class Cut(NamedTuple):
 class Level(Message):
     """Divide nodes, then search some of their children, or have small ones grown to their ends. Reply: :class:`Levelling`.
 
-    Parcels: sums to searchers, bars of searchers to all shards, what they flag to all, and the rows in there to searchers; or rows of small
-    nodes, as of :class:`GrowApart`.
+    Parcels: sums to searchers, bars of searchers to all shards, what they flag to all, and the rows in there to searchers (or the ends of
+    columns to all, and sums on the sides of random thresholds to who tries them); or rows of small nodes, as of :class:`GrowApart`.
 
     Attributes
     ----------

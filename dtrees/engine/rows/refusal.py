@@ -16,12 +16,9 @@ def rows_placement_refusal(plan: ForestPlan | BoostingPlan, loss: Any = None) ->
     --------
     >>> from dtrees.engine.plan.plans import ForestPlan, Rules
     >>> rows_placement_refusal(ForestPlan(Rules("squared_error", 3, 3), seed=0))
-    >>> rows_placement_refusal(ForestPlan(Rules("squared_error", 3, 3, random_splits=True), seed=0))
-    'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
+    >>> print(rows_placement_refusal(ForestPlan(Rules("absolute_error", 3, 3), seed=0))[:57])
+    placement="rows" does not take criterion='absolute_error'
     """
-    rules = plan.rules
-    if rules.random_splits:
-        return 'placement="rows" does not take random thresholds: where they lie follows from the range of all rows'
     if isinstance(plan, ForestPlan):
         return _refusal_of_forest(plan)
     given = getattr(loss, "__name__", None) or repr(plan.loss if loss is None else loss)

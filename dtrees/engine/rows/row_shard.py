@@ -31,6 +31,7 @@ from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, 
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows, pure_in_all
 from dtrees.engine.rows.forests.leaf_rows import measure_means
+from dtrees.engine.rows.forests.random_search import joined_ends, joined_sides
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
@@ -42,6 +43,8 @@ from dtrees.engine.threads import Threads
 from dtrees.split.search.order_statistics.deviations import weights_in_bits
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
+
+_NONE = np.empty(0, np.int64)
 
 
 class RowShard:
@@ -169,6 +172,8 @@ class RowShard:
                 return (yield from self._fix(message, tree))
             case m.Level():
                 return (yield from self._level(message, tree))
+            case m.SearchFurther() if isinstance(tree, RowsInForest) and self._plan.rules.random_splits:
+                return m.Levelling(None, *(yield from self._search_at_random(message.serial, message.drawn, tree))[:2])
             case m.SearchFurther():
                 n = message.drawn.shape[0]
                 scanned, flagged = yield from self._scan(message.serial, np.full(n, -1.0), message.drawn, tree)
@@ -202,7 +207,7 @@ class RowShard:
         root = root._replace(sums=of_all, slope=float(np.max([one[1] for one in sent])))
         rules, n_classes = self._plan.rules, classes_summed(self._plan)
         grower = Grower(rules, n_classes, rules.columns_per_tree, Root(root.n_in, root.n_in, of_all, root.exponents, 0, None), 0)
-        sent = yield self._step("sums", message.serial, sums, self._everyone, added)
+        sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
         if not grower.to_search.shape[0]:
             return m.Fixed(totals, None)
         search = message.search._replace(root=root, sums=of_all[None])
@@ -218,7 +223,10 @@ class RowShard:
         return m.Levelling(cut, None, 0, None, subtrees)
 
     def _search(self, serial: int, search: m.FindBars, sent: list[Arrays], tree: RowsInTree) -> Generator[Step, list[Arrays], m.Levelling]:
-        """Find the best splits of nodes that all shards have sent sums of."""
+        """Find the best splits of nodes that all shards have sent sums of, if sums are wanted."""
+        if isinstance(tree, RowsInForest) and search.path.shape[0]:
+            tree.open_search(search, sent)
+            return m.Levelling(None, *(yield from self._search_at_random(serial, search.drawn, tree, search.node)))
         bars, pure = tree.find_bars(search, sent), None
         sent = yield self._to_all("bars", serial, (bars, *tree.find_pure(search.node)))
         bars = np.max([one[0] for one in sent], axis=0)
@@ -227,6 +235,19 @@ class RowShard:
             bars[pure] = np.inf  # nothing is looked at in there
         scanned, flagged = yield from self._scan(serial, bars, search.drawn, tree)
         return m.Levelling(None, scanned, flagged, pure)
+
+    def _search_at_random(
+        self, serial: int, drawn: NDArray[np.bool_], tree: RowsInForest, nodes: NDArray[np.int64] = _NONE
+    ) -> Generator[Step, list[Arrays], tuple[m.Scanned, int, NDArray[np.bool_]]]:
+        """Find the best of random thresholds of the nodes of an open search; return them, and which of ``nodes`` have one target.
+
+        In between: how many rows that has taken, which is none.
+        """
+        own = tree.find_ends(drawn, nodes)
+        sent = yield self._step("ends", serial, dict.fromkeys(self._everyone, own), self._everyone, joined_ends)
+        ends = joined_ends(sent)
+        sent = yield self._step("sides", serial, tree.sum_sides(ends), self._everyone, joined_sides)
+        return tree.try_thresholds(sent), 0, ends.of_one_target
 
     def _grow_apart(self, serial: int, apart: m.Apart, tree: RowsInTree) -> Generator[Step, list[Arrays], m.Subtrees | None]:
         """Send the rows of small nodes to who is to grow them, and grow those sent here."""

@@ -80,7 +80,9 @@ def grow_sent(
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())
     runner.scratch_for(n_threads - 1, most_rows, n_classes, _NO_LEVELS, bool(rules.categorical), n_classes or 2)
-    in_block = block_rows(False, stops.max_features, pool.shape[0])
+    in_block = 0  # where sets are drawn
+    if not (rules.random_splits and rules.categorical):
+        in_block = block_rows(rules.random_splits, stops.max_features, pool.shape[0])
     roots = Roots(places, message.path, message.sums, message.priority)
     grown = runner.grow(threads, n_threads, context, roots, in_block, most_rows, None)
     if most_splits:

@@ -148,7 +148,8 @@ def grow_nodes(
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in + rounded
     shift = int(size_shift.py_func(min(int(size), 2**62))) if math.isfinite(size) else 32
     n_classes = classes_summed(plan)
-    planner, path, constraints = _Levels(session), {0: hashing.ROOT}, constraints_of(plan.rules)
+    planner = (_RandomLevels if plan.rules.random_splits else _Levels)(session)
+    path, constraints = {0: hashing.ROOT}, constraints_of(plan.rules)
     constrained = _NOTHING if constraints is None else root_words(constraints)
     columns, known_sets, search = _Columns(session, tree, [path[0]]), KnownSets(), None
     if n_in > session.sent_rows:
@@ -205,7 +206,7 @@ def grow_nodes(
         if not np.array_equal(sum(cut.n_left for cut in cuts), splits.n_left):
             raise RowsDisagree(f"shards have divided nodes of tree {tree} otherwise than their splits say")
         above = np.where(np.isnan(above), np.min([cut.above for cut in cuts], axis=0), above)
-        thresholds = _thresholds(splits.threshold, above)
+        thresholds = splits.threshold if plan.rules.random_splits else _thresholds(splits.threshold, above)
         thresholds[sets.node] = splits.threshold[sets.node]  # which are no thresholds, but numbers of splits
         grower.settle(splits.node, thresholds)
     known = {place: node for node, place in enumerate(zip(*(ends.tolist() for ends in grower.in_stop_of_all()), strict=True))}
@@ -284,7 +285,7 @@ class _Columns:
     def __init__(self, session: RowsSession, tree: int, paths: list[Any]) -> None:
         rules, seed = session.plan.rules, hashing.as_seed(session.plan.seed)
         n, k = session.executor.n_columns, rules.columns_per_tree
-        self.n_drawn, self.n_columns = min(rules.max_features, k), k
+        self.n_drawn, self.n_columns, self.paths = min(rules.max_features, k), k, np.array(paths, np.uint64)
         self.order = np.empty((0, 0), np.int64)
         if self.n_drawn < k:
             pool = hashing.tree_columns(seed, tree, n, k) if k < n else np.arange(n, dtype=np.int32)
@@ -408,6 +409,27 @@ class _Levels:
             above[mine] = one.above[mine]
             words.update((i, some) for i, some in words_of(one.sets).items() if mine[i])
         return best, above, words
+
+
+class _RandomLevels(_Levels):
+    """How the nodes of levels are searched where thresholds are drawn at random: each node by itself, and without zones."""
+
+    def search_root(self, root: m.Rooted, columns: _Columns) -> m.FindBars:
+        """Return how to search the root."""
+        return self._all(root, np.zeros(1, np.int64), np.array([root.n_in]), root.sums[None], columns)
+
+    def plan(self, grower: _RowsGrower, splits: Splits) -> m.Levelled:
+        """Return the nodes to be searched next: of these all."""
+        return m.Levelled(grower.to_search, np.zeros(grower.to_search.shape[0], np.int64))
+
+    def search(self, grower: _RowsGrower, root: m.Rooted, columns: _Columns) -> m.FindBars:
+        """Return how to search the nodes that are to be searched."""
+        return self._all(root, grower.to_search, *grower.about(grower.to_search)[:2], columns)
+
+    def _all(self, root: m.Rooted, nodes: Any, n_rows: Any, sums: NDArray[np.int64], columns: _Columns) -> m.FindBars:
+        self._n_sums, every, zero = sums.shape[1], np.arange(nodes.shape[0]), np.zeros(nodes.shape[0], np.int64)
+        tasks = np.stack([every, zero - 1, zero - 1, every], axis=1)
+        return m.FindBars(root, tasks, m.Levelled(nodes, zero), nodes.shape[0], nodes, n_rows, zero, sums, columns.drawn(), columns.paths)
 
 
 def _next_derived(plan: BoostingPlan, tree: int, output: int) -> tuple[int, int] | None:

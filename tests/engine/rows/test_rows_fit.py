@@ -372,13 +372,12 @@ class MeasuresOtherwise(Squared):
 
 def test_refusals_name_the_parameter() -> None:
     assert rows_placement_refusal(make_plan("squared", 3)) is None
-    assert "random" in str(rows_placement_refusal(make_plan("squared", 3, rule_changes={"random_splits": True})))
     assert "loss='mine'" in str(rows_placement_refusal(replace(make_plan("squared", 3), loss=MeasuresOtherwise()), "mine"))
     forest = ForestPlan(rules("squared_error", 3), seed=0)
     assert rows_placement_refusal(forest) is None
     for changes, words in (
         ({"rules": rules("absolute_error", 3)}, "criterion='absolute_error'"),
         ({"targets": (1, 1)}, "y of 2 targets"),
-        ({"rules": rules("squared_error", 3, random_splits=True)}, "random thresholds"),
+        ({"rules": rules("absolute_error", 3, random_splits=True)}, "criterion='absolute_error'"),
     ):
         assert words in str(rows_placement_refusal(replace(forest, **changes)))

@@ -23,6 +23,8 @@ from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.zones.over_shards.categories import Lists, Tally, find_sides, make_lists, make_tally, search_lists, settle_lists
 from dtrees.tree.category_sets import CategorySets
 
+_NO_KEY = np.uint64(0)
+
 
 class CategorySearch:
     """The search of one tree in some columns of categories.
@@ -51,9 +53,14 @@ class CategorySearch:
         self._tallies: list[Tally] = []
         self._scratch: list[Scratch] = []
 
-    def find_bars(self, message: FindBars, rules: Rules, sent: Sequence[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
-        """Find the best splits of nodes, given what :meth:`CategoryRows.sum` has of each shard; return their scores, -1.0 for none."""
-        self._message, k = message, self._ids.shape[0]
+    def find_bars(
+        self, message: FindBars, rules: Rules, sent: Sequence[tuple[NDArray[Any], ...]], key: np.uint64 = _NO_KEY
+    ) -> NDArray[np.float64]:
+        """Find the best splits of nodes, given what :meth:`CategoryRows.sum` has of each shard; return their scores, -1.0 for none.
+
+        ``key`` is of the tree's stream of random thresholds, if splits are drawn.
+        """
+        self._message, self._key, k = message, key, self._ids.shape[0]
         self._found = empty_candidates(message.node.shape[0] * k, message.sums.shape[1])
         if not k:
             return np.full(message.node.shape[0], -1.0)
@@ -61,6 +68,9 @@ class CategorySearch:
             most = self._values.shape[0]
             self._scratch.append(make_scratch(1, most, self._n_classes, categories=True, n_sums=self._n_classes or 2))
             self._tallies.append(make_tally((most + 1) * max(1, self._n_classes)))
+        if rules.random_splits:  # then the numbers of categories matter
+            self._values = _words(np.arange(self._values.shape[0]))
+        self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
         self._limits, _ = make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope, ids=self._ids)
         self._settle(sent)
@@ -97,13 +107,15 @@ class CategorySearch:
         n = message.node.shape[0]
         own = np.ascontiguousarray(drawn[:, self._places]) if drawn.shape[0] else np.ones((n, k), np.bool_)
         self._found = out = empty_candidates(n * k, message.sums.shape[1])
+        key, path = self._key, self._path
         ids, n_codes, values, lists, limits, scratch = self._ids, self._n_codes, self._values, self._lists, self._limits, self._scratch
         self._threads.share(
             n * k,
             lambda queue, thread: search_lists(
-                queue, ids, n_codes, values, lists, message.n_rows, message.sums, limits_for_thread(limits), own, scratch[thread], out
+                queue, ids, n_codes, values, lists, message.n_rows, message.sums, limits_for_thread(limits), own, key, path,
+                scratch[thread], out,
             ),
-        )
+        )  # fmt: skip
         return np.where(out.records["status"] == SPLIT, out.records["score"], -1.0).reshape(n, k).max(axis=1)
 
     def merged(self, scanned: Scanned) -> Scanned:
@@ -125,12 +137,13 @@ class CategorySearch:
         sizes = (self._n_codes[column] + 31) // 32
         rooms, words = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint32)
         which, numbers = np.ascontiguousarray(np.stack([node, column], axis=1)), splits["threshold"].copy()
+        key, path = self._key, self._path
         ids, n_codes, values, lists, limits, scratch = self._ids, self._n_codes, self._values, self._lists, self._limits, self._scratch
         self._threads.share(
             node.shape[0],
             lambda queue, thread: find_sides(
                 queue, which, ids, n_codes, values, lists, message.n_rows, message.sums, numbers, limits_for_thread(limits),
-                scratch[thread], rooms, words,
+                key, path, scratch[thread], rooms, words,
             ),
         )  # fmt: skip
         # No set has words after the last that is not 0.
@@ -139,6 +152,13 @@ class CategorySearch:
         )
         offset = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         return CategorySets(node.astype(np.int32), offset, words[places_of(rooms, kept)])
+
+
+def _words(numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return numbers as words (:class:`~dtrees.split.table.columns.Columns`)."""
+    if numbers.shape[0] <= 2**24:
+        return numbers.astype(np.float32).reshape(-1, 1)
+    return numbers.astype(np.float64).view(np.float32).reshape(-1, 2)
 
 
 def _n_words(words: NDArray[np.uint32]) -> int:

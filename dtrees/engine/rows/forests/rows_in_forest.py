@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
+from dtrees.engine.rows.forests.random_search import Ends, RandomSearch
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.places import places_of
+from dtrees.split.numbers import hashing
 
 
 class RowsInForest(RowsInTree):
@@ -40,7 +43,42 @@ class RowsInForest(RowsInTree):
     def draw(self, message: f.Draw) -> f.Drawn:
         """Begin a tree: draw its rows, and columns."""
         self._use_columns(message.tree)
+        if self._plan.rules.random_splits:
+            key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, message.tree))
+            is_category = self._edges.n_categories > 0
+            self._random = RandomSearch(self._columns, is_category, self._pool, key, self._threads, self._n_classes)
         return self._forest.draw(message.tree, message.factor)
+
+    def _sum(self, summed: m.Levelled, shift: int) -> dict[int, tuple[NDArray[Any], ...]]:
+        """Sum nodes; where thresholds are drawn, by category alone."""
+        if not self._plan.rules.random_splits:
+            return super()._sum(summed, shift)
+        if not summed.node.shape[0] or not self._categories.ids.shape[0]:
+            return {}
+        lists = self._categories.sum(summed.node, self._start, self._stop, self._rows)
+        return dict(enumerate(lists))
+
+    def open_search(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> None:
+        """Begin the search of nodes where thresholds are drawn, given their rows by category."""
+        self._random.open(message, self._plan.rules)
+        if self._categories.ids.shape[0]:
+            self._category_search.find_bars(message, self._plan.rules, sent, self._random.key)
+
+    def find_ends(self, drawn: NDArray[np.bool_], nodes: NDArray[np.int64]) -> Ends:
+        """Return what rows here say of the columns drawn, and of the targets of ``nodes``; see :meth:`RandomSearch.find_ends`."""
+        if not nodes.shape[0] and self._categories.ids.shape[0]:  # the search goes on
+            self._category_search.search_again(drawn)
+        pure, first = self.find_pure(nodes)
+        return Ends(*self._random.find_ends(drawn, self._rows.rows, (self._start, self._stop)), pure, first, first)
+
+    def sum_sides(self, ends: Ends) -> dict[int, tuple[NDArray[np.int64]]]:
+        """See :meth:`RandomSearch.sum_sides`."""
+        return self._random.sum_sides(ends, self._rows, (self._start, self._stop), self._n_shards)
+
+    def try_thresholds(self, sent: list[tuple[NDArray[Any], ...]]) -> m.Scanned:
+        """Return the best splits of nodes by the thresholds that this shard tries, and in the columns of categories that it searches."""
+        scanned = self._random.scan(sent, self._shard, self._n_shards)
+        return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
         """Tell which nodes have one target in all rows here, and which; see :meth:`ForestRows.find_pure`."""

@@ -29,13 +29,16 @@ N_MISSING, N_LEFT, H_LEFT, LEFT = 0, 1, 2, 3
 @lean_kernel
 def draw_threshold(values, low, high, bits):
     """Draw a threshold between two codes present in a node; return it and the highest code that it sends left."""
-    v_low = value_at(values, low)
-    v_high = value_at(values, high)
-    u = uniform(bits)
-    threshold = v_low * (1.0 - u) + v_high * u
-    if not v_low <= threshold < v_high:
-        threshold = v_low
+    threshold = draw_between(value_at(values, low), value_at(values, high), bits)
     return threshold, highest_code_below(values, low, high - 1, threshold)
+
+
+@lean_kernel
+def draw_between(low, high, bits):
+    """Draw a threshold between two values: from the lower one on, below the higher one."""
+    u = uniform(bits)
+    threshold = low * (1.0 - u) + high * u
+    return threshold if low <= threshold < high else low
 
 
 @lean_kernel

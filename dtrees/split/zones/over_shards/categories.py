@@ -28,6 +28,7 @@ from dtrees.split.criteria.statistics import Classes, Moments
 from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import choose_sides, search_groups
 
 
@@ -226,7 +227,7 @@ def _(node, lists, i, groups):
 
 
 @kernel
-def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, drawn, scratch, out):
+def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, drawn, key, paths, scratch, out):
     """Find the best splits of nodes in columns of categories, by several threads.
 
     Parameters
@@ -235,14 +236,18 @@ def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, d
         Numbers of the columns in the table. ``limits`` know them by their places here.
     n_codes : ndarray of int64, shape (k,)
         The code of missing values.
-    values : ndarray of float32, shape (most codes, 1)
-        Nothing is read of it but how many there are.
+    values : ndarray of float32, shape (most codes, 1 or 2)
+        The numbers of categories, as words; for best splits, nothing is read of it but how many there are.
     lists : Lists
         Of node i in column j at ``i * k + j``.
     nodes : ndarray of int64, shape (n,)
         The number of rows of each node.
     drawn : ndarray of bool, shape (n, k)
         The columns that each is to be searched in.
+    key : uint64
+        Of the tree's stream of random thresholds.
+    paths : ndarray of uint64, shape (n,)
+        Of the nodes; best splits do not depend on these.
     out : Candidates
         As lists; what is not searched is left as it is.
     """
@@ -256,7 +261,8 @@ def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, d
             column = np.int64(ids[j])
             out.records[t].column, out.records[t].status = column, CONSTANT
             if begin_column(limits.criterion, node_sums[i], column):
-                status, score = _search_list(lists, t, node_sums[i], nodes[i], j, values[: n_codes[j]], limits, scratch)
+                bits = draw(np.uint64(key) ^ paths[i], column)
+                status, score = _search_list(lists, t, node_sums[i], nodes[i], j, values[: n_codes[j]], limits, bits, scratch)
                 out.records[t].status = status
                 if status == SPLIT:
                     complete_but_threshold(n_codes[j], column, nodes[i], node_sums[i], limits, score, True, scratch.found, out, t)
@@ -264,25 +270,25 @@ def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, d
 
 
 @lean_kernel
-def _search_list(lists, t, node_sums, n_rows, j, values, limits, scratch):
+def _search_list(lists, t, node_sums, n_rows, j, values, limits, bits, scratch):
     """Find the best split of a node in a column; return its status and score."""
     node = node_statistic(limits.criterion, node_sums, n_rows)
     m = _read(node, lists, t, scratch.groups)
-    status, score, _ = search_groups(node, j, values, m, limits, ZERO(), -1.0, scratch.groups, scratch)
+    status, score, _ = search_groups(node, j, values, m, limits, bits, -1.0, scratch.groups, scratch)
     return status, score
 
 
 @lean_kernel
-def _order_list(lists, t, node_sums, n_rows, j, values, number, limits, scratch):
+def _order_list(lists, t, node_sums, n_rows, j, values, number, limits, bits, scratch):
     """Write which categories go left in a split of a node to ``scratch.groups``."""
     node = node_statistic(limits.criterion, node_sums, n_rows)
     m = _read(node, lists, t, scratch.groups)
-    choose_sides(node, j, values, m, limits, ZERO(), number, scratch.groups, scratch.groups.side)
+    choose_sides(node, j, values, m, limits, bits, number, scratch.groups, scratch.groups.side)
 
 
 @kernel
-def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numbers, limits, scratch, rooms, words):
-    """Find which categories go left in the splits of some nodes, by several threads.
+def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numbers, limits, key, paths, scratch, rooms, words):
+    """Find which categories go left in the splits of some nodes, by several threads; others are as of :func:`search_lists`.
 
     Parameters
     ----------
@@ -300,9 +306,10 @@ def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numb
         if t >= which.shape[0]:
             return
         i, j = which[t]
-        begin_column(limits.criterion, node_sums[i], np.int64(ids[j]))
-        side = scratch.groups.side
-        _order_list(lists, i * ids.shape[0] + j, node_sums[i], nodes[i], j, values[: n_codes[j]], numbers[t], limits, scratch)
+        column = np.int64(ids[j])
+        begin_column(limits.criterion, node_sums[i], column)
+        side, bits = scratch.groups.side, draw(np.uint64(key) ^ paths[i], column)
+        _order_list(lists, i * ids.shape[0] + j, node_sums[i], nodes[i], j, values[: n_codes[j]], numbers[t], limits, bits, scratch)
         for code in range(n_codes[j]):
             words[rooms[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)
         finish(queue)
