@@ -84,7 +84,8 @@ class _Forest(LastingRows, SideBySide[Tree]):
         self._scales: f.ForestScales
 
     def _open(self) -> None:
-        session = self._session
+        session, executor = self._session, self._executor
+        session.sent_rows = rows_to_send(self._plan, executor.n_rows, executor.n_shards)  # there may be more shards than before
         self._edges = session.introduce(self._edges)
         self._scales = cast(f.ForestScales, session.say(m.Prepare, session.next_serial(), None)[0])
         session.say(f.OpenForest, self._edges, self._scales)
