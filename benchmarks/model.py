@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dtrees.cluster.data.costs import CELL, EXCHANGES, EXCHANGES_WORKER, ROW_TOGETHER
 
@@ -77,6 +78,14 @@ class Cluster:
     threads: int = 4
     memory: float = 64e9
     bandwidth: float = 1.25e9
+
+
+class Shape(NamedTuple):
+    """A table, and the workers that boost on it."""
+
+    n_rows: int
+    n_columns: int
+    n_workers: int
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from distributed import Client
@@ -16,24 +15,17 @@ from scipy.optimize import nnls
 from benchmarks import libraries, model
 from benchmarks.cluster import News, cluster, collections, news, placed
 from benchmarks.data import N_COLUMNS, synthetic
-from benchmarks.model import Cluster, Costs
+from benchmarks.model import Cluster, Costs, Shape
 from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Point, Row, Yielded
-from benchmarks.rows_model import RowCosts, boosting_by_rows
+from benchmarks.rows_model import boosting_by_rows
 from benchmarks.run import Run
 from benchmarks.works.clusters import grow_forest
+from benchmarks.works.row_costs import calibrate_rows, messages_of, own_work, row_costs, talk
 
 _N_TREES = 12
 #: Columns of a wider table, which tells the cost of a cell from that of a row.
 _WIDER = 3 * N_COLUMNS
-
-
-class Shape(NamedTuple):
-    """A table, and the workers that boost on it."""
-
-    n_rows: int
-    n_columns: int
-    n_workers: int
 
 
 @benchmark("model")
@@ -44,12 +36,14 @@ def models(run: Run) -> Iterator[Yielded]:
     trees, n_forest = run.size(tiny=4, small=20, full=40), run.size(tiny=300, small=5_000, full=20_000)
     told: dict[Shape, News] = {}
     by_rows: dict[Shape, News] = {}
+    talks: dict[int, tuple[float, float]] = {}
     forests: dict[tuple[int, int], float] = {}
     for n_workers in sizes:
         with cluster(n_workers) as client:
             for size in ((small, N_COLUMNS), (middle, N_COLUMNS), (middle, _WIDER), (large, N_COLUMNS)):
                 shape = Shape(*size, n_workers)
                 told[shape], by_rows[shape] = _boost(client, shape)
+            talks[n_workers] = talk(client)
             for n in (n_forest, 4 * n_forest):
                 dX, dy = collections(client, *synthetic(n))
                 grow_forest(client, dX, dy, n_workers)
@@ -58,14 +52,15 @@ def models(run: Run) -> Iterator[Yielded]:
     in_turn = math.ceil(trees / sizes[0]) * n_forest * math.log2(n_forest) * N_COLUMNS / 3
     costs = dataclasses.replace(costs, forest_cell=forests[n_forest, sizes[0]] / in_turn)
     yield from _costs(costs)
-    row_costs = calibrate_rows({shape: one for shape, one in by_rows.items() if shape.n_rows < large})
-    yield from _row_costs(row_costs)
+    shapes = [Shape(*size, n) for size in ((small, N_COLUMNS), (middle, N_COLUMNS), (middle, _WIDER)) for n in (2, 4, 8)]
+    by_rows_costs = calibrate_rows({shape: own_work(*shape, _N_TREES) for shape in shapes}, messages_of(talks))
+    yield from row_costs(by_rows_costs)
     for n_workers in sizes:
         work = f"boosting, a tree of depth 6, {large:,} x {N_COLUMNS}, {n_workers} workers of a thread"
         # On one machine there is no link to wait for.
         predicted = model.boosting(costs, Cluster(n_workers, 1, bandwidth=math.inf), large, N_COLUMNS)
         yield _beside(work, predicted.seconds, _seconds(told[Shape(large, N_COLUMNS, n_workers)]))
-        predicted = boosting_by_rows(row_costs, Cluster(n_workers, 1, bandwidth=math.inf), large, N_COLUMNS)
+        predicted = boosting_by_rows(by_rows_costs, Cluster(n_workers, 1, bandwidth=math.inf), large, N_COLUMNS)
         yield _beside(f"{work}, by rows", predicted.seconds, _seconds(by_rows[Shape(large, N_COLUMNS, n_workers)]))
         work = f"forest of {trees}, {4 * n_forest:,} x {N_COLUMNS}, {n_workers} workers of a thread"
         predicted = model.forest(costs, Cluster(n_workers, 1), 4 * n_forest, N_COLUMNS, trees)
@@ -112,32 +107,6 @@ def calibrate(told: Mapping[Shape, News]) -> Costs:
     beyond = np.array([(_seconds(one) - _work(one)) / 6 for one in told.values()])
     (level, level_worker), _ = nnls(workers, beyond)
     return Costs(float(row), float(cell), float(level + fixed / 6), float(level_worker), 0.0)
-
-
-def calibrate_rows(told: Mapping[Shape, News]) -> RowCosts:
-    """Return what fits by rows say, like :func:`calibrate`."""
-    each = {shape: _own_work(one) for shape, one in told.items()}
-    parts = []
-    for n_rows, n_columns, workers in told:
-        own, searched = n_rows / workers, workers * -(-n_columns // min(workers, n_columns))
-        parts.append([own, own * n_columns, (n_columns + searched) / 2, 1.0])
-    work = np.array(list(each.values()))
-    (row, cell, column, fixed), _ = nnls(np.array(parts) / work[:, None], np.ones_like(work))
-    workers = np.array([[1.0, shape.n_workers] for shape in told])
-    (exchanges, exchanges_worker), _ = nnls(workers, np.array([max(_seconds(one) - each[shape], 0.0) for shape, one in told.items()]))
-    return RowCosts(*map(float, (row, cell, column, exchanges + fixed, exchanges_worker)))
-
-
-def _own_work(told: News) -> float:
-    """Return the seconds of the slowest worker's own work in a tree, the first left out."""
-    first, last = told.rounds[0]["scan"], told.rounds[-1]["scan"]
-    return max(last[worker] - first.get(worker, 0.0) for worker in last) / (len(told.rounds) - 1)
-
-
-def _row_costs(costs: RowCosts) -> Iterator[Row]:
-    """Yield the constants of :mod:`dtrees.cluster.data.costs`."""
-    for name in ("row", "cell", "column", "exchanges", "exchanges_worker"):
-        yield Row(f"model, by rows: ROWS_{name.upper()}", "", None, Measure(1e9 * getattr(costs, name), unit="ns"))
 
 
 def _costs(costs: Costs) -> Iterator[Row]:

@@ -27,7 +27,7 @@ def hasten() -> None:
     """Have this process look for newcomers often."""
     executor._SECONDS_BETWEEN_CENSUSES = 0.3
     newcomers._SECONDS_TO_SETTLE = 0.5
-    rows.ROWS_EXCHANGES_WORKER = 0.0  # or the small tables of tests would be left to few
+    rows.seconds_beside_rows = lambda n_workers: 0.0  # or the small tables of tests would be left to few
 
 
 def lose_at(module: Any, name: str, marker: Path, number: signal.Signals) -> None:

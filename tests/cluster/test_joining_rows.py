@@ -260,7 +260,13 @@ GIGABYTES = 10**9
 
 
 def planned(
-    n_left: int, seconds_a_tree: float, free: tuple[float, float, float] = (9, 9, 9), n_trees: int = 1000, *, on_disk: bool = False
+    n_left: int,
+    seconds_a_tree: float,
+    free: tuple[float, float, float] = (9, 9, 9),
+    n_trees: int = 1000,
+    *,
+    on_disk: bool = False,
+    replays: bool = True,
 ) -> Any:
     """What newcomer ``c`` is given of six partitions of ten million rows each, half of them on ``a``, half on ``b``."""
     workers = {
@@ -273,7 +279,7 @@ def planned(
     stretches = [[(i * 10 * million, (i + 1) * 10 * million) for i in some] for some in ([0, 2, 4], [1, 3, 5])]
     encoding = SimpleNamespace(is_on_disk=on_disk)
     rows: Any = SimpleNamespace(stretches=stretches, workers=["a", "b"], n_rows=60 * million, n_columns=10, sizes=sizes, encoding=encoding)
-    newcomers = RowNewcomers(n_trees)
+    newcomers = RowNewcomers(n_trees, replays=replays)
     newcomers.have_settled("c", n_left + 10, {})
     return newcomers.plan(rows, workers, n_left, {"a": 10 * seconds_a_tree, "b": seconds_a_tree})
 
@@ -289,3 +295,4 @@ def test_it_has_to_be_worth_while_and_there_has_to_be_room() -> None:
     assert planned(20, 3.0, n_trees=30) is None, "there are few trees left"
     assert planned(200, 3.0, n_trees=210) is not None
     assert planned(200, 3.0, n_trees=5000) is None, "4800 trees would have to be replayed"
+    assert planned(200, 3.0, n_trees=5000, replays=False) is not None, "trees of a forest are not"

@@ -1,33 +1,44 @@
 """What a tree of boosting takes on a cluster: what ``placement="auto"`` chooses by, and :mod:`benchmarks.model` predicts with.
 
-A tree of depth 6, in nanoseconds of one thread, as ``python -m benchmarks model`` measures and prints them. Measured on a machine of two
-hyperthreads of one core, with nothing else to do. For 1M x 28, 100 trees, two workers of a thread, they give 14.6 s by rows, 11.7 by
-columns and 6.8 on one worker of two threads; such fits took 18.0, 13.2 and 7.5 s with loading.
+A tree of depth 6, in nanoseconds of one thread, as ``python -m benchmarks model`` measures and prints them; here on a machine of two
+hyperthreads of one core. For 1M x 28, 100 trees of squared error, they give 12.2 s by rows on two workers of a thread, 11.7 by columns, and
+6.8 on one worker of two threads. Such fits took 14.8, 11.9 and 8.5 s with loading, with nothing else to do; of two classes 17.7, 14.9 and
+11.7.
 
 by one worker       every row, and every cell
 by columns          every row, whatever the columns of a worker; its cells; exchanges
-by rows             a worker's own rows and their cells; what it searches and is sent for that, by columns; more exchanges
+by rows             a worker's own rows and their cells; what it searches and is sent for that, by columns; what a tree takes of a shard
+                    and of the coordinator in any case; the coordinator's messages, for each worker; a worker's messages to others, for
+                    each that it talks to
 
-Threads of a worker are taken to share all that. Networks are taken to be no limit, which holds for 10 Gbit/s and a hundred columns: a
-worker sends well under a megabyte for a column.
+Threads of a worker are taken to share what it does with rows and columns. Networks are taken to be no limit, which holds for 10 Gbit/s and
+a hundred columns: a worker sends well under a megabyte for a column.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+
+from dtrees.engine.rows.between.relay import MOST_DIRECT
 
 #: A cell, and a row besides where a worker has all columns, and where it has some. The first and the last were measured by columns; a row
 #: alone is an earlier figure, with which the whole fit on one worker comes out as above.
 CELL, ROW_ALONE, ROW_TOGETHER = 3.6, 35.0, 43.0
 #: The exchanges of a tree by columns: six levels, in any case, and for each worker.
 EXCHANGES, EXCHANGES_WORKER = 6 * 1.84e6, 6 * 1.07e6
-#: By rows: a cell and a row of a worker's own (fitted: rows cost nothing that cells do not tell of); a column of sums that a worker makes
-#: and sends, or is sent and searches. Of the first trees a column takes 0.5e6; here it is what the slowest of 2, 4 and 8 shards took over
-#: trees after a hundred, which have most of a fit's time.
-ROWS_CELL, ROWS_ROW, ROWS_COLUMN = 3.93, 0.0, 1.0e6
-#: What else a tree by rows takes: in any case, and for each worker. Workers of that machine wait for its processor as well as for one
-#: another, which makes the second larger than it would be on machines of their own.
-ROWS_EXCHANGES, ROWS_EXCHANGES_WORKER = 19.5e6, 21.8e6
+#: By rows, a row and a cell of a worker's own; a column of sums that a worker makes and sends, or is sent and searches. Fitted to the
+#: seconds of a processor that the slowest shards of each step took together, all shards in one process: medians of 60 trees of 100,000 to a
+#: million rows, 28 or 84 columns and 2, 4 or 8 shards, which these costs meet within 8 %.
+ROWS_ROW, ROWS_CELL, ROWS_COLUMN = 64.0, 4.4, 0.27e6
+#: A tree in any case: 7.0e6 of them of a shard, in the same fit; 4.5e6 for the 40 steps in which shards wait for one another, and 4.2e6 of
+#: the coordinator, both measured with shards in processes of their own (20,000 and 100,000 x 28; 2, 4 and 8 workers).
+ROWS_TREE = 15.7e6
+#: The coordinator's eight messages to a worker, and its replies, measured likewise.
+ROWS_WORKER = 1.0e6
+#: What a worker has to do with each other one that it sends to and hears of, 39 times in a tree: 1.3e6 to send and to receive, measured
+#: likewise, and 1.4e6 to take in what comes, and to wait for the slowest of more workers, of the fit of all shards in one process.
+ROWS_PEER = 2.7e6
 
 
 def seconds_alone(n_rows: int, n_columns: int, threads: int) -> float:
@@ -59,9 +70,52 @@ def seconds_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[st
     Examples
     --------
     >>> round(seconds_by_rows({"a": 500_000, "b": 500_000}, 28, {"a": 1, "b": 1}), 4)
-    0.1461
+    0.1216
     """
     own = max(n * (ROWS_ROW + ROWS_CELL * n_columns) / threads[worker] for worker, n in rows.items())
-    searched = len(rows) * -(-n_columns // min(len(rows), n_columns))
-    search = ROWS_COLUMN * (n_columns + searched) / 2 / min(threads[worker] for worker in rows)
-    return 1e-9 * (own + search + ROWS_EXCHANGES + ROWS_EXCHANGES_WORKER * len(rows))
+    search = ROWS_COLUMN * (n_columns + sums_received(len(rows), n_columns)) / 2 / min(threads[worker] for worker in rows)
+    return 1e-9 * (own + search) + seconds_beside_rows(len(rows))
+
+
+def seconds_beside_rows(n_workers: int) -> float:
+    """Return the seconds of a tree by rows that go with the workers, whatever their rows and columns.
+
+    Examples
+    --------
+    >>> [round(seconds_beside_rows(n), 3) for n in (2, 16, 17, 400)]
+    [0.02, 0.072, 0.054, 0.518]
+    """
+    return 1e-9 * (ROWS_TREE + ROWS_WORKER * n_workers + ROWS_PEER * n_peers(n_workers))
+
+
+def n_peers(n_workers: int) -> int:
+    """Return how many others a worker sends to in each step; where there are relays (:mod:`dtrees.engine.rows.between.relay`), in two hops.
+
+    Examples
+    --------
+    >>> [n_peers(n) for n in (1, 2, 16, 17, 400)]
+    [0, 1, 15, 8, 38]
+    """
+    return n_workers - 1 if n_workers <= MOST_DIRECT else 2 * (_width(n_workers) - 1)
+
+
+def sums_received(n_workers: int, n_columns: int) -> int:
+    """Return how many sums of a column the worker is sent that is sent most, its own among them, those that it relays included.
+
+    Examples
+    --------
+    Of each of four workers, those of 25 columns; of twenty that each send what five others search, and of twenty relays, those of one.
+
+    >>> sums_received(4, 100), sums_received(400, 100)
+    (100, 120)
+    """
+    searched = -(-n_columns // min(n_workers, n_columns))
+    if n_workers <= MOST_DIRECT:
+        return n_workers * searched
+    width = _width(n_workers)
+    return width * (-(-n_columns // width) + searched)
+
+
+def _width(n_workers: int) -> int:
+    """Return how many workers are in a row of the square that they are laid out in."""
+    return math.isqrt(n_workers - 1) + 1

@@ -207,11 +207,19 @@ def test_auto(sizes: Sizes, free: list[float], n_trees: int | None, kind: str, r
         (10**8, 100, [1, 1], False, "sharded"),
         (10**8, 30, [4] * 4, True, "rows"),
         (10**6, 5000, [1, 1], True, "sharded"),
+        # What a worker tells each other one takes a few milliseconds: less than what a further worker saves, but of small tables.
+        (10**6, 28, [1, 1], True, "sharded"),
+        (10**6, 28, [1] * 4, True, "rows"),
+        (10**6, 28, [1] * 40, True, "rows"),
+        (10**5, 28, [1] * 40, True, "one-worker"),
+        (10**7, 28, [4] * 40, True, "rows"),
+        (10**9, 100, [4] * 400, True, "rows"),
+        (10**6, 1000, [1] * 4, True, "sharded"),
     ],
 )
 def test_auto_takes_what_is_predicted_to_be_fastest(n_rows: int, n_columns: int, threads: list[int], rows: bool, kind: str) -> None:
     sizes = Sizes(n_rows, (6 * n_rows,) * n_columns, 8 * n_rows, 0, keyed=True)
-    there = {worker: WorkerCapacity(n) for worker, n in zip("abcd", threads, strict=False)}
+    there = {f"worker {i}": WorkerCapacity(n) for i, n in enumerate(threads)}
     plan = place(sizes, there, rows=dict.fromkeys(there, n_rows // len(there)) if rows else None)
     assert plan.placement.kind == kind
     predicted = plan.placement.predicted

@@ -92,7 +92,7 @@ def forest_grower_on_rows(rows: ClusterRows, plan: ForestPlan, n_trees: int) -> 
         raise ValueError(refusal)
     bare, fit = without_checkpoint(plan), current_fit()
     with contextlib.ExitStack() as stack:
-        executor = DaskRowsExecutor(rows, n_trees)
+        executor = DaskRowsExecutor(rows, n_trees, replays=plan.out_of_bag)
         stack.callback(executor.close)
         log = None if plan.out_of_bag else stack.enter_context(log_of(fit, rows.client, plan))
         threads, n_rows = nthreads(rows.client), max(map(rows.rows_of, range(len(rows.blocks))))

@@ -132,14 +132,16 @@ class DaskRowsExecutor(WorkerShards, RowsExecutor):
     rows : ClusterRows
     n_trees : int
         That the fit is to have in all.
+    replays : bool, default=True
+        Whether finished trees are replayed on shards that are new.
     """
 
     places_rows = True
     _pieces = "partitions"
     _newcomers: RowNewcomers
 
-    def __init__(self, rows: ClusterRows, n_trees: int) -> None:
-        super().__init__(rows.client, RowShardActor, RowNewcomers(n_trees), ends_at_failure=True)
+    def __init__(self, rows: ClusterRows, n_trees: int, *, replays: bool = True) -> None:
+        super().__init__(rows.client, RowShardActor, RowNewcomers(n_trees, replays=replays), ends_at_failure=True)
         self.n_rows, self.n_columns = rows.n_rows, rows.n_columns
         self._rows = rows
         self._note_rows()

@@ -1,7 +1,7 @@
 """Rows spread anew when workers join a fit where rows stay: newcomers take partitions over from the workers that have most of the rows.
 
 It is a loss that was planned. Newcomers load partitions as a worker does that takes a lost one's place, and then the finished trees are
-replayed on all shards (:mod:`dtrees.engine.rows.fit`)::
+replayed on all shards, if the fit has that done after a loss (:mod:`dtrees.engine.rows.fit`)::
 
     rows    a newcomer: the partitions that it takes over, from the user's data
     rows    a worker that gives: the rows that it keeps, out of its block, and in its place
@@ -16,7 +16,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtrees.cluster.data.costs import ROWS_EXCHANGES_WORKER
+from dtrees.cluster.data.costs import seconds_beside_rows
 from dtrees.cluster.data.memory import WorkerCapacity
 from dtrees.cluster.data.row_blocks import ClusterRows, RowBlock, Stretch
 from dtrees.cluster.errors import FitCancelled
@@ -44,11 +44,13 @@ class RowNewcomers(Newcomers):
     ----------
     n_trees : int
         That the fit is to have in all.
+    replays : bool, default=True
+        Whether the finished ones are replayed then.
     """
 
-    def __init__(self, n_trees: int) -> None:
+    def __init__(self, n_trees: int, *, replays: bool = True) -> None:
         super().__init__()
-        self._n_trees = n_trees
+        self._n_trees, self._replays = n_trees, replays
 
     def plan(
         self, rows: ClusterRows, workers: Mapping[str, Mapping[str, Any]], n_left: int, worked: Mapping[str, float]
@@ -87,8 +89,9 @@ class RowNewcomers(Newcomers):
 
         handover = share_within_memory(ids, rows.workers, lengths, capacities, takes, needed_again, has_place=False)
         replay = _REPLAY_SECONDS + _REPLAY_SECONDS_A_ROW * handover.after
-        seconds = SECONDS + _bytes_moved(rows, handover) / BYTES_PER_SECOND + (self._n_trees - n_left) * replay
-        more = 1e-9 * ROWS_EXCHANGES_WORKER * len(handover.given)
+        seconds = SECONDS + _bytes_moved(rows, handover) / BYTES_PER_SECOND + self._replays * (self._n_trees - n_left) * replay
+        n_shards = len(rows.workers)
+        more = seconds_beside_rows(n_shards + len(handover.given)) - seconds_beside_rows(n_shards)
         saved = n_left * (spent * (1.0 - handover.after / handover.before) - more)
         return handover if saved > WORTH * seconds else None
 
