@@ -119,6 +119,14 @@ NUMBERS_PER_CELL = 6
 ROWS_PER_CUT_PART = 4
 #: Where rows are spread over shards, flagged parts are cut into finer ones of so many rows, unless these are fewer of each than so many.
 ROWS_PER_FINER_PART, FEWEST_FINER_PARTS = 16, 4
+#: Where rows are spread over shards: to look at a row that is listed for its part takes as long as to compare so many codes of a node, and
+#: to take one that is in the node from its list, rather than from these, spares as long as it takes to compare so many.
+CODES_FOR_LISTED, CODES_FOR_PICKED = 5.5, 20.0
+#: To list the rows of all columns takes as long as to compare so many codes for each cell. Once that many have been compared, they are.
+CODES_FOR_LISTS = 8
+#: Places of rows are noted, for listed rows to be looked up, where as many codes in large nodes, of one row in so many at least, would be
+#: compared otherwise as there are rows: to note one takes about as long as to compare two.
+LARGE_NODE_SHARE = 16
 #: A column with flagged zones of a larger share of a node's rows than one in so many takes long to search: others are searched meanwhile.
 LONG_SEARCH_SHARE = 8
 #: To look at a listed row takes as long as to look at one of the node; each that is picked saves so many of them, as it is sorted already.

@@ -93,7 +93,7 @@ class RowsInTree:
         self._width = (self._n_classes or 2) + (not target.unit_hessian)
         self._begin()
         kind = ClassFlaggedRows if self._n_classes else FlaggedRows
-        self._flagged = kind(columns, edges, zone_map.shift, self._width, threads, self._n_classes)
+        self._flagged = kind(columns, edges, zone_map, self._width, threads, self._n_classes)
         self._categories = CategoryRows(columns, edges.n_categories, threads, self._n_classes)
 
     def _begin(self) -> None:

@@ -408,11 +408,26 @@ def value_at(values, i):
 @lean_kernel
 def value_of_code(columns, column, code):
     """Return the value that a code of a column stands for, of keyed columns and others."""
+    return value_by_key(columns, column, lowest_key(columns, column), code)
+
+
+@lean_kernel
+def lowest_key(columns, column):
+    """Return the key that code 0 of a column stands for, if the column is keyed; of others 0."""
+    if not are_keyed(columns):
+        return np.uint32(0)
+    sign = np.uint32(0x80000000)
+    bits = bits_of_float32(columns.words[column, 0])
+    return np.uint32(~bits if bits & sign else bits | sign)
+
+
+@lean_kernel
+def value_by_key(columns, column, lowest, code):
+    """Return the value that a code of a column stands for, whose lowest key is known: for many codes of one column."""
     if not are_keyed(columns):
         return value_at(columns.words, columns.offsets[column] + np.int64(code))
     sign = np.uint32(0x80000000)
-    bits = bits_of_float32(columns.words[column, 0])
-    key = (~bits if bits & sign else bits | sign) + np.uint32(code)
+    key = np.uint32(lowest + np.uint32(code))
     return np.float64(float32_of_bits(np.uint32(key ^ sign if key & sign else ~key)))
 
 

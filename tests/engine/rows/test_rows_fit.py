@@ -25,7 +25,7 @@ from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
-from dtrees.engine.rows.searching import searcher, zone_edges
+from dtrees.engine.rows.searching import flagged_rows, searcher, zone_edges
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
 
@@ -105,8 +105,9 @@ def fit_spread(table: Any, plan: BoostingPlan, y: NDArray[Any], weight: Any, cut
         executor.close()
 
 
-def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2) -> None:
-    """Have nodes of few rows summed by parts of zones, and flagged ones cut into finer ones, too."""
+def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed: bool = True) -> None:
+    """Have nodes of few rows summed by parts of zones, and flagged ones cut into finer ones, too; rows in there are looked up in lists."""
+    patch.setattr(flagged_rows, "CODES_FOR_LISTS", 0 if listed else 2**40)
     patch.setattr(rows_tree, "_ROWS_PER_PART", 8)
     patch.setattr(searcher, "ROWS_PER_FINER_PART", rows)
     patch.setattr(searcher, "FEWEST_FINER_PARTS", fewest)
@@ -150,7 +151,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
 def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
     if sent_rows:
-        cut_finely(monkeypatch)
+        cut_finely(monkeypatch, listed=sent_rows == 30)
         monkeypatch.setattr(zone_edges, "_LISTED_AT_ENDS", 2)  # and looked up in nodes of 256 rows
     loss, rule_changes, changes, weighted = CASES[case]
     n = 9_000 if case == "plain" else 700
@@ -254,7 +255,7 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_tree, "SENT_ROWS", data.draw(st.sampled_from([0, 8, 100])))
         patch.setattr(relay, "MOST_DIRECT", data.draw(st.sampled_from([2, 16])))
-        cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])))
+        cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])), data.draw(st.booleans()))
         assert_same(fit_here(table, plan, y, weight), fit_spread(table, plan, y, weight, cuts))
 
 

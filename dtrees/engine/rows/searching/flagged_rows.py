@@ -19,15 +19,21 @@ from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.policy import CODES_FOR_LISTS, LARGE_NODE_SHARE
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
+from dtrees.split.table.disk_arrays import is_on_disk
+from dtrees.split.table.part_lists import NO_LISTS, PartLists, list_parts
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import sum_finer
 from dtrees.split.zones.over_shards.picking import pick_rows
+from dtrees.split.zones.sums import note_places
 
 _Sent = dict[int, tuple[NDArray[Any], ...]]
 #: First and last place of each node.
 _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
+#: Few rows that are picked at once are mostly at the ends of columns, and listed there: the codes of one such node in so many are compared.
+_COMPARED_SHARE = 8
 _NO_KEYS, _NO_PARTS, _NO_COUNTS = np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64)
 
 
@@ -40,6 +46,34 @@ class _Kept(NamedTuple):
     counts: NDArray[np.int64]
 
 
+class _Listed:
+    """Rows of all columns listed part by part, once that pays; they are those of all trees."""
+
+    def __init__(self, part: NDArray[np.uint16], n_parts: NDArray[np.int64], threads: Threads) -> None:
+        self._part, self._n_parts, self._threads = part, n_parts, threads
+        self._n_compared = 0
+        self._lists: PartLists | None = None
+
+    def lists(self, rows: RowPartition, sizes: NDArray[np.int64], share: int = 1) -> PartLists:
+        """Return lists to look rows up in, with their places noted; empty ones where to compare codes is faster.
+
+        ``sizes`` are the numbers of rows of nodes: the codes of one node in so many as ``share`` would be compared.
+        """
+        n_rows, n_columns = self._part.shape
+        self._n_compared += int(sizes.sum()) // share
+        if not n_rows or is_on_disk(self._part) or int(sizes[sizes * LARGE_NODE_SHARE >= n_rows].sum()) < share * n_rows:
+            return NO_LISTS
+        if self._lists is None and self._n_compared >= CODES_FOR_LISTS * n_rows * n_columns:
+            self._lists = list_parts(self._part, self._n_parts, self._threads.share)
+        if self._lists is None:
+            return NO_LISTS
+        n_in = rows.rows.shape[0]
+        if n_in < n_rows:
+            self._lists.place_of[:] = 0xFFFFFFFF
+        note_places(self._lists.place_of, rows.rows, 0, n_in)
+        return self._lists
+
+
 class FlaggedRows:
     """What a shard tells searchers of its rows in flagged parts.
 
@@ -49,8 +83,8 @@ class FlaggedRows:
         Of the shard's rows.
     edges : Edges
         Of the zones of all shards.
-    shift : ndarray of int64, shape (n_columns,)
-        That of the zone map of all columns.
+    zone_map : ZoneMap
+        Of all columns.
     width : int
         Numbers of an element of sums.
     threads : Threads
@@ -58,10 +92,11 @@ class FlaggedRows:
         Whose weights are summed.
     """
 
-    def __init__(self, columns: Columns, edges: Edges, shift: NDArray[np.int64], width: int, threads: Threads, n_classes: int = 0) -> None:
+    def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, n_classes: int = 0) -> None:
         self._n_classes = n_classes
         self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
-        self._shift = shift
+        self._shift = zone_map.shift
+        self._listed = _Listed(zone_map.part, zone_map.n_zones << zone_map.fold, threads)
         self._scratch: list[Scratch] = []
         self._begin()
 
@@ -105,6 +140,7 @@ class FlaggedRows:
         tasks = np.ascontiguousarray(np.stack([start, stop, place, shift, cut], axis=1))
         ranges = self._edges.ranges(np.repeat(self._pool[place], n_parts), parts, np.repeat(shift, n_parts), np.repeat(cut, n_parts))
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
+        lists = self._listed.lists(rows, (stop - start)[cut > 0])
 
         def add(some: Any) -> None:
             own, begins, own_parts, own_ranges = take_tasks(some, tasks, whole.begins, parts, ranges)
@@ -112,8 +148,8 @@ class FlaggedRows:
             self._threads.share(
                 own.shape[0],
                 lambda queue, thread: sum_finer(
-                    queue, own, own_parts, begins, own_ranges, columns, zone_map, rows, scratch[thread], size_shift, own_rooms, own_firsts,
-                    keys, finer, own_counts, sums,
+                    queue, own, own_parts, begins, own_ranges, columns, zone_map, lists, rows, scratch[thread], size_shift, own_rooms,
+                    own_firsts, keys, finer, own_counts, sums,
                 ),
             )  # fmt: skip
             counts[some] = own_counts
@@ -139,6 +175,7 @@ class FlaggedRows:
         h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
         tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift, cut], axis=1)), whole.parts.astype(np.int64)
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
+        lists = self._listed.lists(rows, (stop - start)[cut == 0], _COMPARED_SHARE)
 
         def pick(some: Any) -> None:
             own, begins, own_parts = take_tasks(some, tasks, whole.begins, parts)
@@ -147,8 +184,8 @@ class FlaggedRows:
             self._threads.share(
                 own.shape[0],
                 lambda queue, thread: pick_rows(
-                    queue, own, own_parts, begins, columns, zone_map, rows, scratch[thread], keys, finer, *of_kept, own_rooms, values, g, h,
-                    n, own_counts,
+                    queue, own, own_parts, begins, columns, zone_map, lists, rows, scratch[thread], keys, finer, *of_kept, own_rooms,
+                    values, g, h, n, own_counts,
                 ),
             )  # fmt: skip
             counts[some] = own_counts

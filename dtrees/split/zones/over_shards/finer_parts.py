@@ -15,7 +15,8 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import G0, G1, H0, H1, N0, N1, SIZE, Moments
 from dtrees.split.policy import AHEAD
-from dtrees.split.table.columns import value_of_code
+from dtrees.split.table.columns import lowest_key, value_by_key
+from dtrees.split.table.part_lists import are_listed, take_listed
 from dtrees.split.zones.bounds import best_edge, flag_zones
 from dtrees.split.zones.over_shards.picking import pick_parts
 from dtrees.split.zones.scan import below
@@ -28,7 +29,7 @@ _CELLS = 256, 2**15
 
 @kernel
 def sum_finer(
-    queue, tasks, parts, begins, ranges, columns, zone_map, partition, scratch, size_shift, rooms, firsts, kept, finer, counts, sums
+    queue, tasks, parts, begins, ranges, columns, zone_map, lists, partition, scratch, size_shift, rooms, firsts, kept, finer, counts, sums
 ):
     """Sum rows in flagged parts of nodes by finer parts, and keep them, by several threads.
 
@@ -44,6 +45,8 @@ def sum_finer(
         The lowest value of each part, and the finer parts for a unit of value.
     zone_map : ZoneMap
         Of the shard's own rows.
+    lists : PartLists
+        Of these, or none.
     size_shift : int
         By how much sizes are shifted to be packed.
     rooms, firsts : ndarray of int64, shape (n,)
@@ -64,12 +67,20 @@ def sum_finer(
         start, stop, j, shift, cut = tasks[k]
         counts[k] = 0
         if cut > 0 and begins[k] < begins[k + 1]:
-            some = parts[begins[k] : begins[k + 1]]
-            n_keys = pick_parts(start, stop, j, shift, some, columns, zone_map, partition, scratch)
+            some, column = parts[begins[k] : begins[k + 1]], zone_map.which[j]
             own, numbers = sums[firsts[k] : firsts[k] + cut * some.shape[0]], finer[rooms[k] :]
+            if are_listed(lists, column, shift, some, stop - start):
+                take_listed(lists, column, shift, some, start, stop, scratch.keys, scratch.numbers)
+                counts[k] = _sum_listed(
+                    scratch.keys, scratch.numbers[: some.shape[0]], columns, column, ranges[begins[k] : begins[k + 1]], cut, partition,
+                    start, size_shift, kept[rooms[k] :], numbers, own,
+                )  # fmt: skip
+                finish(queue)
+                continue
+            n_keys = pick_parts(start, stop, j, shift, some, columns, zone_map, partition, scratch)
             by = _note_parts(zone_map.first_codes[j], shift, some, n_keys, scratch.cuts, scratch.part_of)
             counts[k] = _sum_keys(
-                scratch.keys[:n_keys], columns, zone_map.which[j], scratch.cuts, scratch.part_of, by, some.shape[0],
+                scratch.keys[:n_keys], columns, column, scratch.cuts, scratch.part_of, by, some.shape[0],
                 ranges[begins[k] : begins[k + 1]], cut, partition, start, size_shift, kept[rooms[k] :], numbers, own,
             )  # fmt: skip
         finish(queue)
@@ -102,7 +113,7 @@ def _sum_keys(keys, columns, column, cuts, cells, by, n_parts, ranges, cut, part
     at, one, final = np.uint64(0), np.uint64(1), np.uint64(max(1, keys.shape[0]) - 1)
     first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, n_parts - 1]), np.uint64(by)
     firsts, lasts, cut, g, h, start = cuts[0], cuts[1], np.uint64(cut), partition.g, partition.h, np.uint64(start)
-    weighted = sums.shape[1] == 3
+    weighted, lowest = sums.shape[1] == 3, lowest_key(columns, column)
     for k in range(np.uint64(keys.shape[0])):
         prefetch(g, np.int64(start + (keys[min(k + np.uint64(AHEAD), final)] & _PLACE)))
         key = keys[k]
@@ -118,15 +129,41 @@ def _sum_keys(keys, columns, column, cuts, cells, by, n_parts, ranges, cut, part
             n -= half
         if code < np.uint64(firsts[part]):
             continue
-        value, place = value_of_code(columns, column, np.int64(code)), start + (key & _PLACE)
+        value, place = value_by_key(columns, column, lowest, code), start + (key & _PLACE)
         number = part * cut + np.uint64(finer_part(value, ranges[part, 0], ranges[part, 1], cut))
         kept[at], finer[at] = key, number
         at += one
-        sums[number, 0] += g[place]
-        sums[number, 1] += (((abs(g[place]) >> size_shift) + 1) << 32) + 1
+        own = g[place]
+        sums[number, 0] += own
+        sums[number, 1] += (((abs(own) >> size_shift) + 1) << 32) + 1
         if weighted:
             sums[number, 2] += h[place]
     return np.int64(at)
+
+
+@lean_kernel
+def _sum_listed(keys, ends, columns, column, ranges, cut, partition, start, size_shift, kept, finer, sums):
+    """Do as :func:`_sum_keys` with keys that have rows in place of codes, and lie part after part; ``ends`` are those of each part."""
+    at, cut, g, h, start = np.uint64(0), np.uint64(cut), partition.g, partition.h, np.uint64(start)
+    codes, weighted, lowest = columns.codes[column], sums.shape[1] == 3, lowest_key(columns, column)
+    n = np.uint64(ends[ends.shape[0] - 1])
+    final = n - np.uint64(1)
+    for p in range(ends.shape[0]):
+        low, scale, first = ranges[p, 0], ranges[p, 1], np.uint64(p) * cut
+        for i in range(at, np.uint64(ends[p])):
+            ahead = keys[min(i + np.uint64(AHEAD), final)]
+            prefetch(g, np.int64(start + (ahead & _PLACE)))
+            prefetch(codes, np.int64(ahead >> np.uint64(32)))
+            place, code = keys[i] & _PLACE, np.uint64(codes[keys[i] >> np.uint64(32)])
+            number = first + np.uint64(finer_part(value_by_key(columns, column, lowest, code), low, scale, cut))
+            kept[i], finer[i] = code << np.uint64(32) | place, number
+            own = g[start + place]
+            sums[number, 0] += own
+            sums[number, 1] += (((abs(own) >> size_shift) + 1) << 32) + 1
+            if weighted:
+                sums[number, 2] += h[start + place]
+        at = np.uint64(ends[p])
+    return np.int64(n)
 
 
 @lean_kernel

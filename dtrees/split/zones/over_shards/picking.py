@@ -7,6 +7,7 @@ import numpy as np
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.table.columns import value_of_code
+from dtrees.split.table.part_lists import are_listed, take_listed
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.gather_rows import pick
 
@@ -15,8 +16,9 @@ _PLACE = np.uint64(0xFFFFFFFF)
 
 @kernel
 def pick_rows(
-    queue, tasks, parts, begins, columns, zone_map, partition, scratch, kept, finer, kept_rooms, kept_counts, rooms, values, g, h, n, counts
-):
+    queue, tasks, parts, begins, columns, zone_map, lists, partition, scratch, kept, finer, kept_rooms, kept_counts, rooms, values, g, h, n,
+    counts,
+):  # fmt: skip
     """Write the values of rows in flagged parts, ascending, each with the sums of its rows, by several threads.
 
     Parameters
@@ -29,6 +31,8 @@ def pick_rows(
         :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer` gives them.
     zone_map : ZoneMap
         Of the shard's own rows.
+    lists : PartLists
+        Of these, or none.
     kept, finer, kept_rooms, kept_counts : ndarray
         Where parts have been cut, what :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer` has left.
     rooms : ndarray of int64, shape (n,)
@@ -46,6 +50,9 @@ def pick_rows(
         first_codes, n_wanted = zone_map.first_codes[j], wanted.shape[0]
         if cut > 0:
             n_keys = _take_flagged(wanted, kept, finer, kept_rooms[k], kept_counts[k], scratch.flags, keys)
+        elif are_listed(lists, column, shift, wanted, stop - start):
+            n_keys = take_listed(lists, column, shift, wanted, start, stop, keys, scratch.numbers)
+            _put_codes(keys[:n_keys], columns.codes[column])
         else:
             n_keys = pick_parts(start, stop, j, shift, wanted, columns, zone_map, partition, scratch)
         sort_keys(keys, scratch.spare, n_keys, scratch.counts)
@@ -72,6 +79,13 @@ def pick_rows(
                 h[at] += partition.h[place]
         counts[k] = at + 1 - rooms[k]
         finish(queue)
+
+
+@lean_kernel
+def _put_codes(keys, codes):
+    """Put the code of each row in its place in keys."""
+    for i in range(keys.shape[0]):
+        keys[i] = np.uint64(codes[keys[i] >> np.uint64(32)]) << np.uint64(32) | (keys[i] & _PLACE)
 
 
 @inner_kernel

@@ -16,7 +16,9 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import FOLD
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
+from dtrees.split.table.part_lists import NO_LISTS, list_parts
 from dtrees.split.zones.over_shards.finer_parts import finer_part, sum_finer
+from dtrees.split.zones.sums import note_places
 
 _KINDS = ("normal", "ties", "neighbours", "heavy-tailed", "missing", "float32")
 
@@ -72,9 +74,13 @@ def test_sums_and_rows_kept(data: st.DataObject) -> None:
     tasks = np.array([[0, rows.shape[0], 1, shift, 0], [0, rows.shape[0], 1, shift, cut]])
     kept, finer, counts = np.empty(n, np.uint64), np.empty(n, np.uint16), np.empty(2, np.int64)
     sums = np.zeros((m * cut, width), np.int64)
-    size_shift, none = 12, np.zeros(2, np.int64)
+    size_shift, none, lists = 12, np.zeros(2, np.int64), NO_LISTS
+    if data.draw(st.booleans()):
+        lists = list_parts(zone_map.part, edges.n_zones << FOLD, lambda n_tasks, work: work(make_queue(), 0))
+        lists.place_of[:] = 0xFFFFFFFF
+        note_places(lists.place_of, rows, 0, rows.shape[0])
     sum_finer(
-        make_queue(), tasks, flagged, np.array([0, 0, m]), ranges, columns, zone_map, partition, make_scratch(n, n, 0), size_shift,
+        make_queue(), tasks, flagged, np.array([0, 0, m]), ranges, columns, zone_map, lists, partition, make_scratch(n, n, 0), size_shift,
         none, none, kept, finer, counts, sums,
     )  # fmt: skip
 
