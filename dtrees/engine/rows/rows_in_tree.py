@@ -102,7 +102,8 @@ class RowsInTree:
         self._rows = self._spare = partition.no_rows()
         self._start, self._stop = np.zeros(64, np.int64), np.zeros(64, np.int64)
         # Of the searcher's sums: those of the nodes searched last, and those before, in whose room the shard's own are made.
-        self._rooms, self._to_send = [NumbersKept(), NumbersKept()], SumsToSend(self._shard, self._threads)
+        # Without large pages: nodes of few rows leave most of their slots untouched (sums take 1.02 to 1.05 of the time for it).
+        self._rooms, self._to_send = [NumbersKept(False), NumbersKept(False)], SumsToSend(self._shard, self._threads)
         self._shift = 0
 
     @property

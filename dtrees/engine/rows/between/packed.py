@@ -170,7 +170,7 @@ class SumsToSend:
                     at += -(-room_for(n_numbers, width, (last - first) * mine.shape[0]) // 64) * 64
             first_column = last_column
         if self._bytes.shape[0] < at:
-            self._bytes = mapped(at, np.uint8)
+            self._bytes = mapped(at, np.uint8, large_pages=False)  # twice of what packed sums take
         n_kept = int(begins[self._shard][-1])
         if self._numbers.shape[0] < n_kept:
             self._numbers = mapped(n_kept, np.int64)

@@ -51,6 +51,11 @@ def make_sums(slots: NDArray[np.int64], starts: NDArray[np.int64], shifts: NDArr
 class NumbersKept:
     """Room for int64 numbers that is kept from one use to the next: to have the system make it anew takes longer than to fill it.
 
+    Parameters
+    ----------
+    large_pages : bool, default=True
+        Whether large pages are asked for; without them, a room of which little is used takes little memory.
+
     Examples
     --------
     >>> kept = NumbersKept()
@@ -59,13 +64,14 @@ class NumbersKept:
     ((3,), True)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, large_pages: bool = True) -> None:
+        self._large_pages = large_pages
         self._numbers = mapped(0, np.int64)
 
     def room(self, n: int) -> NDArray[np.int64]:
         """Return room for ``n`` numbers, with anything in it, in place of what was returned before."""
         if self._numbers.shape[0] < n:
-            self._numbers = mapped(n, np.int64)
+            self._numbers = mapped(n, np.int64, self._large_pages)
         return self._numbers[:n]
 
 
@@ -189,7 +195,8 @@ class Searcher:
         self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
         n_parts = (self._zone_map.n_zones.max(initial=0) << message.grain) * k
         rooms = np.cumsum(n_parts) - n_parts
-        requests, flagged = np.empty((n, k), REQUEST), np.empty(int(n_parts.sum()), FLAGGED)
+        # There is room for all parts of every node, of which few are flagged.
+        requests, flagged = np.empty((n, k), REQUEST), mapped(int(n_parts.sum()), FLAGGED, large_pages=False)
         self._requests, self._flagged = requests, flagged
         limits: SplitLimits = self._limits
         zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
