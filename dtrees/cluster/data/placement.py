@@ -12,7 +12,7 @@ rows
     every worker keeps the rows of the partitions that it has, all columns of them, and all of them grow each tree together.
 auto
     whichever is likely to be fastest, among those that there is memory for: for boosting, and for forests that fit no worker, by
-    :mod:`dtrees.cluster.data.costs`.
+    :mod:`dtrees.cluster.data.costs` and :mod:`dtrees.cluster.data.forest_costs`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dask.utils import format_bytes
 from distributed import Client
 
 from dtrees.cluster.data.costs import seconds_alone, seconds_by_columns, seconds_by_rows
+from dtrees.cluster.data.forest_costs import forest_by_columns, forest_by_rows
 from dtrees.cluster.data.memory import BATCHES_PER_THREAD_OUT_OF_BAG, Sizes, WorkerCapacity
 from dtrees.cluster.errors import NotEnoughMemory, WorkerLost
 from dtrees.cluster.transport.scheduler_rpc import threads_of_workers
@@ -251,22 +252,23 @@ def _predict(
     rows: Mapping[str, int] | None,
     n_trees: int | None = None,
 ) -> dict[str, float]:
-    """Return the seconds of a boosted tree for each placement that there is memory for; columns, which have the most words, in any case.
+    """Return the seconds of a tree for each placement that there is memory for; columns, which have the most words, in any case.
 
-    A tree of a forest takes as much for its first levels. The cells of small nodes travel either way, each once.
+    ``n_trees`` are those of a forest, which no worker can hold the table for; None for boosting.
     """
     threads = {worker: capacity.threads for worker, capacity in worker_capacities.items()}
     n_rows, n_columns = sizes.n_rows, len(sizes.columns)
     predicted = {}
     if able:
         predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in able))
-    predicted["sharded"] = seconds_by_columns(n_rows, n_columns, threads)
+    by_columns, by_rows = (seconds_by_columns, seconds_by_rows) if n_trees is None else (forest_by_columns, forest_by_rows)
+    predicted["sharded"] = by_columns(n_rows, n_columns, threads)
     if rows is not None:
         needs = _needs_of_rows(sizes, rows, worker_capacities, n_trees)
         evaluated = sum(sizes.evaluation)
         spare = sum(capacity.free for capacity in worker_capacities.values()) - sum(needs.values())
         if all(needed <= worker_capacities[worker].free for worker, needed in needs.items()) and evaluated <= spare:
-            predicted["rows"] = seconds_by_rows(rows, n_columns, threads)
+            predicted["rows"] = by_rows(rows, n_columns, threads)
     return predicted
 
 
