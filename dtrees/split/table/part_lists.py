@@ -84,9 +84,9 @@ def _list_columns(queue, part, n_parts, firsts, rows):
                 first[p + 1] = at
                 at += size
             for i in range(begin, end):
-                at = np.int64(first[part[i, j] + 1])
-                rows[j, at] = i - begin
-                first[part[i, j] + 1] = at + 1
+                place = np.int64(first[part[i, j] + 1])
+                rows[j, place] = i - begin
+                first[part[i, j] + 1] = place + 1
             first[0] = begin  # and the others where the one before ends
         finish(queue)
 
