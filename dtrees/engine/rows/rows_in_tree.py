@@ -29,7 +29,7 @@ from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted,
 from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.shard.levels.row_division import divide_tasks
-from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.numbers import hashing
@@ -257,14 +257,15 @@ class RowsInTree:
         node, n = message.node, message.node.shape[0]
         start, stop = self._start[node], self._stop[node]
         n_bytes = (stop - start + 7) // 8
-        offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
-        bits = np.empty(int(offsets[-1]), np.uint8)
-        step = max(1024, int(offsets[-1]) // (2 * self._threads.n_threads) + 1)
+        offsets = bounds_of(n_bytes)
+        size = int(offsets[-1])
+        bits, step = np.empty(size, np.uint8), max(1024, size // (2 * self._threads.n_threads) + 1)
         by_set = set(message.sets.node.tolist())
         pieces = [(i, k, min(k + step, m)) for i, m in enumerate(n_bytes.tolist()) if i not in by_set for k in range(0, m, step)]
         columns, rows, spare = self._columns, self._rows, self._spare
         of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
         cut = columns.codes_up_to(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
+        most = 1 + size // (THREAD_ROWS // 8)
 
         def mark(some: Any) -> None:
             own = of_pieces[some]
@@ -273,7 +274,7 @@ class RowsInTree:
                 lambda queue, _: partition.mark_many(
                     queue, own, columns, places, cut, message.missing_left, rows.rows, start, stop, bits, offsets
                 ),
-                most=1 + int((stop - start).sum()) // THREAD_ROWS,
+                most,
             )
 
         for some in by_column(columns.codes, places[of_pieces[:, 0]], columns.words):
@@ -282,16 +283,14 @@ class RowsInTree:
             self._categories.mark(message.sets, message.column, message.missing_left, rows.rows, (start, stop), bits, offsets)
         left_stop, _, tasks = divide_tasks(start, stop, stop, bits, offsets, self._threads.n_threads)
         self._threads.share(
-            tasks.shape[0],
-            lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare),
-            most=1 + int((stop - start).sum()) // THREAD_ROWS,
+            tasks.shape[0], lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare), most
         )
         self._reserve(int(message.left.max()) + 2)
         left, right = message.left, message.left + 1
         self._start[left], self._stop[left] = start, left_stop
         self._start[right], self._stop[right] = left_stop, stop
         above = np.full(n, np.inf)
-        asked = np.flatnonzero(message.ask)
+        asked = message.ask.nonzero()[0]
         if asked.shape[0]:
             above[asked] = self._next_values(places[asked], message.cut[asked], left_stop[asked], stop[asked])
         return m.Cut(left_stop - start, above), self._sum(message.summed, message.shift)
@@ -301,7 +300,7 @@ class RowsInTree:
     ) -> NDArray[np.float64]:
         """Return the lowest value above each cut in a column of some rows, infinite if there is none."""
         cuts = self._columns.codes_up_to(column, cut)
-        nodes, out = np.ascontiguousarray(np.stack([start, stop, column], axis=1)), np.empty(column.shape[0], np.int64)
+        nodes, out = side_by_side(start, stop, column), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
 
         def find(some: Any) -> None:
@@ -326,8 +325,8 @@ class RowsInTree:
         places = places_of(start, sizes)
         rows, g, h = self._rows.rows[places], self._rows.g[places], self._rows.h[places] if self._rows.h.shape[0] else self._rows.h
         values = values_of_rows(self._columns, self._pool, rows)
-        ends = np.cumsum([0, *(some.shape[0] for some in nodes)])
-        bounds = np.append(0, np.cumsum(sizes))[ends].tolist()
+        ends = bounds_of(np.array([some.shape[0] for some in nodes]))
+        bounds = bounds_of(sizes)[ends].tolist()
         return {
             shard: (sizes[i:j], np.ascontiguousarray(values[:, first:last]), g[first:last], h[first:last])
             for shard, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))

@@ -13,7 +13,7 @@ from dtrees.engine.rows.messages import Scanned
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows, joined
 from dtrees.engine.rows.searching.passes import by_column, take_tasks
 from dtrees.engine.rows.searching.searcher import RowsSentOfOthers, Searcher, Wanted
-from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
 from dtrees.split.node.candidate import empty_candidates
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.partition import RowPartition
@@ -33,9 +33,9 @@ class ClassSearcher(Searcher):
         self._bars = bars = bars.copy()
         self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
         n_parts = (self._zone_map.n_zones.max(initial=0) << message.grain) * k
-        rooms = np.cumsum(n_parts) - n_parts
+        rooms = bounds_of(n_parts)
         self._requests = requests = np.zeros((n, k), CLASS_REQUEST)
-        self._flagged = flagged = np.empty(int(n_parts.sum()), np.int64)
+        self._flagged = flagged = np.empty(int(rooms[-1]), np.int64)
         limits, own, out = self._limits, self._own(drawn), self._out
         zone_map, ids, sums, scratch = self._zone_map, self._ids, self._sums, self._scratch
         if k:
@@ -46,24 +46,23 @@ class ClassSearcher(Searcher):
                     requests, flagged, out,
                 ),
             )  # fmt: skip
-        node, column = np.nonzero(requests["looks"])
-        self._tasks = np.stack([node, column, np.zeros(node.shape[0], np.int64)], axis=1).astype(np.int64)
+        node, column = requests["looks"].nonzero()
+        self._tasks = side_by_side(node, column, np.zeros(node.shape[0]))
         return self._wanted(flagged)
 
     def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
         """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
         message, n_tasks = self._message, self._tasks.shape[0]
         if n_tasks:
-            counts = np.stack([one[0] for one in sent])
+            counts = np.array([one[0] for one in sent])
             begins = np.zeros((len(sent), n_tasks + 1), np.int64)
-            np.cumsum(counts, axis=1, out=begins[:, 1:])
-            begins[1:] += np.cumsum(begins[:, -1])[:-1, None]
+            counts.cumsum(axis=1, out=begins[:, 1:])
+            begins[1:] += begins[:-1, -1].cumsum()[:, None]
             runs = np.concatenate([one[1] for one in sent]), np.concatenate([one[2] for one in sent]).reshape(-1, self._width)
-            room = counts.sum(axis=0)
-            rooms, total = np.cumsum(room) - room, int(room.sum())
+            rooms, total = bounds_of(counts.sum(axis=0)), runs[0].shape[0]
             merged = np.empty(total), np.empty((total, self._width), np.int64)
             failed, limits, bars = np.zeros(1, np.int64), self._limits, self._bars
-            tasks = np.ascontiguousarray(self._tasks[:, :2])
+            tasks = self._tasks[:, :2].copy()
             zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
             scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
             self._threads.share(
@@ -89,10 +88,10 @@ class ClassFlaggedRows(FlaggedRows):
         whole, ends = joined(wanted)
         node, column, shift, n_rows, _ = whole.tasks.T
         start, stop = places[0][node], places[1][node]
-        room = np.minimum(n_rows, stop - start)
-        rooms, total = np.cumsum(room) - room, int(room.sum())
+        rooms = bounds_of(np.minimum(n_rows, stop - start))
+        total = int(rooms[-1])
         values, weights, counts = np.empty(total), np.empty((total, self._width), np.int64), np.zeros(node.shape[0], np.int64)
-        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift], axis=1)), whole.parts.astype(np.int64)
+        tasks, parts = side_by_side(start, stop, column, shift), whole.parts.astype(np.int64)
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
 
         def pick(some: Any) -> None:
@@ -108,9 +107,9 @@ class ClassFlaggedRows(FlaggedRows):
 
         for some in by_column(columns.codes, self._pool[column], columns.words):
             pick(some)
-        at = places_of(rooms, counts)
+        at = places_of(rooms[:-1], counts)
         values, weights = values[at], weights[at]
-        bounds = np.concatenate([[0], np.cumsum(counts)])[ends].tolist()
+        bounds = bounds_of(counts)[ends].tolist()
         return {
             searcher: (counts[i:j], values[first:last], weights[first:last].reshape(-1))
             for searcher, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtrees.engine.rows.searching.passes import by_column, take_tasks
 from dtrees.engine.rows.searching.searcher import NumbersKept, Wanted
 from dtrees.engine.rows.searching.zone_edges import Edges
-from dtrees.engine.shard.targets.places import places_of
+from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import CODES_FOR_LISTS, LARGE_NODE_SHARE
@@ -130,15 +130,14 @@ class FlaggedRows:
         self._make_scratch()
         whole, ends = joined(wanted)
         node, place, shift, n_rows, cut = whole.tasks.T
-        start, stop, n_parts = places[0][node], places[1][node], np.diff(whole.begins)
-        room, size = np.where(cut > 0, np.minimum(n_rows, stop - start), 0), n_parts * cut
-        rooms, firsts = np.cumsum(room) - room, np.cumsum(size) - size
-        n, n_finer, counts = int(room.sum()), int(size.sum()), np.empty(node.shape[0], np.int64)
+        start, stop, n_parts = places[0][node], places[1][node], whole.begins[1:] - whole.begins[:-1]
+        rooms, firsts = bounds_of(np.minimum(n_rows, stop - start) * (cut > 0)), bounds_of(n_parts * cut)
+        n, n_finer, counts = int(rooms[-1]), int(firsts[-1]), np.empty(node.shape[0], np.int64)
         keys, finer = self._keys.room(n).view(np.uint64), self._finer.room(-(-n // 4)).view(np.uint16)
         sums, parts = self._sums.room(n_finer * self._width).reshape(n_finer, self._width), whole.parts.astype(np.int64)
         sums[:] = 0
-        tasks = np.ascontiguousarray(np.stack([start, stop, place, shift, cut], axis=1))
-        ranges = self._edges.ranges(np.repeat(self._pool[place], n_parts), parts, np.repeat(shift, n_parts), np.repeat(cut, n_parts))
+        tasks, ids = side_by_side(start, stop, place, shift, cut), self._pool[place]
+        ranges = self._edges.ranges(ids.repeat(n_parts), parts, shift.repeat(n_parts), cut.repeat(n_parts))
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
         lists = self._listed.lists(rows, (stop - start)[cut > 0])
 
@@ -154,10 +153,10 @@ class FlaggedRows:
             )  # fmt: skip
             counts[some] = own_counts
 
-        for some in by_column(columns.codes, self._pool[place], columns.words):
+        for some in by_column(columns.codes, ids, columns.words):
             add(some)
         self._kept = _Kept(keys, finer, rooms, counts)
-        bounds = np.append(firsts, n_finer)[ends].tolist()
+        bounds = firsts[ends].tolist()
         return {searcher: sums[first:last].reshape(-1) for searcher, (first, last) in enumerate(pairwise(bounds))}
 
     def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places) -> _Sent:
@@ -168,12 +167,11 @@ class FlaggedRows:
         node, column, shift, n_rows, cut = whole.tasks.T
         keys, finer, kept_rooms, kept_counts = kept or (_NO_KEYS, _NO_PARTS, _NO_COUNTS, _NO_COUNTS)
         start, stop = places[0][node], places[1][node]
-        room = np.minimum(n_rows, stop - start)
-        rooms, total = np.cumsum(room) - room, int(room.sum())
-        weighted = rows.h.shape[0] > 0
+        rooms = bounds_of(np.minimum(n_rows, stop - start))
+        total, weighted = int(rooms[-1]), rows.h.shape[0] > 0
         values, g, n = np.empty(total), np.empty(total, np.int64), np.empty(total, np.uint32)
         h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
-        tasks, parts = np.ascontiguousarray(np.stack([start, stop, column, shift, cut], axis=1)), whole.parts.astype(np.int64)
+        tasks, parts = side_by_side(start, stop, column, shift, cut), whole.parts.astype(np.int64)
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
         lists = self._listed.lists(rows, (stop - start)[cut == 0], _COMPARED_SHARE)
 
@@ -193,9 +191,9 @@ class FlaggedRows:
         for some in by_column(columns.codes, self._pool[column], columns.words):
             pick(some)
         if int(counts.sum()) < total:
-            at = places_of(rooms, counts)
+            at = places_of(rooms[:-1], counts)
             values, g, h, n = values[at], g[at], h[at] if weighted else h, n[at]
-        bounds = np.concatenate([[0], np.cumsum(counts)])[ends].tolist()
+        bounds = bounds_of(counts)[ends].tolist()
         return {
             searcher: (counts[i:j], values[first:last], g[first:last], h[first:last], n[first:last])
             for searcher, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
@@ -211,8 +209,7 @@ class FlaggedRows:
 
 def joined(wanted: Sequence[Wanted]) -> tuple[Wanted, NDArray[np.int64]]:
     """Return what several searchers want as one, and where the tasks of each begin, and the last ones end."""
-    n_tasks = [one.tasks.shape[0] for one in wanted]
-    n_parts = np.cumsum([0, *(one.begins[-1] for one in wanted)])
-    begins = np.concatenate([*(one.begins[:-1] + first for one, first in zip(wanted, n_parts.tolist(), strict=False)), n_parts[-1:]])
+    n_parts = bounds_of(np.array([one.parts.shape[0] for one in wanted]))
+    begins = np.concatenate([*(one.begins[:-1] + first for one, first in zip(wanted, n_parts[:-1], strict=True)), n_parts[-1:]])
     whole = Wanted(np.concatenate([one.tasks for one in wanted]), begins, np.concatenate([one.parts for one in wanted]))
-    return whole, np.cumsum([0, *n_tasks])
+    return whole, bounds_of(np.array([one.tasks.shape[0] for one in wanted]))

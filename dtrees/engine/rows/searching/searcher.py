@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
-from dtrees.engine.rows.messages import FindBars, Scanned
+from dtrees.engine.rows.messages import FindBars, Rooted, Scanned
+from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
@@ -144,6 +145,8 @@ class Searcher:
         self._sums = make_sums(np.empty((0, 0), np.int64), *layout, width, 0)
         self._rooms = rooms
         self._scratch: list[Scratch] = []
+        self._limits: SplitLimits
+        self._limits_of: tuple[Any, ...] = ()
         self._requests: NDArray[Any]
         self._flagged: NDArray[Any]
 
@@ -156,7 +159,7 @@ class Searcher:
         self._make_scratch()
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
-        self._limits, _ = make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope)
+        self._note_limits(rules, root)
         self._message, self._bars = message, bars
         if not k:
             return bars
@@ -180,6 +183,12 @@ class Searcher:
         )  # fmt: skip
         return bars
 
+    def _note_limits(self, rules: Rules, root: Rooted) -> None:
+        """Find the limits on splits, once for each tree."""
+        tree = root.exponents, root.slope, root.sums.tobytes()
+        if tree != self._limits_of:
+            self._limits_of, self._limits = tree, make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope)[0]
+
     def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of the columns here nodes are to be searched in, given which of the tree's; all if that is empty."""
         k = self._ids.shape[0]
@@ -194,11 +203,11 @@ class Searcher:
         self._bars = bars = bars.copy()
         self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
         n_parts = (self._zone_map.n_zones.max(initial=0) << message.grain) * k
-        rooms = np.cumsum(n_parts) - n_parts
+        rooms = bounds_of(n_parts)
         # There is room for all parts of every node, of which few are flagged.
-        requests, flagged = np.empty((n, k), REQUEST), mapped(int(n_parts.sum()), FLAGGED, large_pages=False)
+        requests, flagged = np.empty((n, k), REQUEST), mapped(int(rooms[-1]), FLAGGED, large_pages=False)
         self._requests, self._flagged = requests, flagged
-        limits: SplitLimits = self._limits
+        limits = self._limits
         zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
         scratch, out, above = self._scratch, self._out, self._above
         draws, own = drawn.shape[0] > 0, self._own(drawn)
@@ -210,24 +219,22 @@ class Searcher:
                     scratch[thread], rooms, requests, flagged, out, above,
                 ),
             )  # fmt: skip
-        node, column = np.nonzero((self._requests["last"] > self._requests["first"]) | (self._requests["score"] >= 0.0))
-        wanted = self._requests[node, column]
+        node, column = ((requests["last"] > requests["first"]) | (requests["score"] >= 0.0)).nonzero()
+        wanted = requests[node, column]
         counts = wanted["last"] - wanted["first"]
         cut = np.minimum(wanted["n_rows"] // ROWS_PER_FINER_PART, MAX_PARTS) // np.maximum(counts, 1)
         cut[(cut < FEWEST_FINER_PARTS) | (wanted["bar"] < 0.0)] = 0
-        self._tasks = np.stack([node, column, cut], axis=1).astype(np.int64)
-        return self._wanted(self._flagged["part"])
+        self._tasks = side_by_side(node, column, cut)
+        return self._wanted(flagged["part"])
 
     def _wanted(self, numbers: NDArray[np.integer[Any]]) -> Wanted:
         """Return what is wanted of shards, given the number of each flagged part."""
         message, (node, column, cut) = self._message, self._tasks.T
         wanted = self._requests[node, column]
-        counts = wanted["last"] - wanted["first"]
-        begins = np.concatenate([[0], np.cumsum(counts)])
-        places = np.repeat(wanted["first"] - begins[:-1], counts) + np.arange(begins[-1])
-        shift = self._zone_map.fold - message.grain[node]
-        tasks = np.stack([message.node[node], self._places[column], shift, wanted["n_rows"], cut], axis=1)
-        return Wanted(tasks.astype(np.int64), begins, numbers[places].astype(np.uint16))
+        first = wanted["first"]
+        counts = wanted["last"] - first
+        tasks = side_by_side(message.node[node], self._places[column], self._zone_map.fold - message.grain[node], wanted["n_rows"], cut)
+        return Wanted(tasks, bounds_of(counts), numbers[places_of(first, counts)].astype(np.uint16))
 
     def refine(self, sent: list[NDArray[Any]]) -> Wanted:
         """Flag finer parts by what all shards have summed, and return what rows that takes."""
@@ -235,11 +242,11 @@ class Searcher:
         totals = add_up(sent).reshape(-1, self._width)
         wanted = self._requests[node, column]
         counts = wanted["last"] - wanted["first"]
-        room, size = counts * np.maximum(cut, 1), counts * cut
-        rooms, firsts = np.cumsum(room) - room, np.cumsum(size) - size
-        numbers, refined = np.empty(int(room.sum()), np.uint16), np.empty(int(room.sum()), FLAGGED)
-        failed, limits, bars, order = np.zeros(1, np.int64), self._limits, self._bars, np.argsort(cut == 0, kind="stable")
-        tasks, firsts, rooms = np.ascontiguousarray(self._tasks[order]), firsts[order], rooms[order]
+        rooms, firsts = bounds_of(counts * np.maximum(cut, 1)), bounds_of(counts * cut)
+        room = int(rooms[-1])
+        numbers, refined = np.empty(room, np.uint16), np.empty(room, FLAGGED)
+        failed, limits, bars, order = np.zeros(1, np.int64), self._limits, self._bars, (cut == 0).argsort(kind="stable")
+        tasks, firsts, rooms = self._tasks[order], firsts[order], rooms[order]
         zone_map, ids, sums, scratch, requests, flagged = (
             self._zone_map,
             self._ids,
@@ -265,17 +272,15 @@ class Searcher:
         message = self._message
         n_tasks = self._tasks.shape[0]
         if n_tasks:
-            counts = np.stack([one[0] for one in sent])
+            counts = np.array([one[0] for one in sent])
             begins = np.zeros((len(sent), n_tasks + 1), np.int64)
-            np.cumsum(counts, axis=1, out=begins[:, 1:])
-            ends = np.cumsum(begins[:, -1])
-            begins[1:] += ends[:-1, None]
+            counts.cumsum(axis=1, out=begins[:, 1:])
+            begins[1:] += begins[:-1, -1].cumsum()[:, None]
             values, g, h, n_rows = (np.concatenate([one[i] for one in sent]) for i in range(1, 5))
-            room = counts.sum(axis=0)
-            rooms, total = np.cumsum(room) - room, int(room.sum())
+            rooms, total = bounds_of(counts.sum(axis=0)), values.shape[0]
             merged = np.empty(total), np.empty(total, np.int64), np.empty(total if h.shape[0] else 0, np.int64), np.empty(total, np.uint32)
             failed, limits, bars = np.zeros(1, np.int64), self._limits, self._bars
-            tasks = np.ascontiguousarray(self._tasks[:, :2])
+            tasks = self._tasks[:, :2].copy()
             zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
             scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
             self._threads.share(

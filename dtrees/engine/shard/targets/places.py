@@ -1,6 +1,11 @@
-"""Places of stretches of the row partition."""
+"""Places of stretches of the row partition, and of what else lies one after the other in an array.
+
+What is done here for each level of a tree is done on arrays of a few numbers: methods of arrays take half the time of NumPy's functions.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,5 +19,35 @@ def places_of(first: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.
     >>> places_of(np.array([7, 2]), np.array([2, 3]))
     array([7, 8, 2, 3, 4])
     """
-    offsets = np.cumsum(sizes) - sizes
-    return np.repeat(first - offsets, sizes) + np.arange(int(sizes.sum()))
+    total = int(sizes.sum())
+    places = (first - (sizes.cumsum() - sizes)).repeat(sizes)
+    places += np.arange(total)
+    return places
+
+
+def bounds_of(sizes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return where each of some stretches begins that lie one after the other, and where the last one ends.
+
+    Examples
+    --------
+    >>> bounds_of(np.array([2, 0, 3]))
+    array([0, 2, 2, 5])
+    """
+    bounds = np.zeros(sizes.shape[0] + 1, np.int64)
+    sizes.cumsum(out=bounds[1:])
+    return bounds
+
+
+def side_by_side(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """Return arrays of numbers as the columns of one.
+
+    Examples
+    --------
+    >>> side_by_side(np.array([7, 2]), np.array([2, 3]))
+    array([[7, 2],
+           [2, 3]])
+    """
+    table = np.empty((columns[0].shape[0], len(columns)), np.int64)
+    for i, column in enumerate(columns):
+        table[:, i] = column
+    return table
