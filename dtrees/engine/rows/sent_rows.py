@@ -22,7 +22,7 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS
-from dtrees.split.table.columns import Assembly
+from dtrees.split.table.columns import Columns, make_bench, number_values, sort_float64
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NO_LEVELS, _NO_TARGET = np.empty(0, np.int64), np.empty(0)
@@ -60,9 +60,7 @@ def grow_sent(
     n_nodes = message.depth.shape[0]
     order = np.argsort(np.concatenate([np.repeat(np.arange(n_nodes), one[0]) for one in sent]), kind="stable")
     n_rows = order.shape[0]
-    assembly = Assembly(n_rows, n_columns)
-    for place, column in enumerate(pool.tolist()):
-        assembly.sort(column, np.concatenate([one[1][place] for one in sent])[order])
+    columns = _presort(np.concatenate([one[1] for one in sent], axis=1).take(order, axis=1), pool, n_columns)
     g, h = (np.concatenate([one[i] for one in sent]) for i in (2, 3))
     target = np.concatenate([one[4] for one in sent])[order] if len(sent[0]) > 4 else _NO_TARGET
     partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g[order], h[order] if h.shape[0] else h)
@@ -74,7 +72,6 @@ def grow_sent(
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
     context = TreeContext(partition, partition.spare(n_rows), target, limits, stops, (keys[0], keys[1]), budget, pool)
-    columns = assembly.finished()
     runner = SubtreeRunner(columns)
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
@@ -94,3 +91,19 @@ def grow_sent(
         node, column, number, start, stop = splits_of_categories(nodes.records, rules)
         sets.append(sets_of_rows(columns, column.astype(np.int64), partition.rows, node, number, start, stop))
     return grown, sets
+
+
+def _presort(values: NDArray[np.float64], pool: NDArray[np.int32], n_columns: int) -> Columns:
+    """Sort the columns of a pool, in ascending order; others have no values, and codes that say nothing.
+
+    That is :func:`~dtrees.split.table.columns.presort` for few rows, where what is done around each column takes longer than to sort it.
+    """
+    k, n = values.shape
+    keys, spare, counts = make_bench(n)
+    codes, distinct, offsets = np.empty((n_columns, n), np.uint32), np.empty(k * n), np.zeros(n_columns + 1, np.int64)
+    at = 0
+    for column, own in zip(pool.tolist(), values, strict=True):
+        sort_float64(own.view(np.uint64), keys, spare, counts)
+        offsets[column + 1] = number_values(own, keys, codes[column], distinct[at:])
+        at += int(offsets[column + 1])
+    return Columns.of(codes, distinct[:at], offsets.cumsum())
