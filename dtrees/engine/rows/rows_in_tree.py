@@ -91,6 +91,7 @@ class RowsInTree:
         self._n_distinct = np.diff(columns.offsets)
         self._n_classes = classes_summed(plan)
         self._width = (self._n_classes or 2) + (not target.unit_hessian)
+        self._room_for_sent = NumbersKept()
         self._begin()
         kind = ClassFlaggedRows if self._n_classes else FlaggedRows
         self._flagged = kind(columns, edges, zone_map, self._width, threads, self._n_classes)
@@ -336,8 +337,9 @@ class RowsInTree:
     def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
         grown, sets = grow_sent(
-            message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent, self._n_classes
-        )
+            message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent, self._room_for_sent,
+            self._n_classes,
+        )  # fmt: skip
         return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:

@@ -11,6 +11,7 @@ from dtrees.engine.outcome.values import splits_of_categories
 from dtrees.engine.plan.node_limits import limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.messages import GrowSent
+from dtrees.engine.rows.searching.searcher import NumbersKept
 from dtrees.engine.shard.category_splits import sets_of_rows
 from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
 from dtrees.engine.shard.subtrees.runner import TreeContext
@@ -36,6 +37,7 @@ def grow_sent(
     n_columns: int,
     threads: Threads,
     sent: list[tuple[NDArray[Any], ...]],
+    room: NumbersKept,
     n_classes: int = 0,
 ) -> tuple[list[Nodes], list[CategorySets]]:
     """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, their g and h, and perhaps targets.
@@ -53,14 +55,25 @@ def grow_sent(
         Those of the table.
     threads : Threads
     sent : list of tuple of ndarray
+    room : NumbersKept
+        For values and their codes.
     n_classes : int, default=0
         Whose weights are summed: g are numbers of classes.
     """
     # Shard by shard, a shard's rows node by node: to be put node by node.
     n_nodes = message.depth.shape[0]
     order = np.argsort(np.concatenate([np.repeat(np.arange(n_nodes), one[0]) for one in sent]), kind="stable")
-    n_rows = order.shape[0]
-    columns = _presort(np.concatenate([one[1] for one in sent], axis=1).take(order, axis=1), pool, n_columns)
+    n_rows, first, place = order.shape[0], 0, np.empty_like(order)
+    place[order] = np.arange(n_rows)
+    n_values = pool.shape[0] * n_rows
+    numbers = room.room(n_values + (n_columns * n_rows + 1) // 2)
+    values = numbers[:n_values].view(np.float64).reshape(-1, n_rows)
+    codes = numbers[n_values:].view(np.uint32)[: n_columns * n_rows].reshape(-1, n_rows)
+    for one in sent:
+        last = first + one[1].shape[1]
+        values[:, place[first:last]] = one[1]
+        first = last
+    columns = _presort(values, pool, codes)
     g, h = (np.concatenate([one[i] for one in sent]) for i in (2, 3))
     target = np.concatenate([one[4] for one in sent])[order] if len(sent[0]) > 4 else _NO_TARGET
     partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g[order], h[order] if h.shape[0] else h)
@@ -93,16 +106,16 @@ def grow_sent(
     return grown, sets
 
 
-def _presort(values: NDArray[np.float64], pool: NDArray[np.int32], n_columns: int) -> Columns:
+def _presort(values: NDArray[np.float64], pool: NDArray[np.int32], codes: NDArray[np.uint32]) -> Columns:
     """Sort the columns of a pool, in ascending order; others have no values, and codes that say nothing.
 
-    That is :func:`~dtrees.split.table.columns.presort` for few rows, where what is done around each column takes longer than to sort it.
+    It does what :func:`~dtrees.split.table.columns.presort` does, for few rows: all around the kernels that sort would take as long as
+    they do. Distinct values are written over the values of columns before.
     """
-    k, n = values.shape
-    keys, spare, counts = make_bench(n)
-    codes, distinct, offsets = np.empty((n_columns, n), np.uint32), np.empty(k * n), np.zeros(n_columns + 1, np.int64)
-    at = 0
-    for column, own in zip(pool.tolist(), values, strict=True):
+    keys, spare, counts = make_bench(values.shape[1])
+    distinct, offsets, at = values.reshape(-1), np.zeros(codes.shape[0] + 1, np.int64), 0
+    for column, all_values in zip(pool.tolist(), values, strict=True):
+        own = all_values.copy()
         sort_float64(own.view(np.uint64), keys, spare, counts)
         offsets[column + 1] = number_values(own, keys, codes[column], distinct[at:])
         at += int(offsets[column + 1])
