@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.shard.targets.places import bounds_of, side_by_side
 from dtrees.engine.threads import Threads
 from dtrees.split.numbers.packed import SPARE, room_for
 from dtrees.split.table.mmap_arrays import mapped
@@ -47,7 +48,8 @@ def _head_of(packed: NDArray[np.uint8]) -> _Head:
 
 def _write_head(packed: NDArray[np.uint8], head: _Head) -> None:
     n = head.bytes.shape[0] - 1
-    packed[: 16 * (n + 2)].view(np.int64)[:] = np.concatenate([[head.width, n], head.bytes, head.numbers])
+    numbers = packed[: 16 * (n + 2)].view(np.int64)
+    numbers[0], numbers[1], numbers[2 : n + 3], numbers[n + 3 :] = head.width, n, head.bytes, head.numbers
 
 
 def _head_bytes(n_pieces: int) -> int:
@@ -93,10 +95,11 @@ def add_up(
     heads = [_head_of(one) for one in packed]
     if sizes is None:
         begins = heads[0].numbers if packed else np.array([0, numbers[0].shape[0]])
-        sizes = np.diff(begins)
-    first = np.cumsum(sizes) - sizes
+        sizes = begins[1:] - begins[:-1]
+    first = bounds_of(sizes)
+    n_numbers, first = int(first[-1]), first[:-1]
     places = first if places is None else places
-    out = np.empty(int(sizes.sum()), np.int64) if out is None else out
+    out = np.empty(n_numbers, np.int64) if out is None else out
     failed, before = np.zeros(1, np.int64), out
     if packed and numbers:
         before, numbers = numbers[0], numbers[1:]
@@ -104,20 +107,19 @@ def add_up(
         for place, size in zip(places.tolist(), sizes.tolist(), strict=True):
             out[place : place + size] = 0
     for one, head in zip(packed, heads, strict=True):
-        if not np.array_equal(np.diff(head.numbers), sizes):
+        if not np.array_equal(head.numbers[1:] - head.numbers[:-1], sizes):
             raise PackedWrongly("a shard sent sums of other nodes than it was to sum")
-        tasks = np.stack([head.bytes[:-1], places if before is out else first, places, sizes], axis=1)
+        tasks = side_by_side(head.bytes[:-1], places if before is out else first, places, sizes)
         _share(threads, add_packed, tasks, one, head.width, before, out, failed)
         before = out
     for i, one in enumerate(numbers):
-        _share(threads, add_numbers, np.stack([first, first, places, sizes], axis=1), one, out, bool(packed) or i > 0)
+        _share(threads, add_numbers, side_by_side(first, first, places, sizes), one, out, bool(packed) or i > 0)
     if failed[0]:
         raise PackedWrongly("packed sums are not of the numbers that they say")
     return out
 
 
 def _share(threads: Threads, kernel: Callable[..., Any], tasks: NDArray[np.int64], *arguments: Any) -> None:
-    tasks = np.ascontiguousarray(tasks)
     threads.share(tasks.shape[0], lambda queue, _: kernel(queue, tasks, *arguments))
 
 
@@ -153,10 +155,12 @@ class SumsToSend:
             Of each searcher.
         """
         n, width = sums.grains.shape[0], sums.width
-        sizes = np.diff(sums.starts, axis=1)[sums.grains]
-        begins = [np.append(0, np.cumsum(sizes[:, mine].sum(axis=1))) for mine in columns]  # of numbers
-        bounds = np.linspace(0, n, 1 + max(1, min(self._threads.n_threads, n))).astype(np.int64)  # each stretch of slots by a thread
+        sizes = (sums.starts[:, 1:] - sums.starts[:, :-1])[sums.grains]
+        begins = [bounds_of(sizes[:, mine].sum(axis=1)) for mine in columns]  # of numbers
+        n_stretches = max(1, min(self._threads.n_threads, n))
+        bounds = [n * i // n_stretches for i in range(n_stretches + 1)]  # each stretch of slots by a thread
         tasks, places, at, first_column = [], [], 0, 0
+        starts: list[list[int]] = [[] for _ in columns]
         for searcher, mine in enumerate(columns):
             last_column = first_column + mine.shape[0]
             places.append(at)
@@ -164,7 +168,8 @@ class SumsToSend:
                 tasks.append((0, n, first_column, last_column, -1, 0))
             else:
                 at += _head_bytes(n)
-                for first, last in pairwise(bounds.tolist()):
+                for first, last in pairwise(bounds):
+                    starts[searcher].append(at - places[searcher])
                     tasks.append((first, last, first_column, last_column, at, searcher * n + first))
                     n_numbers = int(begins[searcher][last] - begins[searcher][first])
                     at += -(-room_for(n_numbers, width, (last - first) * mine.shape[0]) // 64) * 64
@@ -175,22 +180,20 @@ class SumsToSend:
         if self._numbers.shape[0] < n_kept:
             self._numbers = mapped(n_kept, np.int64)
         out, kept, ends = self._bytes, self._numbers[:n_kept], np.empty(len(columns) * n, np.int64)
-        of_tasks = np.array(tasks, np.int64)
-        _share(self._threads, pack_sums, of_tasks, sums, np.concatenate(columns), kept, out, ends)
+        _share(self._threads, pack_sums, np.array(tasks, np.int64), sums, np.concatenate(columns), kept, out, ends)
         sent: list[NDArray[Any]] = []
         for searcher, own_ends in enumerate(ends.reshape(-1, n)):
             if searcher == self._shard:
                 sent.append(kept)
                 continue
             packed, end = out[places[searcher] :], _head_bytes(n)
-            starts = of_tasks[(of_tasks[:, 4] >= 0) & (of_tasks[:, 5] // n == searcher), 4] - places[searcher]
             own_ends -= places[searcher]
-            for start, first, last in zip(starts.tolist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            for start, (first, last) in zip(starts[searcher], pairwise(bounds), strict=True):
                 size, by = int(own_ends[last - 1]) - start, start - end
                 if by:
                     packed[end : end + size] = packed[start : start + size]
                     own_ends[first:last] -= by
                 end += size
-            _write_head(packed, _Head(width, np.append(_head_bytes(n), own_ends), begins[searcher]))
+            _write_head(packed, _Head(width, np.concatenate([[_head_bytes(n)], own_ends]), begins[searcher]))
             sent.append(packed[: end + SPARE])
         return sent
