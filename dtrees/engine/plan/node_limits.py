@@ -39,10 +39,20 @@ def _scaled_number(x: float, exponent: int) -> float:
 
 def categories_of(rules: Rules, ids: NDArray[np.int32], smooth: float) -> Categories:
     """Return which of some columns hold categories, and how these are ordered, with smoothing in units of the tree's weights."""
-    of_column = {column: place for place, column in enumerate(rules.categorical)}
-    places = np.array([of_column.get(column, -1) for column in ids.tolist()])
-    least, most = (np.append(limits, 0)[places] for limits in (rules.min_samples_category, rules.max_cat_threshold))
-    return Categories(places >= 0, smooth, least.astype(np.int64), most.astype(np.int64))
+    is_categorical, least, most = _categories_among(
+        rules.categorical, rules.min_samples_category, rules.max_cat_threshold, tuple(ids.tolist())
+    )
+    return Categories(is_categorical, smooth, least, most)
+
+
+@lru_cache(maxsize=8)  # the same for all trees of a fit
+def _categories_among(
+    categorical: tuple[int, ...], min_samples: tuple[int, ...], max_threshold: tuple[int, ...], ids: tuple[int, ...]
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+    of_column = {column: place for place, column in enumerate(categorical)}
+    places = np.array([of_column.get(column, -1) for column in ids], np.int64)
+    least, most = (np.array([*limits, 0], np.int64)[places] for limits in (min_samples, max_threshold))
+    return places >= 0, least, most
 
 
 def limited_splits(rules: Rules, n_rows: int) -> int:

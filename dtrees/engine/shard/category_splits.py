@@ -38,12 +38,15 @@ def sets_of_rows(
     stop: NDArray[np.int64],
 ) -> CategorySets:
     """Return sets as :func:`find_sets` does; ``places`` are those of the columns of the splits."""
-    side = np.zeros(int(np.diff(columns.offsets)[places].max(initial=0)) + 1, np.uint8)
+    n_distinct = columns.offsets[places + 1] - columns.offsets[places]
+    side = np.zeros(int(n_distinct.max(initial=0)) + 1, np.uint8)
     found, sizes = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty((node.shape[0], 2), np.int64)
     find_subsets(columns, places, rows, start, stop, number, side, found, sizes)
-    words = np.zeros(int(sizes[:, 1].sum()), np.uint32)
+    offset = np.zeros(node.shape[0] + 1, np.int64)
+    np.cumsum(sizes[:, 1], out=offset[1:])
+    words = np.zeros(int(offset[-1]), np.uint32)
     write_sets(found, sizes, words)
-    return CategorySets(node.astype(np.int32), np.concatenate([[0], np.cumsum(sizes[:, 1])]).astype(np.int64), words)
+    return CategorySets(node.astype(np.int32), offset, words)
 
 
 def mark_sets(

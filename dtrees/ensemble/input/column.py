@@ -95,10 +95,9 @@ def _check_integers(low: int, high: int, where: str) -> None:
 
 def numbers_as_categories(name: str | None, values: NDArray[Any]) -> Column:
     """Return the column of numbers that are categories."""
-    values = values.astype(np.float64, copy=False)
     integers = _small_integers(values)
     if integers is None:
-        distinct = np.unique(values)
+        distinct = np.unique(values.astype(np.float64, copy=False))
         distinct = distinct[~np.isnan(distinct)] + 0.0  # no negative zero
     else:
         distinct = np.flatnonzero(np.bincount(integers + 1)[1:]).astype(np.float64)
@@ -107,10 +106,11 @@ def numbers_as_categories(name: str | None, values: NDArray[Any]) -> Column:
 
 def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     """Return the category number of each value of a column of numbers, NaN for missing values and other categories."""
-    distinct, values = np.array(column.categories, np.float64), values.astype(np.float64, copy=False)
+    distinct = np.array(column.categories, np.float64)
     dtype = np.float32 if len(distinct) <= _MAX_FLOAT32_INTEGER else np.float64
     integers, known = _small_integers(values), _small_integers(distinct)
     if integers is None or known is None:
+        values = values.astype(np.float64, copy=False)
         place = np.minimum(np.searchsorted(distinct, values), len(distinct) - 1)
         return np.where(distinct[place] == values, place, np.nan).astype(dtype)
     number_of = np.full(known.max(initial=-1) + 2, np.nan, dtype)  # the last is that of missing values, and of higher ones
@@ -118,17 +118,26 @@ def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     return number_of[np.minimum(integers, len(number_of) - 1)]
 
 
-def _small_integers(values: NDArray[np.float64]) -> NDArray[np.int64] | None:
+def _small_integers(values: NDArray[Any]) -> NDArray[np.int64] | None:
     """Return values as integers, -1 where missing, if they are integers from 0 to not many times their number; otherwise None.
 
     They are looked up in a table then, in a tenth of the time that it takes to sort them.
     """
-    missing = np.isnan(values)
-    numbers = np.where(missing, -1.0, values)
-    if not len(numbers) or numbers.max() >= 4 * len(numbers) + 2**16 or np.count_nonzero(numbers < 0.0) > np.count_nonzero(missing):
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float64)
+    most = 4 * len(values) + 2**16
+    if not len(values):
         return None
-    integers = numbers.astype(np.int64)
-    return integers if np.array_equal(integers, numbers) else None
+    lowest, highest = values.min(), values.max()
+    if np.isnan(lowest):
+        missing = np.isnan(values)
+        values = np.where(missing, values.dtype.type(-1), values)
+        if values.max() >= most or np.count_nonzero(values < 0.0) > np.count_nonzero(missing):
+            return None
+    elif lowest < 0.0 or highest >= most:
+        return None
+    integers = values.astype(np.int64)
+    return integers if np.array_equal(integers.astype(values.dtype), values) else None
 
 
 def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False) -> Column:

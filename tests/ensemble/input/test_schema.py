@@ -259,3 +259,34 @@ def test_text_that_was_hardly_meant_to_be_categories(values, message, as_frame):
     whole = Schema.merge([Schema.infer(frame[:7]), Schema.infer(frame[7:])])
     assert whole == Schema.infer(frame)
     assert whole.columns[0].is_text == Schema.infer(frame).columns[0].is_text
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2, 0, 7, 2],
+        [3, np.nan, 0, 3],
+        [np.nan, np.nan],
+        [-0.0, 5, 0.0],
+        [1.5, 1, 2],
+        [-1, 4, np.nan],
+        [-1, 4],
+        [0, 2**40, 7],
+        [5, 9, 2**24],
+    ],
+)
+def test_numbers_that_are_categories_are_numbered_in_their_order(values, dtype):
+    """Small whole numbers are looked up in a table, others are searched for."""
+    X = np.array(values, np.float64)[:, None]
+    if dtype is np.int64:
+        X = np.floor(np.nan_to_num(X, nan=6))
+    X = X.astype(dtype)
+    distinct = np.unique(X[~np.isnan(X)])
+    schema = Schema.infer(X, {0})
+    assert schema.columns[0].categories == tuple(float(value) for value in distinct)
+    unseen = np.array([[0.5], [11], [-3], [2**41]]).astype(dtype)
+    for table in (X, unseen):
+        expected = [list(distinct).index(x) if x in distinct else np.nan for x in table[:, 0]]
+        if len(distinct):
+            np.testing.assert_array_equal(schema.encode(table)[0], expected)
