@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from distributed import Client, Worker, get_worker
 
-from dtrees.cluster.growing.actors import Failed
+from dtrees.cluster.growing.actor import Failed
 from dtrees.cluster.growing.shards.column_executor import ShardActor
 from dtrees.cluster.growing.shards.row_executor import RowShardActor
 from dtrees.engine.rows.exchange import Step

@@ -22,7 +22,7 @@ from dtrees.cluster.growing.by_tasks import forest_fit as forest
 from dtrees.cluster.growing.shards.joining import columns as columns_joining
 from dtrees.cluster.growing.shards.joining import newcomers
 from dtrees.cluster.growing.shards.joining.columns import ColumnNewcomers
-from dtrees.cluster.growing.shards.joining.newcomers import Newcomers, share
+from dtrees.cluster.growing.shards.joining.newcomers import share
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.running import FRAME, TARGETS, Running, hasten, joining, lose_at
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, wait_until
@@ -223,14 +223,14 @@ class Clock:
 
 def test_newcomers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    newcomers = Newcomers()
+    newcomers = ColumnNewcomers([], 0)
     told = []
     for there in ["", "c", "cd", "cd", "cd"]:
         told.append(newcomers.have_settled(there, 100, {}))
         clock.now += 3.0
     assert told == [False, False, False, False, True]
     # Not for ever, where they keep coming.
-    newcomers = Newcomers()
+    newcomers = ColumnNewcomers([], 0)
     told = []
     for i in range(12):
         told.append(newcomers.have_settled(range(i + 1), 100, {}))  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ def test_newcomers_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_columns_are_not_spread_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    newcomers = Newcomers()
+    newcomers = ColumnNewcomers([], 0)
     newcomers.note_handover(seconds=2.0, n_left=100)
     told = {}
     for n_left in range(100, 80, -1):

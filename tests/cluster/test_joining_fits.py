@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster
 
 import dtrees
 from dtrees.cluster.growing.shards import worker_shards
-from dtrees.cluster.growing.shards.joining import columns, newcomers, rows
+from dtrees.cluster.growing.shards.joining import newcomers, rows
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between.relay import MOST_DIRECT, grid_of
 from tests.cluster.faults import Fault, install, stopped
@@ -42,7 +42,7 @@ def spread(running: Running, what: str = "rows") -> Iterator[str]:
 def _prepare() -> None:
     """Have nodes grown by all shards together, but for small ones; and newcomers be given something, however few trees are left."""
     rows_tree.SENT_ROWS = 50
-    rows.WORTH = columns.WORTH = -1e9
+    newcomers.WORTH = -1e9
 
 
 def start(client: Client, make: Callable[[int], Any], folder: Path, task: str = "regression", **options: Any) -> Running:

@@ -1,6 +1,6 @@
-"""Actors on workers, called all at once, reporting while their replies are awaited, and replaced when they are lost.
+"""Actors on workers (:mod:`dtrees.cluster.growing.actor`), called all at once, looked after meanwhile, and replaced when they are lost.
 
-An actor is an object that lives on a worker, and is called from here. (A round trip to the actors of 4 workers takes some 2 ms; with tasks
+(A round trip to the actors of 4 workers takes some 2 ms; with tasks
 pinned to workers it takes 17, and a task pinned to a worker that died waits forever.) An actor may compute for as long as it needs; if its
 worker dies, falls silent or cannot be reached any more, it is lost.
 
@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 import selectors
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,13 +26,13 @@ from distributed import Client, Future, KilledWorker, get_worker
 from distributed.protocol.pickle import dumps, loads
 
 from dtrees.cluster.errors import SchedulerLost
+from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.fit_registry import belonging
 from dtrees.cluster.reliability.liveness import UnknownTasks, WorkerMonitor, died_too_often
 from dtrees.cluster.reliability.tasks import task_keys
-from dtrees.cluster.transport.direct_channel import DirectChannel, framed, offer_channels, open_channel
+from dtrees.cluster.transport.direct_channel import DirectChannel, framed, open_channel
 from dtrees.cluster.transport.events import tell
-from dtrees.cluster.transport.packing import is_packed, unpack
 from dtrees.cluster.transport.scheduler_rpc import give_up
 
 logger = logging.getLogger("dtrees.cluster")
@@ -50,13 +48,6 @@ _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
 class ActorsLost(RuntimeError):
     """Some actors are gone; :attr:`Actors.lost` says which."""
-
-
-@dataclass(frozen=True)
-class Failed:
-    """What a method returns instead of raising, so that its errors cannot be taken for those of the connection."""
-
-    error: BaseException
 
 
 class _CallFailed(Exception):
@@ -76,40 +67,6 @@ class _Exchange:
         self.replies[i] = reply
         self.values[i] = value = loads(reply)
         return value
-
-
-class ActorBase:
-    """What an actor is; its methods return a :class:`Failed` where they would raise.
-
-    Attributes
-    ----------
-    context : contextvars.Context
-        What calls are answered in, whichever thread does it: it knows which worker this is.
-    turn : threading.Lock
-        Held while a call is answered. A caller that gave up waiting may call again before that.
-    AT_ONCE : frozenset of str
-        Methods that are called whatever else is under way.
-    """
-
-    AT_ONCE: frozenset[str] = frozenset()
-
-    def __init__(self) -> None:
-        self.context = contextvars.copy_context()
-        self.turn = threading.Lock()
-        offer_channels(get_worker())
-
-    def answer(self, call: bytes | bytearray | memoryview) -> bytes:
-        """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
-        method, arguments = unpack(call) if is_packed(call) else loads(call)
-        with contextlib.nullcontext() if method in self.AT_ONCE else self.turn:
-            return bytes(dumps(getattr(self, method)(*arguments)))
-
-    async def answer_aside(self, call: bytes | bytearray) -> bytes:
-        """Answer a call that comes Dask's way, in a thread of its own: Dask has one for all actors of a worker."""
-        return await asyncio.get_running_loop().run_in_executor(None, self.context.copy().run, self.answer, call)
-
-    def close(self) -> None:
-        """End what it has under way."""
 
 
 class Actors:

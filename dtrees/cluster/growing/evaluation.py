@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.memory import block_bytes
 from dtrees.cluster.data.partitions import align, is_lazy
-from dtrees.cluster.data.placement import nthreads, place_blocks
+from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.data.row_blocks import ClusterRows, digests
+from dtrees.cluster.data.spreading import place_blocks
 from dtrees.cluster.errors import WorkerLost, exits_as_errors
-from dtrees.cluster.growing.actors import ActorBase, Actors, ActorsLost, Failed
+from dtrees.cluster.growing.actor import ActorBase, Failed
+from dtrees.cluster.growing.actors import Actors, ActorsLost
 from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.ensemble.backend import Table

@@ -161,7 +161,7 @@ async def open_channel(address: str, key: str, connection_args: Mapping[str, Any
 
 
 class Answerer(Protocol):
-    """An actor that channels lead to; see :class:`~dtrees.cluster.growing.actors.ActorBase`."""
+    """An actor that channels lead to; see :class:`~dtrees.cluster.growing.actor.ActorBase`."""
 
     context: contextvars.Context
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import Targets, limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
-from dtrees.engine.protocol.messages import Divided, Root, Splits, Subtrees
+from dtrees.engine.protocol.messages import Divided, Root, Subtrees
+from dtrees.engine.protocol.splits import Splits
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints.words import divide_sums
 from dtrees.split.grow.best_first import in_preorder

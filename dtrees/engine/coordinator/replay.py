@@ -11,6 +11,7 @@ import numpy as np
 from dtrees.engine.coordinator.session import Session
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.route_bits import RouteBitStore
+from dtrees.engine.protocol.splits import Splits
 from dtrees.tree.tree import Tree
 
 
@@ -42,7 +43,7 @@ def replay_tree(session: Session, tree: Tree, output: int) -> None:
         number[left] = n_known + 2 * np.arange(n)
         number[right] = number[left] + 1
         n_known += 2 * n
-        splits = m.Splits(
+        splits = Splits(
             node=number[level],
             left=number[left],
             column=tree.feature[level],

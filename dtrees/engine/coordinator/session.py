@@ -20,6 +20,7 @@ from dtrees.engine.plan.search_plan import inherits_sums, rows_to_grow
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.executor import Executor
 from dtrees.engine.protocol.route_bits import RouteBitStore
+from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.split.node.candidate import Candidates
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import OFFER_ROWS
@@ -96,13 +97,13 @@ class Session:
         return m.SearchMode.BARS if not self.n_slots and inherits_sums(self.plan) else m.SearchMode.FIND
 
     def advance(
-        self, splits: m.Splits, marks: m.RouteBits, search: NDArray[np.int64], mode: m.SearchMode = m.SearchMode.FIND
+        self, splits: Splits, marks: RouteBits, search: NDArray[np.int64], mode: m.SearchMode = m.SearchMode.FIND
     ) -> Steps[list[m.Divided]]:
         """Apply splits on every shard, and search nodes."""
         replies = yield self.to_all(m.Advance(self.fit, self.epoch, splits, marks, search, mode))
         return [cast(m.Divided, replies[i]) for i in range(len(replies))]
 
-    def mark(self, splits: m.Splits, route_bits: RouteBitStore, sets: CategorySets | None = None) -> Steps[m.RouteBits]:
+    def mark(self, splits: Splits, route_bits: RouteBitStore, sets: CategorySets | None = None) -> Steps[RouteBits]:
         """Return the marks of splits, asking the owners of their columns for those that were not offered.
 
         ``sets`` are those of splits of a tree that is known already, by their places in ``splits``.
@@ -114,7 +115,7 @@ class Session:
             known = {i: None if sets is None else sets.take(np.flatnonzero(owner == i)) for i in asked}
             replies = yield {i: m.Evaluate(self.fit, self.epoch, some, known[i]) for i, some in asked.items()}
             for i, some in asked.items():
-                route_bits.note(some.node, cast(m.RouteBits, replies[i]), np.ones(some.node.shape[0], np.bool_))
+                route_bits.note(some.node, cast(RouteBits, replies[i]), np.ones(some.node.shape[0], np.bool_))
         return route_bits.take(splits.node)
 
     def find(self, nodes: NDArray[np.int64], found: list[m.Found | m.Bars | None], route_bits: RouteBitStore) -> Steps[Candidates]:

@@ -45,6 +45,7 @@ from dtrees.engine.outcome.values import pruned
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.route_bits import RouteBitStore
+from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.split.node.partition import count_left
 from dtrees.split.node.records import Nodes
 from dtrees.tree.tree import Tree
@@ -178,7 +179,7 @@ def _accept(session: Session, grower: Grower, found: list[m.Found | m.Bars | Non
         grower.accept(rest, (yield from session.search_rest(grower, rest)))
 
 
-def _divided(grower: Grower, splits: m.Splits, marks: m.RouteBits) -> m.Divided:
+def _divided(grower: Grower, splits: Splits, marks: RouteBits) -> m.Divided:
     """Return where children will lie, as their marks tell."""
     start, in_stop, stop = grower.places(splits.node)
     counts = count_left(marks.bits, marks.offsets, start, in_stop, stop)

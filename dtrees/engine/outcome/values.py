@@ -76,13 +76,29 @@ def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     return *apart, leaf, *(records[name][leaf].astype(np.int64) for name in ("start", "in_stop", "stop"))
 
 
-def splits_of_categories(
-    records: NDArray[Any], rules: Rules
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return those of some nodes that split on categories, their columns and numbers, and the places of the rows of their left children.
+class CategorySplits(NamedTuple):
+    """Splits on categories.
 
-    The numbers stand in place of thresholds (:mod:`dtrees.split.search.categories`).
+    Attributes
+    ----------
+    node : ndarray of int64
+        Which nodes are split.
+    column : ndarray of int32
+    number : ndarray of float64
+        In place of the threshold (:mod:`dtrees.split.search.categories`).
+    start, stop : ndarray of int64
+        The places of the rows of the left children.
     """
+
+    node: NDArray[np.int64]
+    column: NDArray[np.int32]
+    number: NDArray[np.float64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+
+
+def splits_of_categories(records: NDArray[Any], rules: Rules) -> CategorySplits:
+    """Return those splits of some nodes that are on categories."""
     is_categorical = np.zeros(max(rules.categorical) + 3, np.bool_)
     is_categorical[list(rules.categorical)] = True
     # Of leaves, columns are negative: the last ones.
@@ -90,7 +106,7 @@ def splits_of_categories(
     split = records[node]
     left = records[split["left"]]
     number = split["threshold"].astype(np.float64)
-    return node, split["column"], number, left["start"].astype(np.int64), left["stop"].astype(np.int64)
+    return CategorySplits(node, split["column"], number, left["start"].astype(np.int64), left["stop"].astype(np.int64))
 
 
 @kernel

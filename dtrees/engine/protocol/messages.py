@@ -4,20 +4,21 @@ Every message names the fit, the epoch (raised when lost workers are replaced) a
 another fit or epoch, so a worker that was given up and wakes up later can disturb nothing. Messages and replies are picklable,
 immutable, and hold numbers and arrays only; the one exception is the plan in :class:`Begin`.
 
-The only parts that grow with the number of rows are the bits of :class:`RouteBits`: one a row and level.
+The only parts that grow with the number of rows are the bits of :class:`~dtrees.engine.protocol.splits.RouteBits`: one a row and level.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.split.grow.best_first import MergedLeaves
 from dtrees.split.node.candidate import Candidates
 from dtrees.split.node.records import Nodes
@@ -36,26 +37,6 @@ class ReplicasDiffer(RuntimeError):
 
 class NotCompiled(RuntimeError):
     """The kernels that grow subtrees are being compiled by another process. Meanwhile, trees can be grown level by level."""
-
-
-class Splits(NamedTuple):
-    """Splits that were chosen, a structure of arrays of shape (n,).
-
-    ``node`` is the node split, ``left`` the number of its left child; the right one's is one higher. The others are as in
-    :class:`~dtrees.split.node.candidate.Candidates`.
-    """
-
-    node: NDArray[np.int64]
-    left: NDArray[np.int64]
-    column: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
-    n_left: NDArray[np.int64]
-    left_sums: NDArray[np.int64]
-
-    def take(self, which: NDArray[np.bool_]) -> Splits:
-        """Return some of the splits."""
-        return Splits(*(cast(NDArray[Any], array)[which] for array in self))
 
 
 class SearchMode(enum.IntEnum):
@@ -181,7 +162,7 @@ class Scan(Message):
 
 @dataclass(frozen=True)
 class Evaluate(Message):
-    """Say which rows splits of columns that the shard owns send left. Reply: :class:`RouteBits`.
+    """Say which rows splits of columns that the shard owns send left. Reply: :class:`~dtrees.engine.protocol.splits.RouteBits`.
 
     ``sets`` are the categories that go left, where the splits are those of a tree that is known already; their nodes are places in
     ``splits``.
@@ -350,23 +331,6 @@ class Root(NamedTuple):
     exponents: tuple[int, int]
     checksum: int
     found: Found | Bars | None
-
-
-class RouteBits(NamedTuple):
-    """Which rows go left: split i has the bytes ``offsets[i]:offsets[i + 1]``, a bit for each place of its node, or no bytes."""
-
-    bits: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-
-    def spread(self, which: NDArray[np.bool_]) -> RouteBits:
-        """Return the bits of as many splits as ``which`` has elements: those of the true ones, in order; the others have none.
-
-        Examples
-        --------
-        >>> RouteBits(np.array([7, 8], np.uint8), np.array([0, 2])).spread(np.array([False, True, False])).offsets
-        array([0, 0, 2, 2])
-        """
-        return RouteBits(self.bits, self.offsets[np.concatenate([[0], np.cumsum(which)])])
 
 
 class Divided(NamedTuple):

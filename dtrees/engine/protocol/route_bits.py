@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.messages import RouteBits
+from dtrees.engine.protocol.splits import RouteBits
 from dtrees.split.compile.kernels import kernel
 
 

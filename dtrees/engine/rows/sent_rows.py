@@ -12,9 +12,9 @@ from dtrees.engine.plan.node_limits import limited_splits, make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.messages import GrowSent
 from dtrees.engine.rows.searching.searcher import NumbersKept
-from dtrees.engine.shard.category_splits import sets_of_rows
+from dtrees.engine.shard.category_splits import find_sets
 from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
-from dtrees.engine.shard.subtrees.runner import TreeContext
+from dtrees.engine.shard.subtrees.runner import Assignment, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.grow.best_first import in_preorder, make_budget
 from dtrees.split.grow.block import block_rows
@@ -94,15 +94,15 @@ def grow_sent(
     if not (rules.random_splits and rules.categorical):
         in_block = block_rows(rules.random_splits, stops.max_features, pool.shape[0])
     roots = Roots(places, message.path, message.sums, message.priority)
-    grown = runner.grow(threads, n_threads, context, roots, in_block, most_rows, None)
+    grown = runner.grow(threads, n_threads, Assignment(context, roots, in_block, most_rows))
     if most_splits:
         grown = [in_preorder(nodes) for nodes in grown]
     if not rules.categorical:
         return grown, [NO_SETS] * n_nodes
     sets = []
     for nodes in grown:
-        node, column, number, start, stop = splits_of_categories(nodes.records, rules)
-        sets.append(sets_of_rows(columns, column.astype(np.int64), partition.rows, node, number, start, stop))
+        splits = splits_of_categories(nodes.records, rules)
+        sets.append(find_sets(columns, splits.column.astype(np.int64), partition.rows, splits))
     return grown, sets
 
 

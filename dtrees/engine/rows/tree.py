@@ -25,7 +25,8 @@ from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
 from dtrees.engine.plan.node_limits import classes_summed, constraints_of
 from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.protocol.messages import Root, Scores, Splits
+from dtrees.engine.protocol.messages import Root, Scores
+from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.by_order.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.categories.known_sets import KnownSets, sets_of, words_of

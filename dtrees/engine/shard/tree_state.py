@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.outcome.leaf_measures import measure_leaves, measure_nodes
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
-from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned, splits_of_categories
+from dtrees.engine.outcome.values import CategorySplits, boosted_tree, penalties_of, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import (
     Targets,
     categories_of,
@@ -28,8 +28,9 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.search_plan import inherits_sums, rows_in_block
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
-from dtrees.engine.shard.category_splits import find_sets, mark_sets
-from dtrees.engine.shard.levels.marking import mark_by_number, mark_by_threshold
+from dtrees.engine.protocol.splits import RouteBits, Splits
+from dtrees.engine.shard.category_splits import find_sets
+from dtrees.engine.shard.levels.marking import SplitsOfRows, mark_by_known_sets, mark_by_number, mark_by_threshold
 from dtrees.engine.shard.levels.node_search import NodeSearch
 from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.levels.row_division import divide_tasks
@@ -37,7 +38,7 @@ from dtrees.engine.shard.levels.zone_planner import Sizes
 from dtrees.engine.shard.sample_sums import add_up_sample, sums_of_classes, sums_of_targets
 from dtrees.engine.shard.shard_columns import ShardColumns, make_shard_columns
 from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
-from dtrees.engine.shard.subtrees.runner import TreeContext
+from dtrees.engine.shard.subtrees.runner import Assignment, TreeContext
 from dtrees.engine.shard.targets.boosting_target import BoostingTarget
 from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
@@ -118,7 +119,7 @@ class TreeState:
                 return self._mark(workspace, splits.node, splits.column, splits.threshold, splits.missing_left, message.sets)
             case m.FindSets():
                 which = np.arange(message.column.shape[0])
-                return find_sets(self._shard_columns, self._rows.rows, which, message.column, message.number, message.start, message.stop)
+                return self._find_sets(CategorySplits(which, message.column, message.number, message.start, message.stop))
             case m.Advance():
                 return self._advance(message, workspace)
             case m.Grow():
@@ -230,10 +231,13 @@ class TreeState:
         if self._plan.rules.monotonic:
             put_in_order(tree, self._plan.rules.monotonic, measured=measures)
         if self._plan.rules.categorical:
-            split = splits_of_categories(nodes.records, self._plan.rules)
-            tree = tree.with_categories(find_sets(self._shard_columns, self._rows.rows, *split))
+            tree = tree.with_categories(self._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
         target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
+
+    def _find_sets(self, splits: CategorySplits) -> CategorySets:
+        """Return the categories that go left in splits of this shard's columns, once the rows lie where they belong."""
+        return find_sets(self._shard_columns.columns, self._shard_columns.place_of[splits.column], self._rows.rows, splits)
 
     def _measure_steps(self, output: int, start: NDArray[np.int64], in_stop: NDArray[np.int64]) -> NDArray[np.float64]:
         assert isinstance(self._target, BoostingTarget)
@@ -283,21 +287,19 @@ class TreeState:
         thresholds: NDArray[np.float64],
         missing_left: NDArray[np.bool_],
         sets: CategorySets | None = None,
-    ) -> m.RouteBits:
+    ) -> RouteBits:
         """Mark the rows that splits send left; ``sets`` are those of a tree that is known already."""
-        start, stop = self._nodes.start[nodes], self._nodes.stop[nodes]
+        splits = SplitsOfRows(self._nodes.start[nodes], self._nodes.stop[nodes], columns, thresholds, missing_left)
         by_set = self._by_set(columns, sets)
-        marks = mark_by_threshold(
-            workspace.threads, self._shard_columns, self._rows.rows, start, stop, columns, thresholds, missing_left, by_set
-        )
+        marks = mark_by_threshold(workspace.threads, self._shard_columns, self._rows.rows, splits, by_set)
         if by_set.shape[0]:
             if sets is not None:
-                mark_sets(self._shard_columns, sets, columns, missing_left, self._rows.rows, start, stop, marks)
+                mark_by_known_sets(self._shard_columns, self._rows.rows, splits, sets, marks)
             else:
                 scratch = [self._search.scratch_for(thread, workspace, self._limits) for thread in range(workspace.threads.n_threads)]
                 mark_by_number(
-                    workspace.threads, self._shard_columns, self._rows, self._nodes, nodes, columns, thresholds, by_set, self._limits,
-                    self._keys[1], scratch, marks,
+                    workspace.threads, self._shard_columns, self._rows, splits, self._nodes, nodes, by_set, self._limits, self._keys[1],
+                    scratch, marks,
                 )  # fmt: skip
         return marks
 
@@ -317,7 +319,7 @@ class TreeState:
         return m.Divided(left_in_stop, left_stop, found)
 
     def _divide(
-        self, splits: m.Splits, marks: m.RouteBits, workspace: Workspace, rows_only: bool = False
+        self, splits: Splits, marks: RouteBits, workspace: Workspace, rows_only: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Apply splits; return where the left children end, in sample and in all. The sums of rows stay behind, if they are not needed."""
         bits, offsets = marks
@@ -366,7 +368,7 @@ class TreeState:
         most_splits = limited_splits(rules, int(self._nodes.in_stop[0]))
         if most_splits:
             context = context._replace(budget=make_budget(most_splits, largest))
-        return workspace.runner.grow(workspace.threads, n_threads, context, roots, in_block, share_rows, sum_slots, keep)
+        return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, in_block, share_rows, sum_slots, keep))
 
     def _fits_blocks(self) -> bool:
         """Tell whether small nodes are grown in blocks: no sets are drawn there, and ranks are those of one target."""
@@ -421,8 +423,7 @@ class TreeState:
         outside, sets = [], []
         for nodes, by in zip(grown, moved.tolist(), strict=True):
             if self._plan.rules.categorical:
-                split = splits_of_categories(nodes.records, self._plan.rules)
-                sets.append(find_sets(one._shard_columns, one._rows.rows, *split))
+                sets.append(one._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
             else:
                 sets.append(NO_SETS)
             for name in ("start", "in_stop", "stop"):

@@ -21,7 +21,8 @@ from distributed import Client
 
 import dtrees
 from dtrees.cluster.data.memory import Sizes, WorkerCapacity, block_bytes
-from dtrees.cluster.data.placement import place, spread
+from dtrees.cluster.data.placement import place
+from dtrees.cluster.data.spreading import spread
 from dtrees.cluster.errors import NotEnoughMemory
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.shard.targets.forest_target import OutOfBag

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from dtrees.cluster.growing.actors import ActorBase, Actors, ActorsLost, Failed
+from dtrees.cluster.growing.actor import ActorBase, Failed
+from dtrees.cluster.growing.actors import Actors, ActorsLost
 from tests.cluster.samples import wait_until
 
 

@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, Future
 
 from dtrees import DecisionTreeRegressor
-from dtrees.cluster.data.placement import spread
+from dtrees.cluster.data.spreading import spread
 from dtrees.cluster.errors import SchedulerLost
 from dtrees.cluster.reliability.liveness import FutureWaiter
 from dtrees.cluster.reliability.tasks import Tasks, task_keys

@@ -10,7 +10,8 @@ import pytest
 from distributed import Client, Worker, get_worker
 
 from dtrees.cluster.compat import actor_on
-from dtrees.cluster.growing.actors import ActorBase, Actors, Failed
+from dtrees.cluster.growing.actor import ActorBase, Failed
+from dtrees.cluster.growing.actors import Actors
 from dtrees.cluster.transport.packing import pack
 from dtrees.cluster.transport.peers import PeerLost, Peers
 

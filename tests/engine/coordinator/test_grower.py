@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dtrees.engine.coordinator.grower import Grower, merge
-from dtrees.engine.protocol.messages import Divided, Root, Splits
+from dtrees.engine.protocol.messages import Divided, Root
+from dtrees.engine.protocol.splits import Splits
 from dtrees.split.grow.best_first import prune
 from dtrees.split.node.candidate import Candidates, empty_candidates
 from dtrees.split.node.records import Nodes, empty_nodes

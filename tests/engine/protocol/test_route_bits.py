@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.engine.protocol.messages import RouteBits
 from dtrees.engine.protocol.route_bits import RouteBitStore
+from dtrees.engine.protocol.splits import RouteBits
 
 
 def marks(each: list[bytes]) -> RouteBits:

@@ -12,6 +12,7 @@ from dtrees.engine.coordinator.session import Session
 from dtrees.engine.coordinator.tree import grow_tree
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
+from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.shard import Shard
@@ -25,8 +26,8 @@ PLAN = ForestPlan(rules("squared_error", len(TABLE)), seed=1)
 NODE = np.zeros(1, np.int64)
 
 
-def splits(column: int, threshold: float, n_left: int, missing_left: bool = False) -> m.Splits:
-    return m.Splits(
+def splits(column: int, threshold: float, n_left: int, missing_left: bool = False) -> Splits:
+    return Splits(
         NODE,
         NODE + 1,
         np.array([column], np.int32),
@@ -55,7 +56,7 @@ def opened() -> Shard:
         lambda fit, epoch: m.Search(fit, epoch, NODE, 0),
         lambda fit, epoch: m.Scan(fit, epoch, np.zeros(1)),
         lambda fit, epoch: m.Evaluate(fit, epoch, splits(0, 0.0, 1)),
-        lambda fit, epoch: m.Advance(fit, epoch, splits(0, 0.0, 1), m.RouteBits(np.zeros(1, np.uint8), np.zeros(2, int)), NODE),
+        lambda fit, epoch: m.Advance(fit, epoch, splits(0, 0.0, 1), RouteBits(np.zeros(1, np.uint8), np.zeros(2, int)), NODE),
         lambda fit, epoch: m.Grow(fit, epoch, NODE, np.zeros(1), np.empty(0)),
         lambda fit, epoch: m.MeasureLeaves(fit, epoch, NODE, NODE + 1),
         lambda fit, epoch: m.Finish(fit, epoch, 0, NODE, NODE, NODE, np.zeros((1, 1))),

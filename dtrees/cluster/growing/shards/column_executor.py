@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dtrees.cluster.compat import actor_on, threads_of
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.data.memory import STATE_BYTES
-from dtrees.cluster.growing.actors import ActorBase, Failed
+from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.shards.joining.columns import ColumnNewcomers, hand_over
 from dtrees.cluster.growing.shards.joining.newcomers import Handover

@@ -22,7 +22,8 @@ from distributed import get_worker
 from dtrees.cluster.compat import threads_of
 from dtrees.cluster.data.row_blocks import ClusterRows, RowBlock
 from dtrees.cluster.errors import WorkerLost
-from dtrees.cluster.growing.actors import ActorBase, ActorsLost, Failed
+from dtrees.cluster.growing.actor import ActorBase, Failed
+from dtrees.cluster.growing.actors import ActorsLost
 from dtrees.cluster.growing.kernel_shipping import share_kernels
 from dtrees.cluster.growing.shards.joining.newcomers import Handover
 from dtrees.cluster.growing.shards.joining.rows import RowNewcomers, hand_over

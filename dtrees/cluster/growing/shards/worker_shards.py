@@ -21,7 +21,8 @@ from distributed import Client
 from dtrees.cluster.data.memory import WorkerCapacity
 from dtrees.cluster.data.placement import nthreads
 from dtrees.cluster.errors import WorkerLost
-from dtrees.cluster.growing.actors import ActorBase, Actors, ActorsLost
+from dtrees.cluster.growing.actor import ActorBase
+from dtrees.cluster.growing.actors import Actors, ActorsLost
 from dtrees.cluster.growing.shards.joining.newcomers import Handover, Newcomers
 from dtrees.cluster.growing.timings import Timings
 from dtrees.cluster.reliability.fit_context import current_fit
@@ -71,7 +72,7 @@ class WorkerShards(ABC):
     #: What shards have.
     _pieces: str
 
-    def __init__(self, client: Client, make: Callable[..., ActorBase], newcomers: Newcomers, ends_at_failure: bool = False) -> None:
+    def __init__(self, client: Client, make: Callable[..., ActorBase], newcomers: Newcomers[Any], ends_at_failure: bool = False) -> None:
         self.timings = Timings()
         self._fit = current_fit()
         self._exchanges = Exchanges(self._fit.name)

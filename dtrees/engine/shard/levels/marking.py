@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.protocol.messages import RouteBits
+from dtrees.engine.protocol.splits import RouteBits
 from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.threads import Threads
@@ -15,19 +16,36 @@ from dtrees.split.node.limits import SplitLimits
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.sparse_division import mark_many_of
 from dtrees.split.policy import ROUTE_BYTES, THREAD_ROWS
-from dtrees.split.search.categories.marking import mark_by_category
+from dtrees.split.search.categories.marking import mark_by_category, mark_by_sets
 from dtrees.split.search.scratch import Scratch
+from dtrees.tree.category_sets import CategorySets
+
+
+class SplitsOfRows(NamedTuple):
+    """Splits of nodes, and where the rows lie that they divide.
+
+    Attributes
+    ----------
+    start, stop : ndarray of int64, shape (n,)
+        Places of the nodes.
+    column : ndarray of int32, shape (n,)
+    threshold : ndarray of float64, shape (n,)
+        Of splits on categories, a number in place of it, while a tree grows (:mod:`dtrees.split.search.categories`).
+    missing_left : ndarray of bool, shape (n,)
+    """
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    column: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    missing_left: NDArray[np.bool_]
 
 
 def mark_by_threshold(
     threads: Threads,
     shard_columns: ShardColumns,
     rows: NDArray[np.uint32],
-    start: NDArray[np.int64],
-    stop: NDArray[np.int64],
-    column: NDArray[np.int32],
-    threshold: NDArray[np.float64],
-    missing_left: NDArray[np.bool_],
+    splits: SplitsOfRows,
     by_set: NDArray[np.int64],
 ) -> RouteBits:
     """Mark the rows that splits send left, but for those splits that have a set of categories: their bits are not written.
@@ -38,12 +56,11 @@ def mark_by_threshold(
     shard_columns : ShardColumns
     rows : ndarray of uint32
         By place.
-    start, stop : ndarray of int64, shape (n,)
-        Places of the nodes that are split.
-    column, threshold, missing_left : ndarray, shape (n,)
+    splits : SplitsOfRows
     by_set : ndarray of int64
         Which splits have a set.
     """
+    start, stop, column, threshold, missing_left = splits
     n_bytes = (stop - start + 7) // 8
     offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
     bits = np.empty(offsets[-1], np.uint8)
@@ -66,10 +83,9 @@ def mark_by_number(
     threads: Threads,
     shard_columns: ShardColumns,
     rows: RowPartition,
+    splits: SplitsOfRows,
     table: NodeTable,
     nodes: NDArray[np.int64],
-    column: NDArray[np.int32],
-    number: NDArray[np.float64],
     by_set: NDArray[np.int64],
     limits: SplitLimits,
     key: np.uint64,
@@ -83,10 +99,10 @@ def mark_by_number(
     threads : Threads
     shard_columns : ShardColumns
     rows : RowPartition
+    splits : SplitsOfRows
     table : NodeTable
     nodes : ndarray of int64, shape (n,)
         The nodes that are split.
-    column, number : ndarray, shape (n,)
     by_set : ndarray of int64
         Which splits have a set.
     limits : SplitLimits
@@ -97,8 +113,9 @@ def mark_by_number(
     marks : RouteBits
         Written for these splits.
     """
+    start, stop, column, number, _ = splits
     places, column = shard_columns.place_of[column], np.ascontiguousarray(column)
-    start, in_stop, stop, sums, path = (getattr(table, name)[nodes] for name in ("start", "in_stop", "stop", "sums", "path"))
+    in_stop, sums, path = (getattr(table, name)[nodes] for name in ("in_stop", "sums", "path"))
     threads.share(
         by_set.shape[0],
         lambda queue, thread: mark_by_category(
@@ -106,4 +123,28 @@ def mark_by_number(
             scratch[thread], *marks,
         ),
         most=min(by_set.shape[0], 1 + int((stop - start)[by_set].sum()) // THREAD_ROWS),
+    )  # fmt: skip
+
+
+def mark_by_known_sets(
+    shard_columns: ShardColumns, rows: NDArray[np.uint32], splits: SplitsOfRows, sets: CategorySets, marks: RouteBits
+) -> None:
+    """Mark the rows that splits of categories send left, whose sets are known.
+
+    Parameters
+    ----------
+    shard_columns : ShardColumns
+    rows : ndarray of uint32
+        By place.
+    splits : SplitsOfRows
+    sets : CategorySets
+        Whose nodes are places among ``splits``.
+    marks : RouteBits
+        Written for these splits.
+    """
+    columns = shard_columns.columns
+    side = np.empty(int(np.diff(columns.offsets).max(initial=0)) + 1, np.uint8)
+    mark_by_sets(
+        sets.node.astype(np.int64), sets.offset, sets.words, columns, shard_columns.place_of[splits.column],
+        np.ascontiguousarray(splits.missing_left), rows, splits.start, splits.stop, side, marks.bits, marks.offsets,
     )  # fmt: skip

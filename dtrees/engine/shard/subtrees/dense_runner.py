@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import NotCompiled
-from dtrees.engine.shard.subtrees.runner import Runner, TreeContext, is_interruptible
+from dtrees.engine.shard.subtrees.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind, bound
@@ -72,18 +72,9 @@ class SubtreeRunner(Runner):
         super()._forget_scratch()
         self._tasks, self._made_for = [], ()
 
-    def grow(
-        self,
-        threads: Threads,
-        n_threads: int,
-        context: TreeContext,
-        roots: Roots,
-        block_rows: int,
-        share_rows: int,
-        sum_slots: SumSlots | None,
-        keep: bool = True,
-    ) -> list[Nodes]:
+    def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`Runner.grow`."""
+        context, roots, block_rows, share_rows, sum_slots, keep = assignment
         self._make_room(context, roots, block_rows, share_rows, sum_slots is not None)
         for thread in range(len(self._tasks), n_threads):
             self._tasks.append(self._task(thread, context, sum_slots))
@@ -104,7 +95,7 @@ class SubtreeRunner(Runner):
         self._run = run
         self._begin(context)
         self._control = work_pool.control
-        if is_interruptible(context, roots):
+        if assignment.is_interruptible:
             threads.apart(n_threads, lambda thread: run(self._columns, work_pool, tasks[thread]), self.give_up)
         elif n_threads == 1:
             run(self._columns, work_pool, tasks[0])

@@ -32,10 +32,36 @@ class TreeContext(NamedTuple):
     pool: NDArray[np.int32]  # never written to: another one is another array
 
 
-def is_interruptible(context: TreeContext, roots: Roots) -> bool:
-    """Tell whether nodes are to be grown by other threads than this one, as it takes long, and Ctrl-C is to end it."""
-    n_rows = sum([stop - start for start, _, stop, _ in roots.places])
-    return n_rows * context.pool.shape[0] >= INTERRUPTIBLE_CELLS and in_main_thread()
+class Assignment(NamedTuple):
+    """Nodes that a runner is to grow to their ends, and how.
+
+    Attributes
+    ----------
+    context : TreeContext
+    roots : Roots
+        The nodes.
+    block_rows : int
+        Nodes of up to this many in-sample rows are finished in a block.
+    share_rows : int
+        Nodes of more rows are shared out.
+    sum_slots : SumSlots or None
+        Given, larger nodes are searched by zone sums.
+    keep : bool, default=True
+        Whether the subtrees are needed when others are grown; otherwise they may lie where those will.
+    """
+
+    context: TreeContext
+    roots: Roots
+    block_rows: int
+    share_rows: int
+    sum_slots: SumSlots | None = None
+    keep: bool = True
+
+    @property
+    def is_interruptible(self) -> bool:
+        """Whether they are to be grown by other threads than this one, as it takes long, and Ctrl-C is to end it."""
+        n_rows = sum([stop - start for start, _, stop, _ in self.roots.places])
+        return n_rows * self.context.pool.shape[0] >= INTERRUPTIBLE_CELLS and in_main_thread()
 
 
 class Runner(ABC):
@@ -94,33 +120,8 @@ class Runner(ABC):
         return self._scratch[thread]
 
     @abstractmethod
-    def grow(
-        self,
-        threads: Threads,
-        n_threads: int,
-        context: TreeContext,
-        roots: Roots,
-        block_rows: int,
-        share_rows: int,
-        sum_slots: SumSlots | None,
-        keep: bool = True,
-    ) -> list[Nodes]:
+    def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends, by ``n_threads`` threads which have scratch space already.
-
-        Parameters
-        ----------
-        threads : Threads
-        n_threads : int
-        context : TreeContext
-        roots : Roots
-        block_rows : int
-            Nodes of up to this many in-sample rows are finished in a block.
-        share_rows : int
-            Nodes of more rows are shared out.
-        sum_slots : SumSlots or None
-            Given, larger nodes are searched by zone sums.
-        keep : bool, default=True
-            Whether the nodes are needed when others are grown; otherwise they may lie where those will.
 
         Raises
         ------

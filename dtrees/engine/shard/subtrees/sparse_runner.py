@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.subtrees.dense_runner import SubtreeRunner
-from dtrees.engine.shard.subtrees.runner import Runner, TreeContext, is_interruptible
+from dtrees.engine.shard.subtrees.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints.words import divide_sums
@@ -34,7 +34,6 @@ from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import NODES_PER_THREAD, SHARE_ROWS, SPARSE_PIECES, SPARSE_THREAD_CELLS
 from dtrees.split.search.sparse.stored_cells import CellRoom, make_cell_room
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
-from dtrees.split.zones.sum_slots import SumSlots
 from dtrees.split.zones.sums import note_places
 
 
@@ -84,23 +83,14 @@ class SparseRunner(Runner):
         self._scratch_size = n_rows, n_classes, levels, categories, n_sums, several
         return super().scratch_for(thread, *self._scratch_size)
 
-    def grow(
-        self,
-        threads: Threads,
-        n_threads: int,
-        context: TreeContext,
-        roots: Roots,
-        block_rows: int,
-        share_rows: int,
-        sum_slots: SumSlots | None,
-        keep: bool = True,
-    ) -> list[Nodes]:
+    def grow(self, threads: Threads, n_threads: int, assignment: Assignment) -> list[Nodes]:
         """Grow nodes to their ends, one after the other, each by as many threads as it is worth; see :meth:`Runner.grow`."""
+        context, roots = assignment.context, assignment.roots
         wanted = _threads_for(self._table, threads, context)
         self.scratch_for(wanted - 1, *self._scratch_size)
         rooms = self._rooms_for(wanted, context)
         tasks = [self._task(context, roots, thread, room) for thread, room in enumerate(rooms)]
-        apart = is_interruptible(context, roots)
+        apart = assignment.is_interruptible
         self._begin(context)
         grown: list[Nodes] = []
         for place, path, sums, priority in zip(roots.places, roots.paths, roots.sums, roots.priorities, strict=True):

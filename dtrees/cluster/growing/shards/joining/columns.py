@@ -22,15 +22,7 @@ import numpy as np
 from dtrees.cluster.data.loading import ClusterColumns
 from dtrees.cluster.data.memory import STATE_BYTES, ZONE_BYTES, WorkerCapacity
 from dtrees.cluster.data.presorting import cut
-from dtrees.cluster.growing.shards.joining.newcomers import (
-    BYTES_PER_SECOND,
-    SECONDS,
-    WORTH,
-    Handover,
-    Newcomers,
-    exchange_blocks,
-    share_within_memory,
-)
+from dtrees.cluster.growing.shards.joining.newcomers import Handover, Newcomers, exchange_blocks, share_within_memory
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.split.table.columns import Assembly, Columns
 
@@ -40,7 +32,7 @@ _BYTES_PER_ROW = STATE_BYTES + 16
 _STEPS = 8
 
 
-class ColumnNewcomers(Newcomers):
+class ColumnNewcomers(Newcomers[ClusterColumns]):
     """Workers that joined, to be given columns where it is worth while.
 
     Parameters
@@ -55,34 +47,18 @@ class ColumnNewcomers(Newcomers):
         self._sizes = sizes
         self._n_rows = n_rows
 
-    def plan(
-        self, columns: ClusterColumns, workers: Mapping[str, Mapping[str, Any]], n_left: int, worked: Mapping[str, float]
-    ) -> Handover | None:
-        """Say who gives which columns to newcomers; None if there is no memory for it, or it is not worth while.
-
-        Parameters
-        ----------
-        columns : ClusterColumns
-        workers : mapping from str to mapping
-            What the scheduler knows of all workers.
-        n_left, worked
-            See :meth:`have_settled`.
-        """
-        spent = self.seconds_a_tree(n_left, worked)
-        if spent is None or any(worker not in workers for worker in columns.workers):
-            return None
-        capacities = {worker: WorkerCapacity.of(facts) for worker, facts in workers.items()}
+    def _share(self, pieces: ClusterColumns, capacities: Mapping[str, WorkerCapacity]) -> Handover:
         takes = {worker: capacities[worker].free - _BYTES_PER_ROW * self._n_rows for worker in self.there}
 
         def needed(_: int, ids: Sequence[int], in_place: bool) -> int:
             again = 0 if in_place else sum(self._sizes[j] for j in ids)
             return again + ZONE_BYTES * self._n_rows * len(ids)
 
-        handover = share_within_memory(columns.ids, columns.workers, self._sizes, capacities, takes, needed, has_place=True)
+        return share_within_memory(pieces.ids, pieces.workers, self._sizes, capacities, takes, needed, has_place=True)
+
+    def _costs(self, pieces: ClusterColumns, handover: Handover, n_left: int) -> tuple[float, float, float]:
         state = 16 * self._n_rows * len(handover.given)
-        seconds = SECONDS + (handover.moved + state) / BYTES_PER_SECOND
-        saved = spent * n_left * (1.0 - handover.after / handover.before)
-        return handover if saved > WORTH * seconds else None
+        return handover.moved + state, 0.0, 0.0
 
 
 def hand_over(columns: ClusterColumns, handover: Handover) -> list[int] | None:

@@ -7,9 +7,11 @@ will make up for it, for newcomers together that come shortly after each other, 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from distributed import Future
 
@@ -23,7 +25,7 @@ _SECONDS_TO_SETTLE, _MOST_SECONDS_TO_SETTLE = 4.0, 30.0
 #: Trees between two times at least, and how many times as long as the last one took it has to last.
 _TREES_BETWEEN, _TIMES_AS_LONG = 10, 20.0
 #: What it takes: so long in any case, and the bytes that have to travel, by so many a second.
-SECONDS, BYTES_PER_SECOND = 1.0, 100e6
+_SECONDS, _BYTES_PER_SECOND = 1.0, 100e6
 #: It is given up if it takes longer than planned by far, and than this.
 _MIN_DEADLINE = 120.0
 #: What is saved has to be so many times what it takes.
@@ -202,7 +204,7 @@ def exchange_blocks(
     """
     kept = set(kept)
     made = [block for shard, block in enumerate(blocks) if shard in kept or shard >= len(before)]
-    if not tasks.waiter.wait_undisturbed(made, max(_MIN_DEADLINE, _TIMES_AS_LONG * n_bytes / BYTES_PER_SECOND)):
+    if not tasks.waiter.wait_undisturbed(made, max(_MIN_DEADLINE, _TIMES_AS_LONG * n_bytes / _BYTES_PER_SECOND)):
         return False
     there_now = holders(tasks.client, [block.key for block in made])
     if any(workers[shard] not in there_now[block.key] for shard, block in enumerate(blocks) if block.key in there_now):
@@ -213,8 +215,19 @@ def exchange_blocks(
     return True
 
 
-class Newcomers:
-    """Workers that joined a fit under way: when it is time to give them something."""
+class Pieces(Protocol):
+    """What shards have of a table: its columns, or its rows."""
+
+    @property
+    def workers(self) -> Sequence[str]:
+        """The worker of each shard."""
+
+
+PiecesT = TypeVar("PiecesT", bound=Pieces)
+
+
+class Newcomers(ABC, Generic[PiecesT]):
+    """Workers that joined a fit under way: when it is time to give them something, and what."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()
@@ -250,7 +263,34 @@ class Newcomers:
             return False
         return now - self._last_came >= _SECONDS_TO_SETTLE or now - self._first_came >= _MOST_SECONDS_TO_SETTLE
 
-    def seconds_a_tree(self, n_left: int, worked: Mapping[str, float]) -> float | None:
+    def plan(self, pieces: PiecesT, workers: Mapping[str, Mapping[str, Any]], n_left: int, worked: Mapping[str, float]) -> Handover | None:
+        """Say who gives what to newcomers; None if there is no memory for it, or it is not worth while.
+
+        Parameters
+        ----------
+        pieces : ClusterColumns or ClusterRows
+        workers : mapping from str to mapping
+            What the scheduler knows of all workers.
+        n_left, worked
+            See :meth:`have_settled`.
+        """
+        spent = self._seconds_a_tree(n_left, worked)
+        if spent is None or any(worker not in workers for worker in pieces.workers):
+            return None
+        handover = self._share(pieces, {worker: WorkerCapacity.of(facts) for worker, facts in workers.items()})
+        n_bytes, once, each_tree = self._costs(pieces, handover, n_left)
+        saved = n_left * (spent * (1.0 - handover.after / handover.before) - each_tree)
+        return handover if saved > WORTH * (_SECONDS + n_bytes / _BYTES_PER_SECOND + once) else None
+
+    @abstractmethod
+    def _share(self, pieces: PiecesT, capacities: Mapping[str, WorkerCapacity]) -> Handover:
+        """Say who had best give what to newcomers, of all workers, within their memory."""
+
+    @abstractmethod
+    def _costs(self, pieces: PiecesT, handover: Handover, n_left: int) -> tuple[float, float, float]:
+        """Return how many bytes travel, and the seconds that it takes besides: once, and for each tree from then on."""
+
+    def _seconds_a_tree(self, n_left: int, worked: Mapping[str, float]) -> float | None:
         """Return how long the busiest worker has worked on a tree; None before there is one. See :meth:`have_settled`."""
         n_grown = self._n_left_before - n_left
         if n_grown < 1:

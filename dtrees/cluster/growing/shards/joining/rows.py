@@ -20,15 +20,7 @@ from dtrees.cluster.data.costs import seconds_beside_rows
 from dtrees.cluster.data.memory import WorkerCapacity
 from dtrees.cluster.data.row_blocks import ClusterRows, RowBlock, Stretch
 from dtrees.cluster.errors import FitCancelled
-from dtrees.cluster.growing.shards.joining.newcomers import (
-    BYTES_PER_SECOND,
-    SECONDS,
-    WORTH,
-    Handover,
-    Newcomers,
-    exchange_blocks,
-    share_within_memory,
-)
+from dtrees.cluster.growing.shards.joining.newcomers import Handover, Newcomers, exchange_blocks, share_within_memory
 from dtrees.cluster.reliability.tasks import Tasks
 
 logger = logging.getLogger("dtrees.cluster")
@@ -37,8 +29,8 @@ logger = logging.getLogger("dtrees.cluster")
 _REPLAY_SECONDS_A_ROW, _REPLAY_SECONDS = 65e-9, 3e-3
 
 
-class RowNewcomers(Newcomers):
-    """Workers that joined, to be given partitions where it is worth while.
+class RowNewcomers(Newcomers[ClusterRows]):
+    """Workers that joined, to be given partitions where it is worth while. These are numbered in the order of their rows.
 
     Parameters
     ----------
@@ -52,48 +44,31 @@ class RowNewcomers(Newcomers):
         super().__init__()
         self._n_trees, self._replays = n_trees, replays
 
-    def plan(
-        self, rows: ClusterRows, workers: Mapping[str, Mapping[str, Any]], n_left: int, worked: Mapping[str, float]
-    ) -> Handover | None:
-        """Say who gives which partitions to newcomers; None if there is no memory for it, or it is not worth while.
-
-        Partitions are numbered in the order of their rows.
-
-        Parameters
-        ----------
-        rows : ClusterRows
-        workers : mapping from str to mapping
-            What the scheduler knows of all workers.
-        n_left, worked
-            See :meth:`have_settled`.
-        """
-        spent = self.seconds_a_tree(n_left, worked)
-        if spent is None or any(worker not in workers for worker in rows.workers):
-            return None
-        capacities = {worker: WorkerCapacity.of(facts) for worker, facts in workers.items()}
-        lengths, ids = _numbered(rows.stretches)
+    def _share(self, pieces: ClusterRows, capacities: Mapping[str, WorkerCapacity]) -> Handover:
+        lengths, ids = _numbered(pieces.stretches)
+        on_disk = pieces.encoding.is_on_disk
 
         def needed(worker: str, n_rows: int) -> int:
-            return rows.sizes.needed_for_rows(n_rows, min(capacities[worker].threads, rows.n_columns), on_disk=rows.encoding.is_on_disk)
+            return pieces.sizes.needed_for_rows(n_rows, min(capacities[worker].threads, pieces.n_columns), on_disk=on_disk)
 
         takes = {}
         for worker in self.there:
             base = needed(worker, 0)
-            each = (needed(worker, rows.n_rows) - base) / rows.n_rows
-            if not rows.encoding.is_on_disk:  # all partitions that it is to load are there at once
-                each += rows.sizes.partition / max(lengths)
+            each = (needed(worker, pieces.n_rows) - base) / pieces.n_rows
+            if not on_disk:  # all partitions that it is to load are there at once
+                each += pieces.sizes.partition / max(lengths)
             takes[worker] = (capacities[worker].free - base) / each
 
         def needed_again(shard: int, some: Sequence[int], _: bool) -> int:
-            return needed(rows.workers[shard], sum(lengths[i] for i in some))
+            return needed(pieces.workers[shard], sum(lengths[i] for i in some))
 
-        handover = share_within_memory(ids, rows.workers, lengths, capacities, takes, needed_again, has_place=False)
+        return share_within_memory(ids, pieces.workers, lengths, capacities, takes, needed_again, has_place=False)
+
+    def _costs(self, pieces: ClusterRows, handover: Handover, n_left: int) -> tuple[float, float, float]:
         replay = _REPLAY_SECONDS + _REPLAY_SECONDS_A_ROW * handover.after
-        seconds = SECONDS + _bytes_moved(rows, handover) / BYTES_PER_SECOND + self._replays * (self._n_trees - n_left) * replay
-        n_shards = len(rows.workers)
-        more = seconds_beside_rows(n_shards + len(handover.given)) - seconds_beside_rows(n_shards)
-        saved = n_left * (spent * (1.0 - handover.after / handover.before) - more)
-        return handover if saved > WORTH * seconds else None
+        n_shards = len(pieces.workers)
+        each_tree = seconds_beside_rows(n_shards + len(handover.given)) - seconds_beside_rows(n_shards)
+        return _bytes_moved(pieces, handover), self._replays * (self._n_trees - n_left) * replay, each_tree
 
 
 def hand_over(rows: ClusterRows, handover: Handover) -> list[int] | None:
