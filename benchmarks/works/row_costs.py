@@ -24,7 +24,8 @@ from benchmarks.model import Shape
 from benchmarks.results import Measure, Row
 from benchmarks.rows_model import RowCosts
 from dtrees.cluster.data.costs import n_peers, sums_received
-from dtrees.cluster.growing.actors import ActorBase, Actors
+from dtrees.cluster.growing.actor import ActorBase
+from dtrees.cluster.growing.actors import Actors
 from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating, new_name
 from dtrees.cluster.transport.packing import pack_named
 from dtrees.cluster.transport.peers import Peers

@@ -158,7 +158,7 @@ def test_the_seventeenth_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert grid_of(MOST_DIRECT, 0) is None
     assert grid_of(MOST_DIRECT + 1, 0) is not None
     for module, name, value in (
-        (rows_tree, "SENT_ROWS", 50), (rows, "WORTH", -1e9), (worker_shards, "_SECONDS_BETWEEN_CENSUSES", 0.3),
+        (rows_tree, "SENT_ROWS", 50), (newcomers, "WORTH", -1e9), (worker_shards, "_SECONDS_BETWEEN_CENSUSES", 0.3),
         (newcomers, "_SECONDS_TO_SETTLE", 0.5), (rows, "seconds_beside_rows", lambda n_workers: 0.0),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)  # so that it is put back: workers are threads of this process
