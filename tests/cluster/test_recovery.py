@@ -170,7 +170,7 @@ def test_a_worker_leaves_in_good_order(client: Client, tmp_path: Path) -> None:
     assert client.retire_workers([leaving]) == {}
     client.run(_leave, workers=[leaving])
     wait_until(lambda: len(events(client, "shard moved", key)) > 0)
-    assert leaving not in client.nthreads()
+    wait_until(lambda: leaving not in client.nthreads())
     assert_goes_on(client, future, model, marker, FRAME, TARGETS["regression"])
     del future
     assert_clean(client)
