@@ -302,22 +302,29 @@ def test_the_one_worker_has_most_threads_of_those_with_room() -> None:
 def test_a_forest_that_fits_no_worker_goes_by_rows_where_that_is_faster_or_columns_do_not_fit() -> None:
     n = 10**7
     rows = {"a": n // 2, "b": n // 2}
-    narrow = Sizes(n, (6 * n,) * 10, 8 * n, 0, keyed=True)
-    by_rows = place(narrow, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs
+    many, few = (Sizes(n, (6 * n,) * n_columns, 8 * n, 0, keyed=True) for n_columns in (100, 10))
+    by_rows = place(many, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs
     # What boosting takes, and of a forest 88 bytes a row besides, and some cells of small nodes.
-    boosting = place(narrow, worker_capacities(1e12, 1e12), "rows", rows=rows).needs
+    boosting = place(many, worker_capacities(1e12, 1e12), "rows", rows=rows).needs
     assert {worker: by_rows[worker] - boosting[worker] for worker in rows} == dict.fromkeys(rows, 88 * n // 2 + 20 * 2**20)
     room = max(by_rows.values())
-    plan = place(narrow, worker_capacities(room, room), n_trees=5, rows=rows)
+    plan = place(many, worker_capacities(room, room), n_trees=5, rows=rows)
     assert plan.placement.kind == "rows"
     assert plan.needs == by_rows
     assert set(plan.placement.predicted) == {"sharded", "rows"}
     assert "fits no single worker; predicted seconds a tree: sharded" in plan.placement.reason
-    assert place(narrow, worker_capacities(room, room), n_trees=5).placement.kind == "sharded"  # rows are refused
-    assert place(narrow, worker_capacities(1e12, 1e12), n_trees=5, rows=rows).placement.kind == "replicated"
-    # Few rows, many columns: it is the exchanges that count, and each worker has the state of few rows.
+    assert place(many, worker_capacities(room, room), n_trees=5).placement.kind == "sharded"  # rows are refused
+    assert place(many, worker_capacities(1e12, 1e12), n_trees=5, rows=rows).placement.kind == "replicated"
+    # With few columns for each of two workers, small nodes are grown by one worker each: columns are faster.
+    room = max(place(few, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs.values())
+    plan = place(few, worker_capacities(room, room), n_trees=5, rows=rows)
+    assert plan.placement.kind == "sharded"
+    assert plan.placement.predicted["sharded"] < plan.placement.predicted["rows"]
+    # Few rows, many columns: there is no memory for the sums of all columns.
     wide = Sizes(10_000, (60_000,) * 3_000, 80_000, 0, keyed=True)
-    assert place(wide, worker_capacities(1.3e8, 1.3e8), n_trees=5, rows={"a": 5_000, "b": 5_000}).placement.kind == "sharded"
+    plan = place(wide, worker_capacities(1.3e8, 1.3e8), n_trees=5, rows={"a": 5_000, "b": 5_000})
+    assert plan.placement.kind == "sharded"
+    assert set(plan.placement.predicted) == {"sharded"}
     # Votes of all rows on each worker, by columns.
     scored = Sizes(n, (6 * n,) * 10, 8 * n, 0, votes=10 * n * 8, keyed=True)
     needed = max(place(scored, worker_capacities(1e12, 1e12), "rows", 5, rows=rows).needs.values())

@@ -20,7 +20,8 @@ def places_of(first: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.
     array([7, 8, 2, 3, 4])
     """
     total = int(sizes.sum())
-    places = (first - (sizes.cumsum() - sizes)).repeat(sizes)
+    ends: NDArray[np.int64] = sizes.cumsum()
+    places = (first - (ends - sizes)).repeat(sizes)
     places += np.arange(total)
     return places
 
