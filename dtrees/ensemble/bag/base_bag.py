@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -308,6 +309,9 @@ class Bagging(DocumentationLink, BaseEstimator):
         return bag
 
 
-def _but_draws(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a booster that are those of its bag's estimator: each draws by a number of its own."""
-    return {name: value for name, value in parameters.items() if name != "random_state"}
+def _but_draws(parameters: dict[str, Any]) -> str:
+    """Return the parameters of a booster that are those of its bag's estimator: each draws by a number of its own.
+
+    They are text, in which True is not 1.0.
+    """
+    return json.dumps({name: value for name, value in parameters.items() if name != "random_state"}, sort_keys=True)

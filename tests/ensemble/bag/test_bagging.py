@@ -121,6 +121,7 @@ def test_a_bag_in_a_file(tmp_path):
         own = metadata["estimator"]
         for odd, message in (
             (own | {"max_depth": 7}, "an estimator of other parameters than its boosters"),
+            (own | {"subsample": True}, "an estimator of other parameters than its boosters"),
             (own | {"random_state": "now"}, "The 'random_state' parameter"),
             (own | {"max_depth": -1}, "The 'max_depth' parameter"),
         ):
