@@ -83,7 +83,7 @@ class MappedFile:
 
     Raises
     ------
-    ValueError
+    ValueError, KeyError, TypeError
         If the file is empty, or its header cannot be that of such a file; what its arrays hold is not looked at.
     OSError
         If it cannot be read or mapped.
@@ -98,6 +98,13 @@ class MappedFile:
         header = json.loads(self._pages[8 : self._start])
         self._metadata = header.pop("__metadata__", {})
         self._entries = header
+        at = 0
+        for first, last in sorted(entry["data_offsets"] for entry in header.values()):
+            if first != at:
+                raise ValueError("its arrays do not lie one after the other")
+            at = last
+        if self._start + at != len(self._pages):
+            raise ValueError("its arrays are not all that follows the header")
 
     def __enter__(self) -> Self:
         return self

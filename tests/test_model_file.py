@@ -211,6 +211,24 @@ def test_files_that_cannot_be_mapped(small: Any, saved: Path) -> None:
         dtrees.save(small, saved, mappable=1)
 
 
+def test_a_file_with_more_than_its_arrays(small: Any, tmp_path: Path) -> None:
+    """It is refused, mapped or not, as it is no longer the file that was written."""
+    path = tmp_path / "model.dtrees"
+    dtrees.save(small, path, mappable=True)
+    content = path.read_bytes()
+    gap = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    last = max((name for name in gap if name != "__metadata__"), key=lambda name: gap[name]["data_offsets"])
+    gap[last]["data_offsets"] = [offset + 8 for offset in gap[last]["data_offsets"]]
+    header = json.dumps(gap).encode()
+    header += b" " * (-len(header) % 8)
+    with_gap = len(header).to_bytes(8, "little") + header + content[8 + int.from_bytes(content[:8], "little") :] + bytes(8)
+    for damaged in (content + b"more", with_gap):
+        path.write_bytes(damaged)
+        for mmap_mode in (None, "r"):
+            with pytest.raises(ValueError, match=r"model.dtrees'"):
+                dtrees.load(path, mmap_mode=mmap_mode)
+
+
 @pytest.mark.parametrize("name", ["feature", "nodes", "bits", "top_slot", "top_end", "shallow", "value", "number", "roots", "leaves"])
 def test_mapped_arrays_that_do_not_go_with_the_trees(name: str, small: Any, tmp_path: Path) -> None:
     """What kernels read must be what the trees say, or they might read anything."""
