@@ -176,6 +176,7 @@ def _have_memory() -> None:
     TreeState._grow_delegated = TreeState._grow_delegated.whole  # type: ignore[attr-defined,method-assign]
 
 
+@pytest.mark.slow
 def test_cancelling_frees_everything(client: Client, tmp_path: Path) -> None:
     marker = tmp_path / "begun"
     future = dtrees.submit(

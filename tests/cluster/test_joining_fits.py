@@ -54,9 +54,8 @@ def boosting(n: int, **parameters: Any) -> Any:
     return dtrees.GradientBoostingRegressor(n_estimators=n, max_depth=3, learning_rate=0.1, random_state=0, **parameters)
 
 
-@pytest.mark.parametrize(
-    "case", one_quick([(placement, by) for placement in ("rows", "sharded") for by in ("rows held out", "a set")]), ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [(placement, by) for placement in ("rows", "sharded") for by in ("rows held out", "a set")], ids=str)
 def test_a_fit_ends_by_stopping_early_after_a_worker_joined(no_nannies: Client, tmp_path: Path, case: tuple[str, str]) -> None:
     placement, by = case
     stopping = {"n_iter_no_change": 5} if by == "rows held out" else {"early_stopping_rounds": 5}

@@ -61,6 +61,7 @@ def after(n_done: int, act: Callable[[], Any]) -> Callable[[Any], None]:
     return callback
 
 
+@pytest.mark.slow
 def test_one_worker_takes_over_and_gives_back(no_nannies: Client, tmp_path: Path) -> None:
     """Without a spare worker, one holds two shards until another worker joins."""
     marker = tmp_path / "stop"

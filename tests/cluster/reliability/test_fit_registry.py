@@ -235,6 +235,7 @@ def _work(begun: Path, end: Path, data: Any = None) -> int:
     return os.getpid()
 
 
+@pytest.mark.slow
 def test_all_workers_are_silent() -> None:
     """A fit says so, and ends."""
     with cluster_of(1) as client:

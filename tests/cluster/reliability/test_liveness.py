@@ -73,6 +73,7 @@ def test_cancelled_tasks(client: Client) -> None:
     assert_clean(client)
 
 
+@pytest.mark.slow
 def test_a_task_that_the_scheduler_has_forgotten(client: Client) -> None:
     """Its future would be pending for ever."""
     with Tasks(client) as tasks:
