@@ -226,21 +226,34 @@ def make_column(kind: str, n: int, rng: np.random.Generator) -> NDArray[Any]:
     return x
 
 
+def draw_table(data: st.DataObject, most_columns: int) -> tuple[list[NDArray[Any]], np.random.Generator]:
+    """Return a table of one row or many, and what drew it."""
+    n = data.draw(st.sampled_from([1, 2, 3, 10, 60, 400, 1500]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
+    kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=most_columns))
+    return [make_column(kind, n, rng) for kind in kinds], rng
+
+
+def draw_weight(data: st.DataObject, rng: np.random.Generator, n: int) -> NDArray[np.float64] | None:
+    """Return weights of rows, some of them 0, or none."""
+    if not data.draw(st.booleans()):
+        return None
+    weight = np.where(rng.random(n) < data.draw(st.sampled_from([0.0, 0.5])), 0.0, rng.random(n))
+    weight[0] = 1.0
+    return weight
+
+
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
-    n = data.draw(st.sampled_from([1, 2, 3, 10, 60, 400, 1500]))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
-    table = [make_column(kind, n, rng) for kind in data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))]
+    table, rng = draw_table(data, 4)
+    n = len(table[0])
     noise = data.draw(st.sampled_from([0.0, 1.0, 1e6]))
     y = np.nan_to_num(table[0].astype(float)) * 2 + noise * rng.normal(size=n)
     if data.draw(st.booleans()):
         y = np.sign(y)
-    weight = None
-    if data.draw(st.booleans()):
-        weight = np.where(rng.random(n) < data.draw(st.sampled_from([0.0, 0.5])), 0.0, rng.random(n))
-        weight[0] = 1.0
+    weight = draw_weight(data, rng, n)
     changes = {
         "max_depth": data.draw(st.sampled_from([None, 2, 6])),
         "reg_lambda": data.draw(st.sampled_from([0.0, 1.0])),

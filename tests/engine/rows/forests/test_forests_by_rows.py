@@ -27,7 +27,7 @@ from dtrees.engine.rows.searching import zone_edges
 from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort
-from tests.engine.rows.test_rows_fit import KINDS, Cuts, Pickling, cut_finely, make_column, spread
+from tests.engine.rows.test_rows_fit import Cuts, Pickling, cut_finely, draw_table, draw_weight, spread
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
 
 
@@ -198,9 +198,8 @@ def test_a_forest_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
-    n = data.draw(st.sampled_from([1, 2, 3, 10, 60, 400, 1500]))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
-    table = [make_column(kind, n, rng) for kind in data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))]
+    table, rng = draw_table(data, 4)
+    n = len(table[0])
     y = np.nan_to_num(table[0].astype(float)) * 2 + data.draw(st.sampled_from([0.0, 1.0, 1e6])) * rng.normal(size=n)
     criterion, n_classes = data.draw(st.sampled_from([("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 4)]))
     shape = data.draw(st.sampled_from(["as it is", "few values", "one value", "mostly one value", "far away"]))
@@ -214,10 +213,7 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
         y = np.where(rng.random(n) < 0.95, -0.0, y)
     elif shape == "far away":
         y = y * 1e-3 + 1e12
-    weight = None
-    if data.draw(st.booleans()):
-        weight = np.where(rng.random(n) < data.draw(st.sampled_from([0.0, 0.5])), 0.0, rng.random(n))
-        weight[0] = 1.0
+    weight = draw_weight(data, rng, n)
     changes = {
         "max_depth": data.draw(st.sampled_from([None, None, 2, 6])),
         "min_samples_leaf": data.draw(st.sampled_from([1, 4])),

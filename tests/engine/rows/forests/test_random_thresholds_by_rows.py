@@ -21,7 +21,7 @@ from dtrees.split.table.disk_arrays import on_disk
 from tests.engine.rows.forests.test_forests_by_rows import CASES, assert_same, forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_adversarial_tables import COLUMNS, THIRDS, N, table_of
 from tests.engine.rows.test_categories_by_rows import CATEGORY_RULES, fit
-from tests.engine.rows.test_rows_fit import KINDS, Pickling, make_column, spread
+from tests.engine.rows.test_rows_fit import Pickling, draw_table, draw_weight, spread
 from tests.engine.rows.test_rows_on_disk import read_little_at_a_time
 from tests.engine.shards import wild_table, wild_target, wild_weight
 
@@ -103,19 +103,15 @@ def test_shards_of_one_row_each(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
-    n = data.draw(st.sampled_from([1, 2, 3, 10, 60, 400, 1500]))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**20)))
-    table = [make_column(kind, n, rng) for kind in data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=5))]
+    table, rng = draw_table(data, 5)
+    n = len(table[0])
     y = np.nan_to_num(table[0].astype(float)) * 2 + data.draw(st.sampled_from([0.0, 1.0, 1e6])) * rng.normal(size=n)
     criterion, n_classes = data.draw(st.sampled_from([("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 4)]))
     if n_classes:
         y = np.digitize(y, np.array([0.0, 0.5, 1.0][: n_classes - 1])).astype(np.int64)
     elif data.draw(st.booleans()):
         y = np.round(y)
-    weight = None
-    if data.draw(st.booleans()):
-        weight = np.where(rng.random(n) < data.draw(st.sampled_from([0.0, 0.5])), 0.0, rng.random(n))
-        weight[0] = 1.0
+    weight = draw_weight(data, rng, n)
     changes = {
         "random_splits": True,
         "max_depth": data.draw(st.sampled_from([None, None, 4])),
