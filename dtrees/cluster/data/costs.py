@@ -17,10 +17,9 @@ a hundred columns: a worker sends well under a megabyte for a column.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from dtrees.engine.rows.between.relay import MOST_DIRECT
+from dtrees.engine.rows.between.relay import MOST_DIRECT, grid_width
 
 #: A cell, and a row besides where a worker has all columns, and where it has some. The first and the last were measured by columns; a row
 #: alone is an earlier figure, with which the whole fit on one worker comes out as above.
@@ -96,7 +95,7 @@ def n_peers(n_workers: int) -> int:
     >>> [n_peers(n) for n in (1, 2, 16, 17, 400)]
     [0, 1, 15, 8, 38]
     """
-    return n_workers - 1 if n_workers <= MOST_DIRECT else 2 * (_width(n_workers) - 1)
+    return n_workers - 1 if n_workers <= MOST_DIRECT else 2 * (grid_width(n_workers) - 1)
 
 
 def sums_received(n_workers: int, n_columns: int) -> int:
@@ -112,10 +111,5 @@ def sums_received(n_workers: int, n_columns: int) -> int:
     searched = -(-n_columns // min(n_workers, n_columns))
     if n_workers <= MOST_DIRECT:
         return n_workers * searched
-    width = _width(n_workers)
+    width = grid_width(n_workers)
     return width * (-(-n_columns // width) + searched)
-
-
-def _width(n_workers: int) -> int:
-    """Return how many workers are in a row of the square that they are laid out in."""
-    return math.isqrt(n_workers - 1) + 1

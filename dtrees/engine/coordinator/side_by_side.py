@@ -75,7 +75,7 @@ class SideBySide(Lasting, Generic[G]):
     ----------
     first, last : int
         The numbers of the trees are ``first`` to ``last - 1``.
-    n_slots : int
+    n_side_by_side : int
         Trees to grow at once at most.
     out_of_bag : bool
         Whether trees are to be closed.
@@ -87,9 +87,11 @@ class SideBySide(Lasting, Generic[G]):
     _executor: Any
     _session: Any
 
-    def __init__(self, first: int, last: int, n_slots: int, out_of_bag: bool, callback: Callback | None, log: TreeLog | None) -> None:
+    def __init__(
+        self, first: int, last: int, n_side_by_side: int, out_of_bag: bool, callback: Callback | None, log: TreeLog | None
+    ) -> None:
         self._first, self._last, self._n_trees = first, last, last - first
-        self._n_slots, self._out_of_bag = n_slots, out_of_bag
+        self._n_slots, self._out_of_bag = max(1, min(n_side_by_side, last - first)), out_of_bag
         self._callback = callback
         self._log = log
         self._began = time.perf_counter()

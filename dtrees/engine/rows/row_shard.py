@@ -31,7 +31,7 @@ from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, 
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows, pure_in_all
 from dtrees.engine.rows.forests.leaf_rows import measure_means
-from dtrees.engine.rows.forests.random_search import joined_ends, joined_sides
+from dtrees.engine.rows.forests.random_search import joined_ends
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
@@ -246,7 +246,7 @@ class RowShard:
         own = tree.find_ends(drawn, nodes)
         sent = yield self._step("ends", serial, dict.fromkeys(self._everyone, own), self._everyone, joined_ends)
         ends = joined_ends(sent)
-        sent = yield self._step("sides", serial, tree.sum_sides(ends), self._everyone, joined_sides)
+        sent = yield self._step("sides", serial, tree.sum_sides(ends), self._everyone, added)
         return tree.try_thresholds(sent), 0, ends.of_one_target
 
     def _grow_apart(self, serial: int, apart: m.Apart, tree: RowsInTree) -> Generator[Step, list[Arrays], m.Subtrees | None]:

@@ -29,7 +29,7 @@ from dtrees.engine.rows.searching.searcher import NumbersKept, Searcher, Wanted,
 from dtrees.engine.rows.searching.zone_edges import Edges, searcher_zone_map
 from dtrees.engine.rows.sent_rows import grow_sent
 from dtrees.engine.shard.levels.row_division import divide_tasks
-from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
+from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.numbers import hashing
@@ -301,7 +301,7 @@ class RowsInTree:
     ) -> NDArray[np.float64]:
         """Return the lowest value above each cut in a column of some rows, infinite if there is none."""
         cuts = self._columns.codes_up_to(column, cut)
-        nodes, out = side_by_side(start, stop, column), np.empty(column.shape[0], np.int64)
+        nodes, out = as_columns(start, stop, column), np.empty(column.shape[0], np.int64)
         columns, rows = self._columns, self._rows.rows
 
         def find(some: Any) -> None:

@@ -94,8 +94,7 @@ def grow_forest_on_shards(
     ForestResult
         That of :func:`dtrees.engine.run.forest_growth.grow_forest`.
     """
-    n_slots = max(1, min(n_side_by_side, last - first))
-    return _Forest(executor, plan, first, last, n_slots, callback, log).run()
+    return _Forest(executor, plan, first, last, n_side_by_side, callback, log).run()
 
 
 class _Forest(SideBySide[Grown]):
@@ -111,14 +110,14 @@ class _Forest(SideBySide[Grown]):
         plan: ForestPlan,
         first: int,
         last: int,
-        n_slots: int,
+        n_side_by_side: int,
         callback: Callback | None,
         log: TreeLog | None,
     ) -> None:
-        super().__init__(first, last, n_slots, plan.out_of_bag, callback, log)
+        super().__init__(first, last, n_side_by_side, plan.out_of_bag, callback, log)
         self._executor: Executor = executor
         self._n_values = plan.n_values
-        self._session: Session = Session(executor, plan, uuid.uuid4().hex, n_slots=n_slots)
+        self._session: Session = Session(executor, plan, uuid.uuid4().hex, n_slots=self._n_slots)
         self._exponent: int | None = None
 
     def _begin(self) -> None:

@@ -43,6 +43,11 @@ from dtrees.split.table.sorting import RADIX, radix_sort, sort_keys
 MAX_ROWS = 2**32 - 2**16
 
 
+def as_words(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return float32 or float64 as words: shape (n, 1) or (n, 2)."""
+    return values.view(np.float32).reshape(values.shape[0], values.dtype.itemsize // 4)
+
+
 @by_reference
 class Columns(NamedTuple):
     """Presorted columns of the same rows.
@@ -65,7 +70,7 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, codes: NDArray[np.uint32], values: NDArray[Any], offsets: NDArray[np.int64]) -> Columns:
         """Return columns of distinct values that are an array of float32 or float64, shape (n_distinct,)."""
-        return cls(codes, values.view(np.float32).reshape(values.shape[0], values.dtype.itemsize // 4), offsets)
+        return cls(codes, as_words(values), offsets)
 
     @property
     def values(self) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
-from dtrees.split.table.columns import MAX_ROWS, Columns, number_values, sort_float64
+from dtrees.split.table.columns import MAX_ROWS, Columns, as_words, number_values, sort_float64
 from dtrees.split.table.sorting import RADIX
 
 
@@ -119,7 +119,7 @@ def presort_sparse(data: NDArray[Any], indices: NDArray[Any], starts: NDArray[An
     np.cumsum(np.bincount(rows, minlength=n_rows), out=row_starts[1:])
     row_columns, row_codes = np.empty(n_cells, np.int32), np.empty(n_cells, np.uint32)
     _arrange_by_rows(starts, rows, codes, row_starts[:-1].copy(), row_columns, row_codes)
-    words = kept.view(np.float32).reshape(kept.shape[0], kept.dtype.itemsize // 4)
+    words = as_words(kept)
     return SparseColumns(starts, rows, codes, row_starts, row_columns, row_codes, zero_code, words, offsets)
 
 

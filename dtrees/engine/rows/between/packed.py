@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.shard.targets.places import bounds_of, side_by_side
+from dtrees.engine.shard.targets.places import as_columns, bounds_of
 from dtrees.engine.threads import Threads
 from dtrees.split.numbers.packed import SPARE, room_for
 from dtrees.split.table.mmap_arrays import mapped
@@ -109,11 +109,11 @@ def add_up(
     for one, head in zip(packed, heads, strict=True):
         if not np.array_equal(head.numbers[1:] - head.numbers[:-1], sizes):
             raise PackedWrongly("a shard sent sums of other nodes than it was to sum")
-        tasks = side_by_side(head.bytes[:-1], places if before is out else first, places, sizes)
+        tasks = as_columns(head.bytes[:-1], places if before is out else first, places, sizes)
         _share(threads, add_packed, tasks, one, head.width, before, out, failed)
         before = out
     for i, one in enumerate(numbers):
-        _share(threads, add_numbers, side_by_side(first, first, places, sizes), one, out, bool(packed) or i > 0)
+        _share(threads, add_numbers, as_columns(first, first, places, sizes), one, out, bool(packed) or i > 0)
     if failed[0]:
         raise PackedWrongly("packed sums are not of the numbers that they say")
     return out

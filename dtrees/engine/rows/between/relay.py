@@ -42,6 +42,17 @@ class Grid(NamedTuple):
     sources: tuple[int, ...]
 
 
+def grid_width(n_shards: int) -> int:
+    """Return how many shards are in a row of the square that they are laid out in.
+
+    Examples
+    --------
+    >>> grid_width(25), grid_width(26)
+    (5, 6)
+    """
+    return math.isqrt(n_shards - 1) + 1
+
+
 def grid_of(n_shards: int, number: int) -> Grid | None:
     """Return where a shard stands, or None if there are so few that each sends to each.
 
@@ -52,7 +63,7 @@ def grid_of(n_shards: int, number: int) -> Grid | None:
     """
     if n_shards <= MOST_DIRECT:
         return None
-    width = math.isqrt(n_shards - 1) + 1
+    width = grid_width(n_shards)
     n_whole = n_shards // width  # rows
 
     def relay(shard: int, column: int) -> int:

@@ -20,6 +20,7 @@ from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidat
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.status import SPLIT
 from dtrees.split.search.scratch import Scratch, make_scratch
+from dtrees.split.table.columns import as_words
 from dtrees.split.zones.over_shards.categories import Lists, Tally, find_sides, make_lists, make_tally, search_lists, settle_lists
 from dtrees.tree.category_sets import CategorySets
 
@@ -69,7 +70,8 @@ class CategorySearch:
             self._scratch.append(make_scratch(1, most, self._n_classes, categories=True, n_sums=self._n_classes or 2))
             self._tallies.append(make_tally((most + 1) * max(1, self._n_classes)))
         if rules.random_splits:  # then the numbers of categories matter
-            self._values = _words(np.arange(self._values.shape[0]))
+            n_codes = self._values.shape[0]
+            self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
         self._limits, _ = make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope, ids=self._ids)
@@ -152,13 +154,6 @@ class CategorySearch:
         )
         offset = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         return CategorySets(node.astype(np.int32), offset, words[places_of(rooms, kept)])
-
-
-def _words(numbers: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return numbers as words (:class:`~dtrees.split.table.columns.Columns`)."""
-    if numbers.shape[0] <= 2**24:
-        return numbers.astype(np.float32).reshape(-1, 1)
-    return numbers.astype(np.float64).view(np.float32).reshape(-1, 2)
 
 
 def _n_words(words: NDArray[np.uint32]) -> int:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.rows.messages import Scanned
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows, joined
 from dtrees.engine.rows.searching.passes import by_column, take_tasks
-from dtrees.engine.rows.searching.searcher import RowsSentOfOthers, Searcher, Wanted
-from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
+from dtrees.engine.rows.searching.searcher import Searcher, Wanted
+from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.split.node.candidate import empty_candidates
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.partition import RowPartition
@@ -25,6 +24,7 @@ class ClassSearcher(Searcher):
     """The search of one tree in some of its columns; see :class:`Searcher`. Flagged parts are never cut finer."""
 
     _settle = staticmethod(settle_classes)
+    _scan_rows = staticmethod(scan_classes)
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
@@ -47,34 +47,13 @@ class ClassSearcher(Searcher):
                 ),
             )  # fmt: skip
         node, column = requests["looks"].nonzero()
-        self._tasks = side_by_side(node, column, np.zeros(node.shape[0]))
+        self._tasks = as_columns(node, column, np.zeros(node.shape[0]))
         return self._wanted(flagged)
 
-    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
-        """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
-        message, n_tasks = self._message, self._tasks.shape[0]
-        if n_tasks:
-            counts = np.array([one[0] for one in sent])
-            begins = np.zeros((len(sent), n_tasks + 1), np.int64)
-            counts.cumsum(axis=1, out=begins[:, 1:])
-            begins[1:] += begins[:-1, -1].cumsum()[:, None]
-            runs = np.concatenate([one[1] for one in sent]), np.concatenate([one[2] for one in sent]).reshape(-1, self._width)
-            rooms, total = bounds_of(counts.sum(axis=0)), runs[0].shape[0]
-            merged = np.empty(total), np.empty((total, self._width), np.int64)
-            failed, limits, bars = np.zeros(1, np.int64), self._limits, self._bars
-            tasks = self._tasks[:, :2].copy()
-            zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
-            scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
-            self._threads.share(
-                n_tasks,
-                lambda queue, thread: scan_classes(
-                    queue, tasks, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), bars,
-                    scratch[thread], requests, flagged, runs, begins, rooms, merged, out, above, failed,
-                ),
-            )  # fmt: skip
-            if failed[0]:
-                raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
-        return self._best()
+    def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
+        runs = np.concatenate([one[1] for one in sent]), np.concatenate([one[2] for one in sent]).reshape(-1, self._width)
+        total = runs[0].shape[0]
+        return runs, (np.empty(total), np.empty((total, self._width), np.int64))
 
 
 class ClassFlaggedRows(FlaggedRows):
@@ -91,7 +70,7 @@ class ClassFlaggedRows(FlaggedRows):
         rooms = bounds_of(np.minimum(n_rows, stop - start))
         total = int(rooms[-1])
         values, weights, counts = np.empty(total), np.empty((total, self._width), np.int64), np.zeros(node.shape[0], np.int64)
-        tasks, parts = side_by_side(start, stop, column, shift), whole.parts.astype(np.int64)
+        tasks, parts = as_columns(start, stop, column, shift), whole.parts.astype(np.int64)
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
 
         def pick(some: Any) -> None:

@@ -62,7 +62,7 @@ def grow_forest_on_rows(
     ForestResult
         That of :func:`dtrees.engine.run.forest_growth.grow_forest`.
     """
-    return _Forest(executor, plan, first, last, max(1, min(n_side_by_side, last - first)), callback, log).run()
+    return _Forest(executor, plan, first, last, n_side_by_side, callback, log).run()
 
 
 class _Forest(LastingRows, SideBySide[Tree]):
@@ -74,12 +74,12 @@ class _Forest(LastingRows, SideBySide[Tree]):
         plan: ForestPlan,
         first: int,
         last: int,
-        n_slots: int,
+        n_side_by_side: int,
         callback: Callback | None,
         log: TreeLog | None,
     ) -> None:
         LastingRows.__init__(self, executor, plan, rows_to_send(plan, executor.n_rows, executor.n_shards))
-        SideBySide.__init__(self, first, last, n_slots, plan.out_of_bag, callback, log)
+        SideBySide.__init__(self, first, last, n_side_by_side, plan.out_of_bag, callback, log)
         self._plan = plan
         self._scales: f.ForestScales
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.plan.node_limits import make_limits
 from dtrees.engine.plan.plans import Rules
+from dtrees.engine.rows.between.packed import add_up
 from dtrees.engine.rows.messages import FindBars, Scanned
 from dtrees.engine.rows.searching.passes import by_column
 from dtrees.engine.threads import Threads
@@ -75,11 +76,6 @@ def joined_ends(sent: Sequence[tuple[NDArray[Any], ...]]) -> Ends:
         np.fmin.reduce(first),
         np.fmax.reduce(last),
     )
-
-
-def joined_sides(sent: Sequence[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
-    """Return the sums of several shards added up."""
-    return (np.sum([sums for (sums,) in sent], axis=0),)
 
 
 class RandomSearch:
@@ -204,7 +200,7 @@ class RandomSearch:
         tasks = tries[shard::n_shards].copy()
         node, n, n_sums = tasks[:, 0].copy(), tasks.shape[0], message.sums.shape[1]
         tasks[:, 2] = self._of_shard(shard, n_shards)[1]
-        sums = joined_sides(sent)[0].reshape(-1, n_sums + 1)
+        sums = add_up([one for (one,) in sent]).reshape(-1, n_sums + 1)
         own_thresholds, out = thresholds[shard::n_shards].copy(), empty_candidates(n, n_sums)
         limits, scratch, left, missing = self._limits, self._make_scratch(), sums[:n], sums[n:]
         self._threads.share(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtrees.engine.rows.searching.passes import by_column, take_tasks
 from dtrees.engine.rows.searching.searcher import NumbersKept, Wanted
 from dtrees.engine.rows.searching.zone_edges import Edges
-from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
+from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import CODES_FOR_LISTS, LARGE_NODE_SHARE
@@ -136,7 +136,7 @@ class FlaggedRows:
         keys, finer = self._keys.room(n).view(np.uint64), self._finer.room(-(-n // 4)).view(np.uint16)
         sums, parts = self._sums.room(n_finer * self._width).reshape(n_finer, self._width), whole.parts.astype(np.int64)
         sums[:] = 0
-        tasks, ids = side_by_side(start, stop, place, shift, cut), self._pool[place]
+        tasks, ids = as_columns(start, stop, place, shift, cut), self._pool[place]
         ranges = self._edges.ranges(ids.repeat(n_parts), parts, shift.repeat(n_parts), cut.repeat(n_parts))
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
         lists = self._listed.lists(rows, (stop - start)[cut > 0])
@@ -171,7 +171,7 @@ class FlaggedRows:
         total, weighted = int(rooms[-1]), rows.h.shape[0] > 0
         values, g, n = np.empty(total), np.empty(total, np.int64), np.empty(total, np.uint32)
         h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
-        tasks, parts = side_by_side(start, stop, column, shift, cut), whole.parts.astype(np.int64)
+        tasks, parts = as_columns(start, stop, column, shift, cut), whole.parts.astype(np.int64)
         columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
         lists = self._listed.lists(rows, (stop - start)[cut == 0], _COMPARED_SHARE)
 

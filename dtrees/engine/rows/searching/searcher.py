@@ -16,7 +16,7 @@ from dtrees.engine.plan.node_limits import make_limits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
 from dtrees.engine.rows.messages import FindBars, Rooted, Scanned
-from dtrees.engine.shard.targets.places import bounds_of, places_of, side_by_side
+from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import SplitLimits, limits_for_thread
@@ -124,6 +124,7 @@ class Searcher:
     """
 
     _settle = staticmethod(settle_sums)
+    _scan_rows = staticmethod(scan_rows)
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class Searcher:
         counts = wanted["last"] - wanted["first"]
         cut = np.minimum(wanted["n_rows"] // ROWS_PER_FINER_PART, MAX_PARTS) // np.maximum(counts, 1)
         cut[(cut < FEWEST_FINER_PARTS) | (wanted["bar"] < 0.0)] = 0
-        self._tasks = side_by_side(node, column, cut)
+        self._tasks = as_columns(node, column, cut)
         return self._wanted(flagged["part"])
 
     def _wanted(self, numbers: NDArray[np.integer[Any]]) -> Wanted:
@@ -233,7 +234,7 @@ class Searcher:
         wanted = self._requests[node, column]
         first = wanted["first"]
         counts = wanted["last"] - first
-        tasks = side_by_side(message.node[node], self._places[column], self._zone_map.fold - message.grain[node], wanted["n_rows"], cut)
+        tasks = as_columns(message.node[node], self._places[column], self._zone_map.fold - message.grain[node], wanted["n_rows"], cut)
         return Wanted(tasks, bounds_of(counts), numbers[places_of(first, counts)].astype(np.uint16))
 
     def refine(self, sent: list[NDArray[Any]]) -> Wanted:
@@ -276,23 +277,29 @@ class Searcher:
             begins = np.zeros((len(sent), n_tasks + 1), np.int64)
             counts.cumsum(axis=1, out=begins[:, 1:])
             begins[1:] += begins[:-1, -1].cumsum()[:, None]
-            values, g, h, n_rows = (np.concatenate([one[i] for one in sent]) for i in range(1, 5))
-            rooms, total = bounds_of(counts.sum(axis=0)), values.shape[0]
-            merged = np.empty(total), np.empty(total, np.int64), np.empty(total if h.shape[0] else 0, np.int64), np.empty(total, np.uint32)
+            rooms = bounds_of(counts.sum(axis=0))
+            rows_sent, merged = self._rows_sent(sent)
             failed, limits, bars = np.zeros(1, np.int64), self._limits, self._bars
             tasks = self._tasks[:, :2].copy()
             zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
             scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
             self._threads.share(
                 n_tasks,
-                lambda queue, thread: scan_rows(
+                lambda queue, thread: self._scan_rows(
                     queue, tasks, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), bars,
-                    scratch[thread], requests, flagged, (values, g, h, n_rows), begins, rooms, merged, out, above, failed,
+                    scratch[thread], requests, flagged, rows_sent, begins, rooms, merged, out, above, failed,
                 ),
             )  # fmt: skip
             if failed[0]:
                 raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
         return self._best()
+
+    def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
+        """Return the rows of all shards, shard by shard, and room for so many."""
+        values, g, h, n_rows = (np.concatenate([one[i] for one in sent]) for i in range(1, 5))
+        total = values.shape[0]
+        room = np.empty(total), np.empty(total, np.int64), np.empty(total if h.shape[0] else 0, np.int64), np.empty(total, np.uint32)
+        return (values, g, h, n_rows), room
 
     def _best(self) -> Scanned:
         """Return the best split of each node, of those in all columns here."""

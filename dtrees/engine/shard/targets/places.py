@@ -39,12 +39,12 @@ def bounds_of(sizes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     return bounds
 
 
-def side_by_side(*columns: NDArray[Any]) -> NDArray[np.int64]:
+def as_columns(*columns: NDArray[Any]) -> NDArray[np.int64]:
     """Return arrays of numbers as the columns of one.
 
     Examples
     --------
-    >>> side_by_side(np.array([7, 2]), np.array([2, 3]))
+    >>> as_columns(np.array([7, 2]), np.array([2, 3]))
     array([[7, 2],
            [2, 3]])
     """

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import plus_row, weight_at, write_sums
+from dtrees.split.criteria.statistics import write_sums
 from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw
-from dtrees.split.search.thresholds.random_threshold import draw_between, try_threshold
-from dtrees.split.search.thresholds.sweep import nothing
+from dtrees.split.search.thresholds.random_threshold import draw_between, find_end_codes, sum_left_and_missing, try_threshold
 
 
 @kernel
@@ -41,14 +40,7 @@ def find_ends(queue, tasks, columns, rows, ends):
             return
         start, stop, column = tasks[k]
         codes, n_distinct = columns.codes[column], np.int64(columns.offsets[column + 1] - columns.offsets[column])
-        low, high, n_missing = n_distinct, NONE(), ZERO()
-        for i in range(start, stop):
-            code = np.int64(codes[rows[i]])
-            if code == n_distinct:
-                n_missing += 1
-            else:
-                low, high = min(low, code), max(high, code)
-        ends[k, 0], ends[k, 1], ends[k, 2] = low, high, n_missing
+        ends[k, 0], ends[k, 1], ends[k, 2] = find_end_codes(codes, n_distinct, rows, start, stop)
         finish(queue)
 
 
@@ -86,42 +78,24 @@ def sum_sides(queue, tasks, columns, partition, cuts, node_sums, limits, scratch
         if k >= tasks.shape[0]:
             return
         start, stop, column, node, place = tasks[k]
-        codes, cut, sums = columns.codes[column], cuts[k], node_sums[node]
         n_distinct = np.int64(columns.offsets[column + 1] - columns.offsets[column])
-        if place < 0:
-            _sum_left(codes, partition, start, stop, cut, sums, limits, scratch, left[k])
-        else:
-            _sum_both(codes, n_distinct, partition, start, stop, cut, sums, limits, scratch, left[k], missing[place])
+        _sum_node(
+            columns.codes[column], n_distinct, partition, start, stop, cuts[k], node_sums[node], limits, scratch, left[k], missing, place
+        )
         finish(queue)
 
 
 @lean_kernel
-def _sum_left(codes, partition, start, stop, cut, sums, limits, scratch, out):
-    rows, a, b = partition.rows, partition.g, partition.h
-    left = nothing(node_statistic(limits.criterion, sums, ZERO()), scratch.classes[0])
-    for i in range(start, stop):
-        if np.int64(codes[rows[i]]) <= cut:
-            left = plus_row(left, a[i], weight_at(b, i))
-    _write(left, limits, out)
-
-
-@lean_kernel
-def _sum_both(codes, n_distinct, partition, start, stop, cut, sums, limits, scratch, out, out_missing):
-    rows, a, b = partition.rows, partition.g, partition.h
+def _sum_node(codes, n_distinct, partition, start, stop, cut, sums, limits, scratch, out, missing, place):
     node = node_statistic(limits.criterion, sums, ZERO())
-    left, missing = nothing(node, scratch.classes[0]), nothing(node, scratch.classes[1])
-    for i in range(start, stop):
-        code = np.int64(codes[rows[i]])
-        if code == n_distinct:
-            missing = plus_row(missing, a[i], weight_at(b, i))
-        elif code <= cut:
-            left = plus_row(left, a[i], weight_at(b, i))
-    _write(left, limits, out)
-    _write(missing, limits, out_missing)
+    on_left, without = sum_left_and_missing(node, codes, n_distinct, partition, start, stop, cut, scratch)
+    _write(on_left, out)
+    if place >= 0:
+        _write(without, missing[place])
 
 
 @lean_kernel
-def _write(statistic, limits, out):
+def _write(statistic, out):
     """Write sums and the number of rows; what constraints know of a node stays 0."""
     n = out.shape[0] - 1
     write_sums(statistic, out[:n])

@@ -42,36 +42,48 @@ def draw_between(low, high, bits):
 
 
 @lean_kernel
-def search_random(codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
-    """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006).
-
-    Parameters and result as of :func:`~dtrees.split.search.column.search_column`; ``bits`` are the random bits.
-    """
-    rows, a, b = partition.rows, partition.g, partition.h
-    n_distinct = values.shape[0]
-    low = np.int64(n_distinct)
-    high = np.int64(-1)
-    n_missing = ZERO()
-    for i in range(start, in_stop):
+def find_end_codes(codes, n_distinct, rows, start, stop):
+    """Return the lowest and the highest code of some rows, and how many have no value; of none, ``n_distinct`` and -1."""
+    low, high, n_missing = np.int64(n_distinct), np.int64(-1), ZERO()
+    for i in range(start, stop):
         code = np.int64(codes[rows[i]])
         if code == n_distinct:
             n_missing += 1
         else:
             low = min(low, code)
             high = max(high, code)
-    if high < 0 or (low == high and n_missing == 0):
-        return CONSTANT, 0.0, False
-    threshold, cut = np.inf, np.int64(n_distinct - 1)
-    if low < high:
-        threshold, cut = draw_threshold(values, low, high, bits)
-    node = node_statistic(limits.criterion, sums, in_stop - start)
+    return low, high, n_missing
+
+
+@lean_kernel
+def sum_left_and_missing(node, codes, n_distinct, partition, start, stop, cut, scratch):
+    """Return the statistics of those of a node's rows whose codes are up to a cut, and of those without a value; for lean kernels only."""
+    rows, a, b = partition.rows, partition.g, partition.h
     left, missing = nothing(node, scratch.classes[0]), nothing(node, scratch.classes[1])
-    for i in range(start, in_stop):
+    for i in range(start, stop):
         code = np.int64(codes[rows[i]])
         if code == n_distinct:
             missing = plus_row(missing, a[i], weight_at(b, i))
         elif code <= cut:
             left = plus_row(left, a[i], weight_at(b, i))
+    return left, missing
+
+
+@lean_kernel
+def search_random(codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
+    """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006).
+
+    Parameters and result as of :func:`~dtrees.split.search.column.search_column`; ``bits`` are the random bits.
+    """
+    n_distinct = np.int64(values.shape[0])
+    low, high, n_missing = find_end_codes(codes, n_distinct, partition.rows, start, in_stop)
+    if high < 0 or (low == high and n_missing == 0):
+        return CONSTANT, 0.0, False
+    threshold, cut = np.inf, n_distinct - 1
+    if low < high:
+        threshold, cut = draw_threshold(values, low, high, bits)
+    node = node_statistic(limits.criterion, sums, in_stop - start)
+    left, missing = sum_left_and_missing(node, codes, n_distinct, partition, start, in_stop, cut, scratch)
     top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
     return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
 
