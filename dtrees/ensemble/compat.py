@@ -48,6 +48,7 @@ __all__ = [
     "StrOptions",
     "check_parameters",
     "fit_context",
+    "parameter_names",
     "safe_indexing",
     "scorer_named",
     "sklearn_metric",
@@ -87,6 +88,12 @@ def _address_of_the_documentation() -> str:
     except metadata.PackageNotFoundError:
         return ""
     return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")
+
+
+@functools.cache
+def parameter_names(kind: type) -> tuple[str, ...]:
+    """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
+    return tuple(kind._get_param_names())  # type: ignore[attr-defined]
 
 
 def check_parameters(estimator: Any) -> None:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.compat import DocumentationLink, stand_in_for_sklearns
+from dtrees.ensemble.compat import DocumentationLink, parameter_names, stand_in_for_sklearns
 from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
@@ -308,7 +308,7 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
 
     def _of_member(self, kind: type[TreeEstimator], given: dict[str, Any]) -> dict[str, Any]:
         """Return those of an ensemble's parameters that each of its trees, of some kind, has."""
-        names = _parameter_names(kind) - {"random_state"}
+        names = set(parameter_names(kind)) - {"random_state"}
         own = {name: value for name, value in given.items() if name in names}
         if own.get("class_weight") == "balanced_subsample":
             own["class_weight"] = "balanced"
@@ -354,12 +354,6 @@ def in_memory(collection: Any) -> Any:
     return backend_for(collection).gather(collection)[0]
 
 
-@functools.cache
-def _parameter_names(kind: type[TreeEstimator]) -> frozenset[str]:
-    """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
-    return frozenset(kind._get_param_names())
-
-
 def _backend_to_fit(X: Any, client: Any) -> Backend:
     """Return the backend of a client, if there is one, else that of ``X``."""
     backend = backend_for(X if client is None else client)
@@ -390,7 +384,7 @@ def all_or_nothing(fit: F) -> F:
                 fitted = type(self).__new__(type(self))
                 fitted.__dict__.update(vars(self))
                 fit(fitted, X, y, sample_weight, **options)
-        own = _parameter_names(type(self))
+        own = set(parameter_names(type(self)))
         stand_in_for_sklearns(type(self))
         if isinstance(self, TreeEstimator) and hasattr(self, "warm_start"):
             fitted._note_parameters(self.__dict__.get("_trees"), self.__dict__.get("_grown_by", ()))

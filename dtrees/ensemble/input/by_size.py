@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dtrees.ensemble.compat import parameter_names
+
 AUTO = "auto"
 #: The parameters that may be "auto".
 NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "max_features")
@@ -103,7 +105,7 @@ def draws_by_default_alone(estimator: Any) -> bool:
 
 def resolved(estimator: Any) -> dict[str, Any]:
     """Return the parameters of a fitted estimator, where they are "auto" as what they came to."""
-    given = estimator.get_params(deep=False)
+    given = {name: getattr(estimator, name) for name in parameter_names(type(estimator))}
     return {name: getattr(estimator, f"{name}_") if name in NAMES and is_auto(value) else value for name, value in given.items()}
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from dtrees.engine.plan.plans import CONSTRAINTS, ForestPlan, Rules
-from dtrees.ensemble.compat import check_parameters, stand_in_for_sklearns
+from dtrees.ensemble.compat import check_parameters, parameter_names, stand_in_for_sklearns
 from dtrees.ensemble.input.by_size import NAMES, is_auto
 from dtrees.ensemble.input.plain_data import check_labels, from_plain, plain, shown, take
 from dtrees.ensemble.input.schema import Schema
@@ -148,7 +148,7 @@ class EstimatorState:
         """Return an estimator that has all but trees; raises ValueError for what cannot be."""
         owner = "the model's state"
         parameters = take(metadata, "parameters", dict, owner)
-        unknown = parameters.keys() - set(cls._get_param_names())  # type: ignore[attr-defined]
+        unknown = parameters.keys() - set(parameter_names(cls))
         if unknown:
             raise ValueError(f"the model's parameters contain {shown(sorted(unknown)[0])}, which is none of {cls.__name__}")
         model = cls(**{name: from_plain(value) for name, value in parameters.items()})
