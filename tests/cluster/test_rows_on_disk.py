@@ -61,7 +61,7 @@ def test_cells_on_disk_of_five_workers(five_threads: Client, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "kind", "at"),
     [
-        ("squared error", "Open", 1), ("squared error", "flags", 9), ("squared error", "FinishTree", 3),
+        ("squared error", "Open", 1), ("squared error", "flags", 9), ("squared error", "GrowTree", 3),
         ("forest", "OpenForest", 1), ("forest", "flags", 3), ("forest", "AddVotes", 2),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ follow from its rows and the trees, so that no state travels. Then the tree unde
 
 from __future__ import annotations
 
+import math
 import uuid
 from abc import abstractmethod
 from typing import cast
@@ -23,7 +24,8 @@ from dtrees.engine.rows.between.torn_blocks import meetings
 from dtrees.engine.rows.exchange import RowsExecutor
 from dtrees.engine.rows.searching.zone_edges import Edges
 from dtrees.engine.rows.session import RowsSession
-from dtrees.engine.rows.tree import grow_rows_tree
+from dtrees.engine.rows.tree import RowsDisagree
+from dtrees.engine.rows.whole_sums import scores_of_all
 from dtrees.split.zones.sums import MAX_PACKED_ROWS
 from dtrees.tree.tree import Tree
 
@@ -123,18 +125,28 @@ class RowsFit(LastingRows, TreeByTree[RowsExecutor]):
             {
                 shard: m.Open(
                     session.fit, session.epoch, _share(initial, session.stretches[shard]), self._edges, prepared.weights,
-                    prepared.weight_exponent, *meets[shard],
+                    prepared.weight_exponent, *meets[shard], session.stretches,
                 )
                 for shard in range(executor.n_shards)
             }
         )  # fmt: skip
 
     def _replay(self, tree: Tree, output: int) -> None:
-        self._session.derived = None
         self._session.say(m.Replay, tree, output)
 
     def _grow(self, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-        return grow_rows_tree(self._session, tree, output, learning_rate, score)
+        session = self._session
+        grown = cast(
+            list[m.Grown],
+            session.say(m.GrowTree, session.next_serial(), tree, output, learning_rate, score, session.sent_rows, session.grain),
+        )
+        first = grown[0]
+        if any(one.checksum != first.checksum for one in grown):
+            raise RowsDisagree(f"shards have grown tree {tree} each in another way")
+        assert first.tree is not None
+        session.serial, session.grain = first.serial, first.grain
+        losses = [one.losses for one in grown if one.losses is not None]
+        return first.tree, scores_of_all(session, losses, first.score) if losses else Scores(math.nan, math.nan)
 
     def _replay_finished(self) -> None:
         for tree, output in self._finished:

@@ -3,6 +3,7 @@
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
 of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "totals", "sums", "bars", "flags", "finer sums", "finer flags",
 "picked", "apart", "losses", "scores" and "leaves"; of random thresholds, "ends" and "sides" in place of those from "bars" to "picked".
+Where shards take the steps of a tree by themselves, there are parcels with their replies, too, named as the messages are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.rows.searching.grain import Grain
 from dtrees.engine.rows.searching.zone_edges import Edges, Sketches
 from dtrees.split.node.candidate import Candidates
 from dtrees.tree.category_sets import NO_SETS, CategorySets
@@ -52,7 +54,7 @@ class Open(Message):
     """Open the fit. Reply: None.
 
     ``initial`` is of all rows, shape (K,), or of the shard's, shape (K, n); ``elsewhere`` and ``helpers`` are as
-    :func:`~dtrees.engine.rows.between.torn_blocks.meetings` says.
+    :func:`~dtrees.engine.rows.between.torn_blocks.meetings` says; ``stretches`` are those of each shard.
     """
 
     initial: NDArray[np.float64]
@@ -61,6 +63,7 @@ class Open(Message):
     weight_exponent: int
     elsewhere: dict[int, int]
     helpers: list[int]
+    stretches: list[NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -285,85 +288,36 @@ class Subtrees(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FinishTree(Message):
-    """Add a tree to the predictions. Reply: :class:`Finished`. Parcels: losses of rows in blocks that begin on other shards, to these.
+class GrowTree(Message):
+    """Grow a tree, and add it to the predictions. Reply: :class:`Grown`.
 
-    Rows of node ``node[i]`` are in leaf ``leaf[i]`` of the tree; others are looked up. ``score`` asks for losses, and ``then`` for the
-    gradients of the next tree (``tree`` and ``output`` of :class:`Derive`).
+    Every shard takes the steps of the tree (:func:`~dtrees.engine.rows.tree.boosted_tree_steps`), and carries out its own message of each.
+
+    Parcels: replies to these messages, named as they are, to all shards, and what the messages lead to; losses of rows in blocks that begin
+    on other shards, to these.
+
+    Attributes
+    ----------
+    serial : int
+        Those of the exchanges of the tree come after it.
+    tree, output : int
+        As of :class:`Derive`.
+    learning_rate : float
+    score : bool
+        Whether losses are wanted.
+    sent_rows : int
+        Up to how many rows a node is grown by one shard.
+    grain : Grain
+        How finely nodes are summed.
     """
 
     serial: int
-    tree: Tree
+    tree: int
     output: int
-    node: NDArray[np.int64]
-    leaf: NDArray[np.int64]
+    learning_rate: float
     score: bool
-    then: tuple[int, int] | None
-
-
-@dataclass(frozen=True)
-class MeasureSizes(Message):
-    """Find a quantile of the sizes of residuals of each output, over all rows trained on. Reply: those of the outputs that the shard owns.
-
-    ``output`` is that of the tree that is next. ``n_values`` are at least as many as all shards have of all outputs. Parcels are as of
-    :func:`~dtrees.engine.rows.by_order.quantiles.quantiles`.
-    """
-
-    serial: int
-    output: int
-    quantile: float
-    n_values: int
-
-
-@dataclass(frozen=True)
-class MeasureLeaves(Message):
-    """Find a quantile of the residuals of each leaf of a tree. Reply: :class:`Measured`. Parcels are as of :class:`MeasureSizes`.
-
-    ``node`` and ``leaf`` are as of :class:`FinishTree`; the tree has ``n_rows`` rows in sample.
-    """
-
-    serial: int
-    tree: Tree
-    output: int
-    node: NDArray[np.int64]
-    leaf: NDArray[np.int64]
-    quantile: float
-    n_rows: int
-
-
-class Measured(NamedTuple):
-    """The quantiles of leaves that the shard owns, and what the shard's rows of each leaf weigh, in fixed point."""
-
-    quantiles: NDArray[np.float64]
-    weights: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class AddDeviations(Message):
-    """Go on with sums, in the order of rows, of how far residuals are from their leaf's center, cut off. Reply: the sums.
-
-    It is of one of the shard's stretches, and of the leaves measured last.
-    """
-
-    output: int
-    stretch: int
-    center: NDArray[np.float64]
-    cut: float
-    totals: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class SumLeaves(Message):
-    """Ask for the sums of gradients and hessians of the leaves of a tree. Reply: these, shape (n_leaves, 2), of the shard's rows.
-
-    ``node`` and ``leaf`` are as of :class:`FinishTree`, ``exponent`` is of the power of two that hessians are multiplied by.
-    """
-
-    tree: Tree
-    output: int
-    node: NDArray[np.int64]
-    leaf: NDArray[np.int64]
-    exponent: int
+    sent_rows: int
+    grain: Grain
 
 
 class BlockLosses(NamedTuple):
@@ -420,11 +374,30 @@ class Derived(NamedTuple):
     n_in: int
 
 
-class Finished(NamedTuple):
-    """Losses, what is known of the next tree, and the score of the rows held out, so far as they were asked for; shard 0 has the score."""
+class Grown(NamedTuple):
+    """What has become of a tree.
 
+    Attributes
+    ----------
+    tree : Tree or None
+        From shard 0.
+    checksum : int
+        Of the tree.
+    serial : int
+        Of the last exchange.
+    grain : Grain
+        For the next tree.
+    losses : BlockLosses or None
+        If they were asked for.
+    score : float or None
+        That of the rows held out, if there is one, from shard 0.
+    """
+
+    tree: Tree | None
+    checksum: int
+    serial: int
+    grain: Grain
     losses: BlockLosses | None
-    derived: Derived | None
     score: float | None = None
 
 

@@ -8,6 +8,7 @@ with :mod:`dtrees.engine.rows.rows_in_tree`.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Many, Message, Root, StaleMessage
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows.between.in_common import in_common
 from dtrees.engine.rows.between.relay import Grid, added, grid_of, relayed
 from dtrees.engine.rows.between.scored_rows import ScoredRows
 from dtrees.engine.rows.between.side_by_side import side_by_side
 from dtrees.engine.rows.between.stretches import in_order, rows_of
 from dtrees.engine.rows.between.torn_blocks import put_together
+from dtrees.engine.rows.by_order import messages as by_order
 from dtrees.engine.rows.by_order.quantiles import quantiles
 from dtrees.engine.rows.categories.own_rows import count_categories
 from dtrees.engine.rows.exchange import Arrays, Join, Mailbox, Parcel, Program, Step
@@ -38,11 +41,14 @@ from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searching.searcher import Wanted
 from dtrees.engine.rows.searching.zone_edges import Edges, own_zone_map, sketch_columns
+from dtrees.engine.rows.session import Counts, TreeSession
+from dtrees.engine.rows.tree import boosted_tree_steps, checksum
 from dtrees.engine.shard.targets.boosting_target import rows_held_out
 from dtrees.engine.threads import Threads
 from dtrees.split.search.order_statistics.deviations import weights_in_bits
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.zone_map import ZoneMap
+from dtrees.tree.tree import Tree
 
 _NONE = np.empty(0, np.int64)
 
@@ -129,14 +135,14 @@ class RowShard:
                 return self._tree.replay(message.tree, message.output)
             case m.Derive():
                 return self._tree.derive(message.tree, message.output, message.cuts)
-            case m.MeasureSizes() | m.MeasureLeaves():
+            case by_order.MeasureSizes() | by_order.MeasureLeaves():
                 return (yield from self._measure(message))
-            case m.AddDeviations():
+            case by_order.AddDeviations():
                 return self._tree.add_deviations(message)
-            case m.SumLeaves():
+            case by_order.SumLeaves():
                 return self._tree.sum_leaves(message)
-            case m.FinishTree():
-                return (yield from self._finish(message))
+            case m.GrowTree():
+                return (yield from self._grow_tree(message))
         return (yield from self._in_tree(message, self._tree))
 
     def _check_fresh(self, message: Message) -> None:
@@ -182,18 +188,32 @@ class RowShard:
                 return (yield from self._grow_apart(message.serial, message.apart, tree))
         raise TypeError(f"a shard of rows does not know messages of type {type(message).__name__}")
 
-    def _finish(self, message: m.FinishTree) -> Program:
-        """Add a tree to the predictions, and begin the next one."""
-        scored, score = self._tree.finish(message), None
+    def _grow_tree(self, message: m.GrowTree) -> Program:
+        """Grow a tree as all other shards do at the same time, and add it to the predictions."""
+        session = TreeSession(
+            Counts(self._n_shards, self._n_rows_total, self._columns.n_columns), self._plan, message.fit, message.sent_rows, message.epoch,
+            self._stretches_of_all, message.serial, copy(message.grain),
+        )  # fmt: skip
+
+        def tell(name: str, replies: Arrays, senders: Sequence[int]) -> Step:
+            return self._step(name, session.next_serial(), dict.fromkeys(self._everyone, replies) if replies else {}, senders)
+
+        steps = boosted_tree_steps(session, message.tree, message.output, message.learning_rate)
+        tree, known = yield from in_common(steps, self._shard, self._program, tell)
+        told = m.Grown(None if self._shard else tree, checksum(tree), session.next_serial(), session.grain, None)
+        return (yield from self._finish(message, tree, known, told))
+
+    def _finish(self, message: m.GrowTree, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], told: m.Grown) -> Program:
+        """Add a tree to the predictions; return what is told of it, with losses if they are asked for."""
+        scored, score = self._tree.finish(tree, known, message.output, message.score), None
         if message.score and isinstance(self._plan, BoostingPlan) and self._plan.scoring is not None:
             mine = {0: (self._tree.held_out_predictions(),)}
-            sent = yield self._step("scores", message.serial, mine, () if self._shard else self._everyone)
+            sent = yield self._step("scores", told.serial, mine, () if self._shard else self._everyone)
             score = None if self._shard else self._scored_rows.score(sent)
-        derived = None if message.then is None else self._tree.derive(*message.then)
         if scored is None:
-            return m.Finished(None, derived)
-        sent = yield self._step("losses", message.serial, scored[1].sent(self._elsewhere), self._helpers)
-        return m.Finished(put_together(*scored, sent), derived, score)
+            return told
+        sent = yield self._step("losses", told.serial, scored[1].sent(self._elsewhere), self._helpers)
+        return told._replace(losses=put_together(*scored, sent), score=score)
 
     def _fix(self, message: m.Fix, tree: RowsInTree) -> Program:
         """Put gradients in fixed point, and search the root, together with the other shards."""
@@ -269,16 +289,16 @@ class RowShard:
         sent = yield self._step("picked", serial, tree.pick(sent), self._everyone)
         return tree.scan(sent), flagged
 
-    def _measure(self, message: m.MeasureSizes | m.MeasureLeaves) -> Program:
+    def _measure(self, message: by_order.MeasureSizes | by_order.MeasureLeaves) -> Program:
         """Find quantiles of residuals together with the other shards."""
-        leaves, own = isinstance(message, m.MeasureLeaves), self._tree
-        grouped = own.residuals(message) if isinstance(message, m.MeasureLeaves) else own.sizes(message.output)
-        n_values = message.n_rows if isinstance(message, m.MeasureLeaves) else message.n_values
+        leaves, own = isinstance(message, by_order.MeasureLeaves), self._tree
+        grouped = own.residuals(message) if isinstance(message, by_order.MeasureLeaves) else own.sizes(message.output)
+        n_values = message.n_rows if isinstance(message, by_order.MeasureLeaves) else message.n_values
         found = yield from quantiles(
             grouped, message.quantile, n_values, self._shard, self._n_shards, self._threads,
             lambda name, arrays, senders: self._step(name, message.serial, arrays, senders),
         )  # fmt: skip
-        return m.Measured(found, own.weights_of_leaves()) if leaves else found
+        return by_order.Measured(found, own.weights_of_leaves()) if leaves else found
 
     def _to_all(self, name: str, serial: int, arrays: Arrays) -> Step:
         return self._step(name, serial, dict.fromkeys(self._everyone, arrays), self._everyone)
@@ -355,7 +375,7 @@ class RowShard:
         target, weight = self._table
         bits, eligible = self._held_out
         assert isinstance(self._plan, BoostingPlan)
-        self._elsewhere, self._helpers = message.elsewhere, message.helpers
+        self._elsewhere, self._helpers, self._stretches_of_all = message.elsewhere, message.helpers, message.stretches
         held_out = None
         if self._plan.n_iter_no_change is not None:
             held_out = np.unpackbits(bits, count=target.shape[0]).astype(np.bool_)

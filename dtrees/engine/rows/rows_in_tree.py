@@ -17,6 +17,7 @@ from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.packed import SumsToSend, pack
 from dtrees.engine.rows.between.torn_blocks import Torn
+from dtrees.engine.rows.by_order import messages as by_order
 from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
@@ -346,17 +347,18 @@ class RowsInTree:
         """Return nothing: what nodes of a boosted tree have is not looked at; see :class:`~dtrees.engine.rows.forests.rows_in_forest`."""
         return ()
 
-    def finish(self, message: m.FinishTree) -> tuple[m.BlockLosses, Torn] | None:
-        """Add a tree to the predictions; return losses, if they are asked for."""
-        value = np.ascontiguousarray(message.tree.value[:, 0])
-        self._add_values(message.tree, (message.node, message.leaf), value, self._target.raw[message.output], outside=True)
-        return self._target.losses(self._stretches, self._n_rows_total) if message.score else None
+    def finish(
+        self, tree: Tree, known: tuple[NDArray[np.int64], NDArray[np.int64]], output: int, score: bool
+    ) -> tuple[m.BlockLosses, Torn] | None:
+        """Add a tree to the predictions; return losses, if ``score`` asks for them. ``known`` are nodes here, and the leaves they are."""
+        self._add_values(tree, known, np.ascontiguousarray(tree.value[:, 0]), self._target.raw[output], outside=True)
+        return self._target.losses(self._stretches, self._n_rows_total) if score else None
 
     def held_out_predictions(self) -> NDArray[np.float64]:
         """Return the raw predictions of the rows held out, shape (K, n)."""
         return self._target.raw[:, self._target.held_out]
 
-    def residuals(self, message: m.MeasureLeaves) -> Grouped:
+    def residuals(self, message: by_order.MeasureLeaves) -> Grouped:
         """Return the residuals of the leaves of a tree."""
         self._find_leaves(message.tree, (message.node, message.leaf))
         return self._leaves.grouped(self._target.residuals(message.output), self._target.weights)
@@ -371,7 +373,7 @@ class RowsInTree:
         """Return what the rows of each of the leaves measured last weigh."""
         return self._leaves.weights(self._target.weights)
 
-    def add_deviations(self, message: m.AddDeviations) -> NDArray[np.float64]:
+    def add_deviations(self, message: by_order.AddDeviations) -> NDArray[np.float64]:
         """Go on with the sums of a stretch; see :meth:`LeafRows.add_deviations`."""
         sizes = self._stretches[:, 1] - self._stretches[:, 0]
         at, target = int(sizes[: message.stretch].sum()), self._target
@@ -380,7 +382,7 @@ class RowsInTree:
             rows, target.in_sample, target.residuals(message.output), target.weights, message.center, message.cut, message.totals
         )
 
-    def sum_leaves(self, message: m.SumLeaves) -> NDArray[np.int64]:
+    def sum_leaves(self, message: by_order.SumLeaves) -> NDArray[np.int64]:
         """Return the sums of gradients and of hessians of Newton steps of the leaves of a tree."""
         self._find_leaves(message.tree, (message.node, message.leaf))
         hessian = np.empty(self._columns.n_rows, np.int64)

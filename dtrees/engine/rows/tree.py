@@ -1,19 +1,21 @@
-"""One tree over shards of rows: what the coordinator asks of them, and decides.
+"""One tree over shards of rows: the steps that it is grown in, and what is decided in each.
 
-Of each exchange, this is what shards do; the best split of a node is the best of those that the searchers of columns have found::
+They are taken for boosting by every shard for itself (:mod:`dtrees.engine.rows.between.in_common`), and for forests by the coordinator. Of
+each step, this is what shards do; the best split of a node is the best of those that the searchers of columns have found::
 
+    Derive      compute gradients
     Fix         put gradients in fixed point, sum the root, and search it as nodes of a level are
     Level       divide nodes, and sum some of their children; sums go to searchers of columns, which put them together, tell one another how
                 good the best split at an edge of a zone is, flag the parts that may hold a better one, are sent the rows in there, and
                 find the best splits in their columns (:meth:`~dtrees.engine.rows.row_shard.RowShard.program`)
                 The last one has nodes of few rows grown to their ends, each by one shard, to which all send their rows
     GrowApart   grow further ones, if those have too many rows for one exchange
-    FinishTree  add the tree to predictions, and compute the gradients of the next one
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any, cast
 
 import numpy as np
@@ -24,14 +26,13 @@ from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
 from dtrees.engine.plan.node_limits import classes_summed, constraints_of
-from dtrees.engine.plan.plans import BoostingPlan
-from dtrees.engine.protocol.messages import Root, Scores
+from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.by_order.whole_leaves import find_cuts, leaf_quantiles, leaf_steps
 from dtrees.engine.rows.categories.known_sets import KnownSets, sets_of, words_of
-from dtrees.engine.rows.session import RowsSession
-from dtrees.engine.rows.whole_sums import exponent_of, exponents_of, scores_of_all
+from dtrees.engine.rows.session import TreeSession
+from dtrees.engine.rows.whole_sums import exponent_of, exponents_of
 from dtrees.split.criteria.constraints.words import root_words
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates, midpoint
 from dtrees.split.node.records import Nodes
@@ -50,9 +51,12 @@ _NOTHING = np.empty(0, np.int64)
 #: The best splits of nodes, the next value above each cut (NaN: not known), and the words of their sets of categories, by node.
 _Found = tuple[Candidates, NDArray[np.float64], dict[int, NDArray[np.uint32]]]
 
+#: The numbers by which shards know some of the leaves of a tree, and the numbers of these in the tree.
+_Known = tuple[NDArray[np.int64], NDArray[np.int64]]
+
 
 class RowsDisagree(RuntimeError):
-    """Shards of rows have divided a node otherwise than its split says."""
+    """Shards of rows have divided a node otherwise than its split says, or have grown different trees."""
 
 
 class _RowsGrower(Grower):
@@ -89,12 +93,15 @@ class _RowsGrower(Grower):
         return records["start"].astype(np.int64), records["in_stop"].astype(np.int64)
 
 
-def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: float, score: bool) -> tuple[Tree, Scores]:
-    """Grow one tree and add it to the predictions; parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`."""
-    cuts = find_cuts(session, output)
-    derived = _derived(session, tree, output, cuts)
-    plan, exponents = session.boosting, session.run(exponents_of(session, derived))
-    nodes, known, sets = session.run(grow_nodes(session, tree, derived, exponents))
+def boosted_tree_steps(session: TreeSession, tree: int, output: int, learning_rate: float) -> Steps[tuple[Tree, _Known]]:
+    """Grow one tree; return it, and what shards know of its leaves.
+
+    Parameters are those of :func:`dtrees.engine.coordinator.tree.grow_tree`.
+    """
+    cuts = yield from find_cuts(session, output)
+    derived = cast(list[m.Derived], (yield from session.ask(m.Derive, tree, output, cuts)))
+    plan, exponents = session.boosting, (yield from exponents_of(session, derived))
+    nodes, known, sets = yield from grow_nodes(session, tree, derived, exponents)
     rules = plan.rules
     nodes, _ = pruned(nodes, exponents, rules)
     grown = boosted_tree(nodes, exponents, penalties_of(rules), learning_rate)
@@ -104,20 +111,24 @@ def grow_rows_tree(session: RowsSession, tree: int, output: int, learning_rate: 
     leaf = np.flatnonzero(records["column"] < 0)
     known_leaves = leaves_known(records, known)
     if plan.loss.measures_leaves:
-        grown.value[leaf, 0] = learning_rate * leaf_quantiles(session, grown, output, known_leaves, cuts)
+        grown.value[leaf, 0] = learning_rate * (yield from leaf_quantiles(session, grown, output, known_leaves, cuts))
     elif plan.steps_apart:
-        of_steps = exponents[0], session.run(exponent_of(session, derived, 2))
-        grown.value[leaf, 0] = learning_rate * leaf_steps(session, grown, output, known_leaves, of_steps, rules)
+        of_steps = exponents[0], (yield from exponent_of(session, derived, 2))
+        grown.value[leaf, 0] = learning_rate * (yield from leaf_steps(session, grown, output, known_leaves, of_steps, rules))
     if rules.monotonic:
         put_in_order(grown, rules.monotonic, measured=plan.measures_leaves)
-    then = _next_derived(plan, tree, output)
-    finished = cast(list[m.Finished], session.say(m.FinishTree, session.next_serial(), grown, output, *known_leaves, score, then))
-    session.derived = None if then is None else (then, [one.derived for one in finished if one.derived is not None])
-    losses = [one.losses for one in finished if one.losses is not None]
-    return grown, scores_of_all(session, losses, finished[0].score) if losses else Scores(math.nan, math.nan)
+    return grown, known_leaves
 
 
-def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def checksum(tree: Tree) -> int:
+    """Return a number that two trees have in common, if they are the same."""
+    total = 0
+    for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value):
+        total = zlib.crc32(np.ascontiguousarray(array).data, total)
+    return total
+
+
+def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> _Known:
     """Return the numbers by which shards know leaves of a tree, and the numbers of these in the tree."""
     leaf = np.flatnonzero(records["column"] < 0)
     places = zip(records["start"][leaf].tolist(), records["in_stop"][leaf].tolist(), strict=True)
@@ -127,7 +138,7 @@ def leaves_known(records: NDArray[Any], known: dict[tuple[int, int], int]) -> tu
 
 
 def grow_nodes(
-    session: RowsSession, tree: int, derived: list[m.Derived], exponents: tuple[int, int], rounded: int = 0
+    session: TreeSession, tree: int, derived: list[m.Derived], exponents: tuple[int, int], rounded: int = 0
 ) -> Steps[tuple[Nodes, dict[tuple[int, int], int], KnownSets]]:
     """Return the nodes of a tree, in preorder, and the numbers by which shards know nodes, by their places.
 
@@ -224,7 +235,7 @@ def _thresholds(cut: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray
 class _Apart:
     """Small nodes of a tree, which are grown to their ends by one shard each: so many at once as they have rows for."""
 
-    def __init__(self, session: RowsSession, grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any]) -> None:
+    def __init__(self, session: TreeSession, grower: _RowsGrower, tree: int, root: m.Rooted, path: dict[int, Any]) -> None:
         self._session, self._grower, self._tree, self._root, self._path = session, grower, tree, root, path
         self._batches: list[list[NDArray[np.int64]]] | None = None
         self._asked: list[NDArray[np.int64]] = []
@@ -283,7 +294,7 @@ class _Apart:
 class _Columns:
     """The columns in which nodes are searched, in the order in which they are drawn for each."""
 
-    def __init__(self, session: RowsSession, tree: int, paths: list[Any]) -> None:
+    def __init__(self, session: TreeSession, tree: int, paths: list[Any]) -> None:
         rules, seed = session.plan.rules, hashing.as_seed(session.plan.seed)
         n, k = session.executor.n_columns, rules.columns_per_tree
         self.n_drawn, self.n_columns, self.paths = min(rules.max_features, k), k, np.array(paths, np.uint64)
@@ -307,7 +318,7 @@ class _Columns:
 class _Levels:
     """What is summed of a tree's levels, and how their nodes are searched."""
 
-    def __init__(self, session: RowsSession) -> None:
+    def __init__(self, session: TreeSession) -> None:
         self._session = session
         self._grain: dict[int, int] = {}
         self._slot: dict[int, int] = {}  # of the nodes searched last
@@ -431,21 +442,3 @@ class _RandomLevels(_Levels):
         self._n_sums, every, zero = sums.shape[1], np.arange(nodes.shape[0]), np.zeros(nodes.shape[0], np.int64)
         tasks = np.stack([every, zero - 1, zero - 1, every], axis=1)
         return m.FindBars(root, tasks, m.Levelled(nodes, zero), nodes.shape[0], nodes, n_rows, zero, sums, columns.drawn(), columns.paths)
-
-
-def _next_derived(plan: BoostingPlan, tree: int, output: int) -> tuple[int, int] | None:
-    """Return the tree and output of which gradients can be computed as soon as a tree is finished."""
-    n_outputs = plan.loss.n_outputs
-    output = (output + 1) % n_outputs
-    # The losses of a round may be followed by a sum of the weights of rows not drawn for it: the next ones are drawn later.
-    # Where residuals are cut off is to be found before.
-    is_too_early = (output == 0 and plan.subsample < 1.0) or plan.loss.cut_quantile is not None
-    return None if is_too_early or tree + 1 == plan.n_rounds * n_outputs else (tree + 1, output)
-
-
-def _derived(session: RowsSession, tree: int, output: int, cuts: tuple[float, ...] | None) -> list[m.Derived]:
-    """Return what shards say of the gradients of a tree, having them computed if they are not."""
-    known, session.derived = session.derived, None
-    if known is not None and known[0] == (tree, output):
-        return known[1]
-    return cast(list[m.Derived], session.say(m.Derive, tree, output, cuts))

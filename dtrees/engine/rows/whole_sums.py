@@ -12,18 +12,18 @@ from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.scoring import BLOCK_ROWS, scores_of
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows.session import RowsSession
+from dtrees.engine.rows.session import RowsSession, TreeSession
 
 _EPSILON = 2.0**-52
 _LIMIT, _NO_LIMIT = 61, 2**31
 
 
-def exponents_of(session: RowsSession, derived: list[m.Derived]) -> Steps[tuple[int, int]]:
+def exponents_of(session: TreeSession, derived: list[m.Derived]) -> Steps[tuple[int, int]]:
     """Return the powers of two by which gradients and hessians are multiplied, as one process finds them."""
     return (yield from exponent_of(session, derived, 0)), (yield from exponent_of(session, derived, 1))
 
 
-def exponent_of(session: RowsSession, derived: list[m.Derived], which: int) -> Steps[int]:
+def exponent_of(session: TreeSession, derived: list[m.Derived], which: int) -> Steps[int]:
     """Return the power of two of gradients (0), hessians (1), or those of Newton steps (2)."""
     n_rows, most = session.executor.n_rows, _most_bits(session.plan.rules.reg_lambda)[which]
     parts = [one.sums[which] for one in derived]
@@ -50,7 +50,7 @@ def _most_bits(penalty: float) -> tuple[int, int, int]:
     return _NO_LIMIT, 120 - (math.frexp(penalty)[1] if penalty > 0 else 0), _NO_LIMIT
 
 
-def _sum_in_order(session: RowsSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
+def _sum_in_order(session: TreeSession, what: str, counts: list[NDArray[np.int64]] | None = None) -> Steps[float]:
     """Return a sum over all rows as one process makes it, ``counts[shard][i]`` of stretch i; by default, of all."""
     lanes, first = np.zeros(4), 0
     sizes = [some[:, 1] - some[:, 0] for some in session.stretches] if counts is None else counts

@@ -19,13 +19,12 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
-from dtrees.engine.rows import session
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.local import LocalRowsExecutor, ParcelsMissing
 from dtrees.engine.rows.refusal import rows_placement_refusal
-from dtrees.engine.rows.searching import flagged_rows, searcher, zone_edges
+from dtrees.engine.rows.searching import flagged_rows, grain, searcher, zone_edges
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
 
@@ -167,8 +166,8 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
 @pytest.mark.slow
 def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "_ROWS_PER_PART", 8)
-    monkeypatch.setattr(session, "_FIRST_GRAIN", 0)
-    monkeypatch.setattr(session, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
+    monkeypatch.setattr(grain, "_FIRST_GRAIN", 0)
+    monkeypatch.setattr(grain, "_FAR_TOO_MUCH_FLAGGED_SHARE", 2**40)
     both, plan_level = [], rows_tree._Levels.plan
 
     def plan_and_note(levels: Any, grower: Any, splits: Any) -> m.Levelled:
@@ -191,9 +190,7 @@ RARE = {
     "Prepare",
     "Open",
     "Replay",
-    "Derive",
-    "Fix",
-    "FinishTree",
+    "GrowTree",
     "targets",
     "before targets",
     "held out",
@@ -287,15 +284,15 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("nth", [1, 5])
 @pytest.mark.parametrize(
-    "place", ["Introduce", "Prepare", "Open", "Replay", "Derive", "Fix", "Level", "GrowApart", "FinishTree", "targets", "before targets",
-              "held out", "totals", "before totals", "sums", "before sums", "bars", "before bars", "flags", "before flags", "picked",
-              "before picked", "apart",
-              "before apart", "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags",
+    "place", ["Introduce", "Prepare", "Open", "Replay", "GrowTree", "Derive", "Fix", "Level", "GrowApart", "targets", "before targets",
+              "before Derive", "before Level", "before GrowApart", "Level on", "held out", "totals", "before totals", "sums",
+              "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart", "before apart",
+              "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags",
               "targets on", "totals on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on", "losses on"]
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
-    if place == "GrowApart":  # each small node has too many rows for one exchange with others
+    if place.endswith("GrowApart"):  # each small node has too many rows for one exchange with others
         monkeypatch.setattr(rows_tree, "SHARED_CELLS", 1)
     if place.endswith(" on"):  # what a relay sends
         monkeypatch.setattr(relay, "MOST_DIRECT", 2)
@@ -338,7 +335,7 @@ def test_losses_of_torn_blocks_are_put_together_where_they_begin() -> None:
     executor = Pickling.of(table, y, weight, cuts)
     assert_same(fit_here(table, plan, y, weight), boost(executor, plan))
     executor.close()
-    assert executor.largest["FinishTree"] < BLOCK_ROWS
+    assert executor.largest["GrowTree"] < BLOCK_ROWS
 
 
 def test_parcels_that_nobody_sends_are_named() -> None:

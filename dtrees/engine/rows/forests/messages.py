@@ -89,7 +89,7 @@ class MeasureMeans(Message):
     """Find the means of the targets of the leaves of a tree of a forest, and their spreads. Reply: :class:`LeafMeans`.
 
     Parcels: rows of leaves, to the shards that measure these: shard i those from ``begins[i]`` to ``begins[i + 1]``. ``node`` and ``leaf``
-    are as of :class:`FinishTree`.
+    are as of :class:`~dtrees.engine.rows.by_order.messages.MeasureLeaves`.
     """
 
     serial: int
