@@ -12,7 +12,6 @@ from distributed import get_worker
 from distributed.protocol.pickle import dumps, loads
 
 from dtrees.cluster.transport.direct_channel import offer_channels
-from dtrees.cluster.transport.packing import is_packed, unpack
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class ActorBase:
 
     def answer(self, call: bytes | bytearray | memoryview) -> bytes:
         """Call a method, which is given pickled with its arguments, and return its result, pickled. One call after the other."""
-        method, arguments = unpack(call) if is_packed(call) else loads(call)
+        method, arguments = loads(call)
         with contextlib.nullcontext() if method in self.AT_ONCE else self.turn:
             return bytes(dumps(getattr(self, method)(*arguments)))
 

@@ -25,6 +25,7 @@ import dask
 from distributed import Client, Future, KilledWorker, get_worker
 from distributed.protocol.pickle import dumps, loads
 
+from dtrees.cluster.compat import waiting_thread
 from dtrees.cluster.errors import SchedulerLost
 from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.reliability.fit_context import current_fit
@@ -214,10 +215,11 @@ class Actors:
         """
         exchange = self._under_way[0]
         try:
-            if self._uses_channels:
-                self._take_replies(exchange)
-            else:
-                self._client.sync(self._call, exchange)
+            with waiting_thread():
+                if self._uses_channels:
+                    self._take_replies(exchange)
+                else:
+                    self._client.sync(self._call, exchange)
         except BaseException:
             self._forget_calls()
             raise

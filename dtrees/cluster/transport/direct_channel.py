@@ -4,10 +4,10 @@ A call that goes Dask's way passes an event loop at either end, and a thread bes
 is what an exchange of short messages then takes. A channel is a connection of Dask's, to the worker's own port, with Dask's handshake. But
 once both sides have agreed on it, the actor waits for calls in a thread at one end, and the caller uses its own thread at the other.
 
-Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`, or, of calls with large
-arrays, the pieces of :mod:`dtrees.cluster.transport.packing`. A call may be sent before
-the reply to another has come: it waits at the other end, so that the actor is not kept waiting. Who gives up waiting for a reply closes the
-channel. Channels are for plain TCP; there are none where connections are encrypted, or of another kind.
+Each call and each reply is its length in 8 bytes, then the pickled bytes of :mod:`dtrees.cluster.growing.actors`, or, between actors, the
+pieces of :mod:`dtrees.cluster.transport.packing`. A call may be sent before the reply to another has come: it waits at the other end, so
+that the actor is not kept waiting. Who gives up waiting for a reply closes the channel. Channels are for plain TCP; there are none where
+connections are encrypted, or of another kind.
 """
 
 from __future__ import annotations

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, get_worker
 
+from dtrees.cluster.compat import waiting_thread
 from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.actors import Actors, ActorsLost
 from tests.cluster.samples import wait_until
@@ -128,3 +130,18 @@ def test_an_error_of_making_an_actor_is_raised(client: Client) -> None:
         actors.wait_until_made()
     assert not actors.lost
     actors.close()
+
+
+def _profiled() -> list[bool]:
+    """Tell whether Dask's profiler looks at this task's thread before, while and after it waits."""
+    worker, thread = get_worker(), threading.get_ident()
+    before = thread in worker.active_threads
+    with waiting_thread():
+        while_waiting = thread in worker.active_threads
+    return [before, while_waiting, thread in worker.active_threads]
+
+
+def test_a_task_that_waits_is_not_profiled(client: Client) -> None:
+    assert client.submit(_profiled, pure=False).result() == [True, False, True]
+    with waiting_thread():  # no task
+        pass

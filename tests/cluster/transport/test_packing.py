@@ -21,12 +21,15 @@ ARRAYS: dict[str, tuple[Any, ...]] = {
     "large": (np.arange(3, dtype=np.uint8), np.arange(100_000), np.ones(1)),
     "records": (np.zeros(2, [("a", "i4"), ("b", "f8")]), np.arange(2)),
     "a bundle": ([(0, [1, 2], (np.arange(4),))],),
+    "nothing but": (None,),
+    "objects": ((np.arange(3), None, [np.zeros((2, 3), [("a", "i1"), ("b", "f8")])[:, ::2], np.array(["a", None], object), np.arange(0)]),),
 }
 
 
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+        equal = one.tolist() == other.tolist() if one.dtype == object else one.tobytes() == other.tobytes()
+        return one.dtype == other.dtype and one.shape == other.shape and equal
     if isinstance(one, tuple | list):
         return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)

@@ -12,7 +12,7 @@ from distributed import Client, Worker, get_worker
 from dtrees.cluster.compat import actor_on
 from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.actors import Actors
-from dtrees.cluster.transport.packing import pack
+from dtrees.cluster.transport.packing import pack_named
 from dtrees.cluster.transport.peers import PeerLost, Peers
 
 
@@ -24,7 +24,7 @@ class Sender(ActorBase):
     def __init__(self, links: bool, number: int) -> None:
         super().__init__()
         self.kept: list[Any] = []
-        self.peers = Peers(get_worker(), number, self.kept.append)
+        self.peers = Peers(get_worker(), number, lambda sent: self.kept.append(sent[1][0]))
         self.peers._uses_links = links
 
     def meet(self, where: list[tuple[str, str]]) -> None:
@@ -39,7 +39,7 @@ class Sender(ActorBase):
     def swap(self, to: list[int], array: Any, n: int, seconds: float = 60.0) -> tuple[int, list[Any]] | Failed:
         """Send an array to some; return how many bytes that were, and what has come, when so many have."""
         try:
-            self.peers.send({i: pack(array) for i in to})
+            self.peers.send({i: pack_named(("array",), (array,)) for i in to})
             return self.peers.sent, self.peers.wait(lambda: self.kept if len(self.kept) >= n else None, seconds, "arrays")
         except PeerLost as error:
             return Failed(error)
