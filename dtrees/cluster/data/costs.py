@@ -1,15 +1,14 @@
 """What a tree of boosting takes on a cluster: what ``placement="auto"`` chooses by, and :mod:`benchmarks.model` predicts with.
 
 A tree of depth 6, in nanoseconds of one thread, as ``python -m benchmarks model`` measures and prints them; here on a machine of two
-hyperthreads of one core. For 1M x 28, 100 trees of squared error, they give 12.2 s by rows on two workers of a thread, 11.7 by columns, and
+hyperthreads of one core. For 1M x 28, 100 trees of squared error, they give 12.1 s by rows on two workers of a thread, 11.7 by columns, and
 6.8 on one worker of two threads. Such fits took 14.8, 11.9 and 8.5 s with loading, with nothing else to do; of two classes 17.7, 14.9 and
 11.7.
 
 by one worker       every row, and every cell
 by columns          every row, whatever the columns of a worker; its cells; exchanges
 by rows             a worker's own rows and their cells; what it searches and is sent for that, by columns; what a tree takes of a shard
-                    and of the coordinator in any case; the coordinator's messages, for each worker; a worker's messages to others, for
-                    each that it talks to
+                    in any case; what all replies take, for each worker; a worker's messages to others, for each that it talks to
 
 Threads of a worker are taken to share what it does with rows and columns. Networks are taken to be no limit, which holds for 10 Gbit/s and
 a hundred columns: a worker sends well under a megabyte for a column.
@@ -30,14 +29,15 @@ EXCHANGES, EXCHANGES_WORKER = 6 * 1.84e6, 6 * 1.07e6
 #: seconds of a processor that the slowest shards of each step took together, all shards in one process: medians of 60 trees of 100,000 to a
 #: million rows, 28 or 84 columns and 2, 4 or 8 shards, which these costs meet within 8 %.
 ROWS_ROW, ROWS_CELL, ROWS_COLUMN = 64.0, 4.4, 0.27e6
-#: A tree in any case: 7.0e6 of them of a shard, in the same fit; 4.5e6 for the 40 steps in which shards wait for one another, and 4.2e6 of
-#: the coordinator, both measured with shards in processes of their own (20,000 and 100,000 x 28; 2, 4 and 8 workers).
+#: A tree in any case: 7.0e6 of them of a shard, in the same fit; 5.3e6 for the 47 steps in which shards wait for one another, measured with
+#: shards in processes of their own (20,000 and 100,000 x 28; 2, 4 and 8 workers); and 3.4e6 to decide on splits, which each shard does.
 ROWS_TREE = 15.7e6
-#: The coordinator's eight messages to a worker, and its replies, measured likewise.
-ROWS_WORKER = 1.0e6
-#: What a worker has to do with each other one that it sends to and hears of, 39 times in a tree: 1.3e6 to send and to receive, measured
+#: The coordinator's message to a worker, and its reply: 0.12e6, measured likewise; and what each shard has to do with the replies of
+#: another one, wherever they come from: 35 us each for eight of them.
+ROWS_WORKER = 0.4e6
+#: What a worker has to do with each other one that it sends to and hears of, 47 times in a tree: 1.6e6 to send and to receive, measured
 #: likewise, and 1.4e6 to take in what comes, and to wait for the slowest of more workers, of the fit of all shards in one process.
-ROWS_PEER = 2.7e6
+ROWS_PEER = 3.0e6
 
 
 def seconds_alone(n_rows: int, n_columns: int, threads: int) -> float:
@@ -69,7 +69,7 @@ def seconds_by_rows(rows: Mapping[str, int], n_columns: int, threads: Mapping[st
     Examples
     --------
     >>> round(seconds_by_rows({"a": 500_000, "b": 500_000}, 28, {"a": 1, "b": 1}), 4)
-    0.1216
+    0.1207
     """
     own = max(n * (ROWS_ROW + ROWS_CELL * n_columns) / threads[worker] for worker, n in rows.items())
     search = ROWS_COLUMN * (n_columns + sums_received(len(rows), n_columns)) / 2 / min(threads[worker] for worker in rows)
@@ -82,7 +82,7 @@ def seconds_beside_rows(n_workers: int) -> float:
     Examples
     --------
     >>> [round(seconds_beside_rows(n), 3) for n in (2, 16, 17, 400)]
-    [0.02, 0.072, 0.054, 0.518]
+    [0.019, 0.067, 0.046, 0.29]
     """
     return 1e-9 * (ROWS_TREE + ROWS_WORKER * n_workers + ROWS_PEER * n_peers(n_workers))
 
