@@ -116,11 +116,6 @@ NOT_BY_ROWS = {
     "tree by quantile": "criterion='quantile'",
     "forest of absolute error": "criterion='absolute_error'",
     "forest by quantile, in order": "criterion='quantile'",
-    "forest of several targets": "y of 3 targets",
-    "extra trees of several targets": "y of 3 targets",
-    "forest of several targets of classes": "y of 3 targets",
-    "forest of several targets by sets": "y of 3 targets",
-    "extra trees of several targets of classes by sets": "y of 3 targets",
     "tree of medians of several targets": "criterion='absolute_error'",
     "forest of medians in order": "criterion='absolute_error'",
 }

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,13 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dtrees
-from dtrees import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from dtrees import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from dtrees.cluster.dashboard.fit_history import FitHistory
 from dtrees.engine.rows import messages
 from dtrees.engine.rows import tree as rows_tree
@@ -69,6 +75,15 @@ CASES = {
         lambda: RandomForestClassifier(3, oob_score=True, class_weight="balanced_subsample", max_depth=6, random_state=9),
         by_set=True,
     ),
+    "forest of several targets": Case(
+        "several", lambda: RandomForestRegressor(3, oob_score=True, max_features=0.5, max_samples=0.8, random_state=10)
+    ),
+    "extra-trees of classes of several targets": Case(
+        "several classes",
+        lambda: ExtraTreesClassifier(
+            3, bootstrap=True, oob_score=True, class_weight="balanced_subsample", max_features=0.5, random_state=11
+        ),
+    ),
     "Poisson, evaluated": Case(
         "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
     ),
@@ -76,6 +91,7 @@ CASES = {
 FOREST_OF_CLASSES = Case(
     "binary", lambda: RandomForestClassifier(4, class_weight="balanced_subsample", oob_score=True, max_depth=6, random_state=9)
 )
+FOREST_OF_SEVERAL_CLASSES = replace(FOREST_OF_CLASSES, task="several classes")
 #: Rows of partitions: none in some, one in some, nearly all in one.
 PARTS = {1: [N_ROWS], 4: [1, 0, N_ROWS - 21, 20], 7: [40, 1, 100, 0, 59, 60, 40]}
 
@@ -219,17 +235,19 @@ def test_a_worker_is_lost_at_every_message_and_step(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["killed", "unheard"])
+@pytest.mark.parametrize(("how", "several"), [("killed", False), ("unheard", False), ("killed", True)])
 @pytest.mark.parametrize(
     "kind", [kind.__name__ for kind in forest_messages.Message.__subclasses__() if kind.__module__ == forest_messages.__name__]
 )
 def test_a_worker_is_lost_at_every_message_of_forests(
-    five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
+    five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any, several: bool
 ) -> None:
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
     cut = Cut(kind, 1 if kind in ("OpenForest", "CountVotes") else 3, how)
-    case = FOREST_OF_CLASSES if kind == "CountClasses" else CASES["forest"]
+    case = CASES["forest of several targets" if several else "forest"]
+    if kind == "CountClasses":
+        case = FOREST_OF_SEVERAL_CLASSES if several else FOREST_OF_CLASSES
     with cut_off(cut) as done:
         model = fit(case, PARTS[7])
     here = fit(case)
@@ -350,8 +368,8 @@ def test_what_rows_cannot_do(client: Client) -> None:
     X, y = in_partitions(TRAIN, PARTS[1]), in_partitions(TARGETS["regression"], PARTS[1])
     with pytest.raises(ValueError, match="does not take criterion='absolute_error'"):
         dtrees.ExtraTreesRegressor(2, criterion="absolute_error").fit(X, y, placement="rows")
-    with pytest.raises(ValueError, match='does not take y of . targets for trees and forests.* placement="sharded"'):
-        dtrees.DecisionTreeRegressor().fit(X, in_partitions(TARGETS["several"], PARTS[1]), placement="rows")
+    with pytest.raises(ValueError, match="does not take criterion='absolute_error'"):
+        dtrees.DecisionTreeRegressor(criterion="absolute_error").fit(X, in_partitions(TARGETS["several"], PARTS[1]), placement="rows")
     with pytest.raises(ValueError, match="does not take loss=_halves: an objective of your own .* placement=.sharded."):
         GradientBoostingRegressor(loss=_halves).fit(X, y, placement="rows")
     assert not events(client, "placed")  # before anything is loaded

@@ -33,7 +33,6 @@ from dtrees.cluster.reliability.fit_context import current_fit
 from dtrees.cluster.reliability.tasks import Tasks, release
 from dtrees.cluster.transport.events import tell
 from dtrees.cluster.transport.scheduler_rpc import holders
-from dtrees.engine.rows.refusal import targets_refusal
 from dtrees.ensemble.backend import LoadOptions, Placement, Table
 from dtrees.ensemble.input.schema import Schema
 from dtrees.ensemble.input.target import TargetSummary, check_target, check_weights, encode_target
@@ -131,7 +130,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     whole = "X is for a bag, each of whose boosters is a task" if options.bag else ""
     check_placement(current_fit().settings.placement, boosting=options.n_trees is None, whole=whole)
     if current_fit().settings.placement == "rows" and options.rows_refusal is not None:
-        raise _not_by_rows(options.rows_refusal)
+        raise ValueError(f'{options.rows_refusal}. Place it by columns: placement="sharded"')
     if not is_lazy(y):
         y = check_target(y, classify=options.classify, name=options.estimator_name, several=options.several)
     before = worker_capacities(client)
@@ -146,7 +145,7 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
         schema, summary = _summarise(tasks, parts, options)
         sizes, capacities = _measure(tasks, parts, schema, summary, options, before)
         logger.info("loading %d rows and %d columns from %d partitions", summary.n_rows, len(schema), len(parts.lengths))
-        plan, shares = _plan(tasks, parts, sizes, capacities, _rows_refusal(parts, summary, options), options)
+        plan, shares = _plan(tasks, parts, sizes, capacities, _rows_refusal(parts, options), options)
         _tell(plan, capacities)
         columns: ClusterColumns | ClusterRows
         target: Future | ClusterRows
@@ -159,26 +158,11 @@ def load(client: Client, X: Any, y: Any, sample_weight: Any, options: LoadOption
     return Table.of(schema, summary, columns=columns, target=target, weight=weight, placement=columns.placement)
 
 
-def _rows_refusal(parts: Partitions, summary: TargetSummary, options: LoadOptions) -> str | None:
-    """Return why trees cannot grow where rows stay; None if they can.
-
-    Raises
-    ------
-    ValueError
-        If that is where they are to grow.
-    """
+def _rows_refusal(parts: Partitions, options: LoadOptions) -> str | None:
+    """Return why trees cannot grow where rows stay; None if they can."""
     if options.bag or parts.cells is not None:
         return "it is for dense tables, and no bags"  # check_placement says more
-    refusal = options.rows_refusal
-    if refusal is None and options.n_trees is not None:
-        refusal = targets_refusal(summary.n_targets)
-    if refusal is not None and current_fit().settings.placement == "rows":
-        raise _not_by_rows(refusal)
-    return refusal
-
-
-def _not_by_rows(refusal: str) -> ValueError:
-    return ValueError(f'{refusal}. Place it by columns: placement="sharded"')
+    return options.rows_refusal
 
 
 def _plan(

@@ -106,6 +106,7 @@ class Sizes:
         Columns of categories.
     n_sums : int
         Numbers that are summed by zones, where rows stay.
+    n_targets : int
     """
 
     n_rows: int
@@ -118,6 +119,7 @@ class Sizes:
     keyed: bool = field(default=False, repr=False)
     n_categorical: int = field(default=0, repr=False)
     n_sums: int = field(default=3, repr=False)
+    n_targets: int = field(default=1, repr=False)
 
     @classmethod
     def of(
@@ -150,8 +152,12 @@ class Sizes:
         amounts += n_rows * _VECTOR_BYTES * _VECTORS_OF_A_BOOSTER if bag else 0
         n_categorical = sum(column.kind == CATEGORICAL for column in schema.columns)
         vector_bytes = n_rows * _VECTOR_BYTES * vectors
-        n_sums = n_classes + 1 if n_classes > 2 and not boosting else 3
-        return cls(n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical, n_sums)
+        n_sums = 3
+        if not boosting and (n_classes > 2 or n_targets > 1):
+            n_sums = n_classes + 1 if n_classes else 2 * n_targets + 2  # of targets that are numbers, sums and sizes
+        return cls(
+            n_rows, columns, vector_bytes, partition, tuple(evaluation), votes, amounts, width == 4, n_categorical, n_sums, n_targets
+        )
 
     def of_stored(self, cells: int) -> Sizes:
         """Return the sizes of a sparse table of the same schema, with so many stored cells.
@@ -198,6 +204,7 @@ class Sizes:
         if not on_disk:
             cells += n_rows * self.n_categorical * CODE_BYTES
         state += PICKING_BYTES * threads
+        state += self.amounts // self.n_rows
         looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
         sums = _ZONE_SUMS_BYTES * self.n_sums // 3 * most_zones(self.n_rows) * len(self.columns)
         return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + partitions * self.partition

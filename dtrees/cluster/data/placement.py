@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dask.utils import format_bytes
 from distributed import Client
@@ -262,7 +263,9 @@ def _predict(
     predicted = {}
     if able:
         predicted["one-worker"] = seconds_alone(n_rows, n_columns, max(threads[worker] for worker in able))
-    by_columns, by_rows = (seconds_by_columns, seconds_by_rows) if n_trees is None else (forest_by_columns, forest_by_rows)
+    by_columns, by_rows = seconds_by_columns, seconds_by_rows
+    if n_trees is not None:
+        by_columns, by_rows = (partial(of_forest, n_targets=sizes.n_targets) for of_forest in (forest_by_columns, forest_by_rows))
     predicted["sharded"] = by_columns(n_rows, n_columns, threads)
     if rows is not None:
         needs = _needs_of_rows(sizes, rows, worker_capacities, n_trees)

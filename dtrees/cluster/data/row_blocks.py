@@ -379,9 +379,9 @@ def _codes(block: RowBlock, distinct: NDArray[np.float64], column: int) -> NDArr
 
 
 def whole_target(tasks: Tasks, rows: ClusterRows) -> NDArray[Any]:
-    """Fetch the target of all rows, in their order."""
+    """Fetch the target of all rows, in their order; of several, each one's rows are side by side, as in one process."""
     pieces = tasks.waiter.gather(tasks.map("target", getattr, rows.blocks, ["target"] * len(rows.blocks)))
-    return in_order(pieces, rows.stretches, rows.n_rows)
+    return np.asarray(in_order(pieces, rows.stretches, rows.n_rows), order="F")
 
 
 def _digest(pieces: list[NDArray[Any]], stretches: Sequence[Sequence[Stretch]], n_rows: int, *others: NDArray[Any]) -> str:

@@ -112,9 +112,70 @@ def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
     return max(2, plan.n_classes)
 
 
-def classes_summed(plan: ForestPlan | BoostingPlan) -> int:
-    """Return of how many classes the weights are summed, for one target; 0 where moments are, as for two classes."""
-    return plan.n_classes if isinstance(plan, ForestPlan) and plan.n_classes > 2 else 0
+class SumsKept(NamedTuple):
+    """What is summed of nodes whose rows are spread over shards, beside words of constraints: moments, where nothing else is said.
+
+    Attributes
+    ----------
+    n_classes : int
+        Of how many classes the weights are summed, of all targets; 0 where none are, as for two classes of one target.
+    targets : tuple of int
+        As of :class:`~dtrees.engine.plan.plans.ForestPlan`.
+
+    Examples
+    --------
+    >>> one, classes, numbers = SumsKept(), SumsKept(3), SumsKept(targets=(1, 1, 1))
+    >>> [kept.n_numbers for kept in (one, classes, numbers)]
+    [0, 3, 3]
+    >>> [(kept.n_sums, kept.width(True), kept.width_picked(True)) for kept in (one, classes, numbers)]
+    [(2, 3, 3), (3, 4, 4), (4, 8, 5)]
+    """
+
+    n_classes: int = 0
+    targets: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, plan: ForestPlan | BoostingPlan) -> SumsKept:
+        """Return what is summed for a plan."""
+        if isinstance(plan, BoostingPlan):
+            return cls()
+        return cls(plan.n_classes if plan.targets or plan.n_classes > 2 else 0, plan.targets)
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers lie side by side: weights of classes, or sums of targets; 0 of moments."""
+        return self.n_classes or len(self.targets)
+
+    @property
+    def n_sums(self) -> int:
+        """How many sums a node has."""
+        return self.n_numbers + 1 if self.targets else self.n_classes or 2
+
+    def width(self, weighted: bool) -> int:
+        """Return how many numbers an element of a zone has (:mod:`dtrees.split.zones.over_shards.many_sums.elements`)."""
+        return 2 * self.n_numbers + 2 if self.targets and not self.n_classes else self.width_picked(weighted)
+
+    def width_picked(self, weighted: bool) -> int:
+        """Return how many numbers an element of a value has."""
+        return self.n_numbers + 2 if self.targets and not self.n_classes else (self.n_classes or 2) + weighted
+
+    @property
+    def per_category(self) -> int:
+        """How many elements a category has in lists of sums, at most."""
+        return max(1, self.n_numbers)
+
+    def limits(
+        self,
+        rules: Rules,
+        sums: NDArray[np.int64],
+        exponents: tuple[int, int],
+        slope: float = 0.0,
+        ids: NDArray[np.int32] | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> tuple[SplitLimits, NodeLimits]:
+        """Return what :func:`make_limits` does; ``rows`` are those of several targets, of who looks at rows."""
+        targets = Targets.unseen(self.targets) if rows is None else Targets(self.targets, rows)
+        return make_limits(rules, self.n_classes, sums, exponents, 0.0 if self.targets else slope, ids=ids, targets=targets)
 
 
 def make_limits(

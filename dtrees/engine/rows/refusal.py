@@ -42,18 +42,4 @@ def _refusal_of_forest(plan: ForestPlan) -> str | None:
             f'placement="rows" does not take criterion={plan.rules.criterion!r}: what a split is worth follows from the order of the '
             "targets of all rows in a node, not from sums"
         )
-    return targets_refusal(max(1, len(plan.targets)))
-
-
-def targets_refusal(n_targets: int) -> str | None:
-    """Return why forests, and single trees, cannot be grown there for so many targets; None if they can.
-
-    Examples
-    --------
-    >>> targets_refusal(1)
-    >>> targets_refusal(3)
-    'placement="rows" does not take y of 3 targets for trees and forests: sums by zones are of one target'
-    """
-    if n_targets > 1:
-        return f'placement="rows" does not take y of {n_targets} targets for trees and forests: sums by zones are of one target'
     return None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.outcome.scoring import Parts
-from dtrees.engine.plan.node_limits import classes_summed
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.protocol.messages import Many, Message, Root, StaleMessage
@@ -37,6 +37,7 @@ from dtrees.engine.rows.forests.leaf_rows import measure_means
 from dtrees.engine.rows.forests.random_search import joined_ends
 from dtrees.engine.rows.forests.rows_in_forest import RowsInForest
 from dtrees.engine.rows.forests.scales import scales_of
+from dtrees.engine.rows.forests.several_targets import ForestRowsOfTargets
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.rows.searching.searcher import Wanted
@@ -94,7 +95,7 @@ class RowShard:
         self._edges: Edges | None = None
         self._zone_map: ZoneMap | None = None
         self._grid: Grid | None = None
-        self._held_out: Arrays = ()
+        self._told: Arrays = ()
 
     def close(self) -> None:
         """End the shard's threads."""
@@ -225,8 +226,9 @@ class RowShard:
         of_all = root.sums.copy()
         of_all[: sent[0][0].shape[0]] = np.sum([one[0] for one in sent], axis=0)
         root = root._replace(sums=of_all, slope=float(np.max([one[1] for one in sent])))
-        rules, n_classes = self._plan.rules, classes_summed(self._plan)
-        grower = Grower(rules, n_classes, rules.columns_per_tree, Root(root.n_in, root.n_in, of_all, root.exponents, 0, None), 0)
+        rules, kept = self._plan.rules, SumsKept.of(self._plan)
+        whole = Root(root.n_in, root.n_in, of_all, root.exponents, 0, None)
+        grower = Grower(rules, kept.n_classes, rules.columns_per_tree, whole, 0, kept.targets)
         sent = yield self._step("sums", message.serial, sums, self._everyone if sums else (), added)
         if not grower.to_search.shape[0]:
             return m.Fixed(totals, None)
@@ -330,7 +332,7 @@ class RowShard:
         sent = yield self._step("targets", message.serial, {0: mine}, () if self._shard else self._everyone)
         prepared, told = (None, {}) if self._shard else self._look_at_all(message, sent)
         del sent, mine
-        (self._held_out,) = yield self._step("held out", message.serial, told, (0,))
+        (self._told,) = yield self._step("held out", message.serial, told, (0,))
         return prepared
 
     def _look_at_all(self, message: m.Prepare, sent: Sequence[Arrays]) -> tuple[m.Prepared | f.ForestScales, dict[int, Arrays]]:
@@ -339,8 +341,8 @@ class RowShard:
         assert target is not None
         if isinstance(self._plan, BoostingPlan):
             return self._prepare_all(message, sent, target, weight)
-        scales, before = scales_of(self._plan, target, weight, stretches)
-        return scales, {shard: (some,) for shard, some in enumerate(before)}
+        scales, told = scales_of(self._plan, target, weight, stretches)
+        return scales, dict(enumerate(told))
 
     def _prepare_all(
         self, message: m.Prepare, sent: Sequence[Arrays], target: NDArray[Any], weight: NDArray[np.float64] | None
@@ -373,7 +375,7 @@ class RowShard:
 
     def _open(self, message: m.Open) -> None:
         target, weight = self._table
-        bits, eligible = self._held_out
+        bits, eligible = self._told
         assert isinstance(self._plan, BoostingPlan)
         self._elsewhere, self._helpers, self._stretches_of_all = message.elsewhere, message.helpers, message.stretches
         held_out = None
@@ -387,9 +389,10 @@ class RowShard:
 
     def _open_forest(self, message: f.OpenForest) -> None:
         target, weight = self._table
-        (before,) = self._held_out
+        before, *numbers = self._told
         assert isinstance(self._plan, ForestPlan)
-        own = ForestRows(self._plan, message.scales, target, weight, self._stretches, before, self._threads)
+        kind = ForestRowsOfTargets if self._plan.targets else ForestRows
+        own = kind(self._plan, message.scales, target, weight, self._stretches, before, self._threads, *numbers)
         self._slots = [RowsInForest(*self._about_rows(message.edges, own))]
 
     def _about_rows(self, edges: Edges, own: AddsByLeaf) -> tuple[Any, ...]:

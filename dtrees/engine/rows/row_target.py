@@ -28,10 +28,12 @@ from dtrees.engine.shard.targets.boosted_rows import (
     write_derivatives,
 )
 from dtrees.engine.threads import Threads
+from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers.fixed_point import absolute_sum, scale_into
 from dtrees.split.policy import ADDITION_ROWS
 
 _NONE = np.empty(0, np.int64)
+_ONE_TARGET = np.empty((0, 0), np.int64)
 
 
 class AddsByLeaf(ABC):
@@ -43,10 +45,13 @@ class AddsByLeaf(ABC):
         Whether the hessian, or weight, of every row is 1.
     in_sample : ndarray of bool, shape (n,), or None
         Which rows the tree under way learns from; None for all.
+    added : ndarray of int64, shape (n, n_targets) or (0, 0)
+        What rows add to the sums of several targets in the tree under way, which g are numbers of rows of then.
     """
 
     unit_hessian: bool
     in_sample: NDArray[np.bool_] | None
+    added: NDArray[np.int64] = _ONE_TARGET
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -55,6 +60,10 @@ class AddsByLeaf(ABC):
     @abstractmethod
     def fix(self, exponents: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return what rows of the tree under way add to sums, in fixed point."""
+
+    def many_sums(self, rows: RowPartition) -> NDArray[np.int64] | None:
+        """Return what the rows of a tree add up to, where these are not moments; None where they are."""
+        return None
 
     @abstractmethod
     def amounts(self, what: str, rows: slice) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import classes_summed
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.rows import messages as m
@@ -22,7 +22,7 @@ from dtrees.engine.rows.by_order.leaves import LeafRows
 from dtrees.engine.rows.by_order.quantiles import Grouped
 from dtrees.engine.rows.categories.own_rows import CategoryRows
 from dtrees.engine.rows.categories.search import CategorySearch
-from dtrees.engine.rows.forests.class_search import ClassFlaggedRows, ClassSearcher
+from dtrees.engine.rows.forests.many_search import ManySumsFlaggedRows, ManySumsSearcher
 from dtrees.engine.rows.row_target import AddsByLeaf, RowTarget
 from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
 from dtrees.engine.rows.searching.passes import by_column, by_rows, values_of_rows
@@ -39,10 +39,9 @@ from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.over_shards.classes import add_up_classes, sum_classes
 from dtrees.split.zones.over_shards.node_sums import sum_nodes
 from dtrees.split.zones.over_shards.own_rows import add_in_order, next_codes, walk_rows
-from dtrees.split.zones.sums import lay_out_slots
+from dtrees.split.zones.sums import Sums, lay_out_slots
 from dtrees.tree.tree import Tree
 
 #: To each searcher, the sums that are its.
@@ -90,13 +89,13 @@ class RowsInTree:
         self._seed = hashing.as_seed(plan.seed)
         self._everything = np.arange(columns.n_columns, dtype=np.int32)
         self._n_distinct = np.diff(columns.offsets)
-        self._n_classes = classes_summed(plan)
-        self._width = (self._n_classes or 2) + (not target.unit_hessian)
+        self._kept = SumsKept.of(plan)
+        self._width = self._kept.width(not target.unit_hessian)
         self._room_for_sent = NumbersKept()
         self._begin()
-        kind = ClassFlaggedRows if self._n_classes else FlaggedRows
-        self._flagged = kind(columns, edges, zone_map, self._width, threads, self._n_classes)
-        self._categories = CategoryRows(columns, edges.n_categories, threads, self._n_classes)
+        kind = ManySumsFlaggedRows if self._kept.n_numbers else FlaggedRows
+        self._flagged = kind(columns, edges, zone_map, self._width, threads, self._kept)
+        self._categories = CategoryRows(columns, edges.n_categories, threads, self._kept)
 
     def _begin(self) -> None:
         """Know of no tree."""
@@ -149,13 +148,13 @@ class RowsInTree:
         own_starts = np.zeros((starts.shape[0], own.shape[0] + 1), np.int64)
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
-        kind = ClassSearcher if self._n_classes else Searcher
+        kind = ManySumsSearcher if self._kept.n_numbers else Searcher
         self._searcher = kind(
-            searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads, self._rooms, self._n_classes
+            searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads, self._rooms, self._kept
         )
         places = self._categories.deal(pool, self._n_shards)[self._shard]
         n_categories = edges_of_all.n_categories[pool[places]]
-        self._category_search = CategorySearch(pool[places], places, n_categories, self._threads, self._n_classes)
+        self._category_search = CategorySearch(pool[places], places, n_categories, self._threads, self._kept)
 
     def add_in_order(self, message: m.AddInOrder) -> NDArray[np.float64]:
         """Add absolute values of a stretch to sums of lanes."""
@@ -185,8 +184,7 @@ class RowsInTree:
         found = self._threads.map_stretches(lambda some: add_up(own.g[some], own.h[some]), n, ADDITION_ROWS)
         g, h, size, slope = zip(*found, strict=True)
         self._start[0], self._stop[0] = 0, n
-        of_classes = add_up_classes(own.g, own.h, self._n_classes) if self._n_classes else None
-        totals = m.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), of_classes)
+        totals = m.Totals(int(sum(g)), int(sum(h)), int(sum(size)), float(max(slope)), self._any_target.many_sums(own))
         return totals, self._sum(message.summed, message.shift)
 
     def _sum(self, summed: m.Levelled, shift: int) -> _Sent:
@@ -199,7 +197,7 @@ class RowsInTree:
         sums = make_sums(self._rooms[1].room(n * size).reshape(n, size), starts, shifts, self._width, shift)
         sums.grains[:] = summed.grain
         first, last = self._start[summed.node], self._stop[summed.node]
-        zone_map, rows, n_classes = self._zone_map, self._rows, self._n_classes
+        zone_map, rows, added = self._zone_map, self._rows, self._any_target.added
 
         def include(start: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
             # Large nodes are shared by columns, which need not be added up.
@@ -210,18 +208,20 @@ class RowsInTree:
                 for piece in range(n_pieces[i])
             ]
             of_tasks = np.array(tasks, np.int64).reshape(-1, 6)
-            if n_classes:
-                self._threads.share(len(tasks), lambda queue, _: sum_classes(queue, of_tasks, zone_map, rows, sums, n_classes))
-                return
-            self._threads.share(len(tasks), lambda queue, _: sum_nodes(queue, of_tasks, zone_map, rows, sums))
+            self._include(of_tasks, sums)
 
         for some in by_rows(zone_map.part, self._columns.n_rows, rows.rows, first, last):
             include(*some)
         sent: _Sent = {searcher: (own,) for searcher, own in enumerate(self._to_send.pack(sums, self._places))}
-        by_category = self._categories.sum(summed.node, self._start, self._stop, rows) if self._categories.ids.shape[0] else []
+        by_category = self._categories.sum(summed.node, self._start, self._stop, rows, added) if self._categories.ids.shape[0] else []
         for shard, lists in enumerate(by_category):
             sent[shard] += lists
         return sent
+
+    def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
+        """Add rows to the sums of nodes; ``tasks`` are those of :func:`sum_nodes`."""
+        zone_map, rows = self._zone_map, self._rows
+        self._threads.share(tasks.shape[0], lambda queue, _: sum_nodes(queue, tasks, zone_map, rows, sums))
 
     def find_bars(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
@@ -339,7 +339,7 @@ class RowsInTree:
         """Grow nodes to their ends, whose rows all shards have sent."""
         grown, sets = grow_sent(
             message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent, self._room_for_sent,
-            self._n_classes,
+            self._kept,
         )  # fmt: skip
         return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import splits_of_categories
-from dtrees.engine.plan.node_limits import limited_splits, make_limits
+from dtrees.engine.plan.node_limits import SumsKept, limited_splits
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.messages import GrowSent
 from dtrees.engine.rows.searching.searcher import NumbersKept
@@ -38,7 +38,7 @@ def grow_sent(
     threads: Threads,
     sent: list[tuple[NDArray[Any], ...]],
     room: NumbersKept,
-    n_classes: int = 0,
+    kept: SumsKept,
 ) -> tuple[list[Nodes], list[CategorySets]]:
     """Grow nodes whose rows each shard has sent: how many rows of each node, their values by column, their g and h, and perhaps targets.
 
@@ -57,8 +57,8 @@ def grow_sent(
     sent : list of tuple of ndarray
     room : NumbersKept
         For values and their codes.
-    n_classes : int, default=0
-        Whose weights are summed: g are numbers of classes.
+    kept : SumsKept
+        What is summed. Of classes, g are numbers of these; of several targets, what rows add to their sums, row by row.
     """
     # Shard by shard, a shard's rows node by node: to be put node by node.
     n_nodes = message.depth.shape[0]
@@ -76,11 +76,16 @@ def grow_sent(
     columns = _presort(values, pool, codes)
     g, h = (np.concatenate([one[i] for one in sent]) for i in (2, 3))
     target = np.concatenate([one[4] for one in sent])[order] if len(sent[0]) > 4 else _NO_TARGET
-    partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g[order], h[order] if h.shape[0] else h)
+    rows = None
+    if kept.targets:
+        rows, g = g.reshape(n_rows, -1)[order], np.arange(n_rows)
+    else:
+        g = g[order]
+    partition = RowPartition(np.arange(n_rows, dtype=np.uint32), g, h[order] if h.shape[0] else h)
     stop = np.cumsum(np.sum([one[0] for one in sent], axis=0))
     start = np.concatenate([[0], stop[:-1]])
     root = message.root
-    limits, stops = make_limits(rules, n_classes, root.sums, root.exponents, root.slope, ids=np.arange(n_columns, dtype=np.int32))
+    limits, stops = kept.limits(rules, root.sums, root.exponents, root.slope, np.arange(n_columns, dtype=np.int32), rows)
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
@@ -89,7 +94,7 @@ def grow_sent(
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())
-    runner.scratch_for(n_threads - 1, most_rows, n_classes, _NO_LEVELS, bool(rules.categorical), n_classes or 2)
+    runner.scratch_for(n_threads - 1, most_rows, kept.n_numbers, _NO_LEVELS, bool(rules.categorical), kept.n_sums)
     in_block = 0  # where sets are drawn
     if not (rules.random_splits and rules.categorical):
         in_block = block_rows(rules.random_splits, stops.max_features, pool.shape[0])

@@ -25,7 +25,7 @@ from dtrees.engine.coordinator.grower import Grower
 from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import boosted_tree, penalties_of, pruned
-from dtrees.engine.plan.node_limits import classes_summed, constraints_of
+from dtrees.engine.plan.node_limits import SumsKept, constraints_of
 from dtrees.engine.protocol.messages import Root
 from dtrees.engine.protocol.splits import Splits
 from dtrees.engine.rows import messages as m
@@ -159,20 +159,21 @@ def grow_nodes(
     n_in = sum(one.n_in for one in derived)
     size = math.ldexp(sum(one.sums[0] for one in derived), exponents[0]) + n_in + rounded
     shift = int(size_shift.py_func(min(int(size), 2**62))) if math.isfinite(size) else 32
-    n_classes = classes_summed(plan)
+    kept = SumsKept.of(plan)
     planner = (_RandomLevels if plan.rules.random_splits else _Levels)(session)
     path, constraints = {0: hashing.ROOT}, constraints_of(plan.rules)
     constrained = _NOTHING if constraints is None else root_words(constraints)
     columns, known_sets, search = _Columns(session, tree, [path[0]]), KnownSets(), None
     if n_in > session.sent_rows:
-        unknown = m.Rooted(n_in, np.concatenate([np.zeros(n_classes or 2, np.int64), constrained]), exponents, 0.0, shift)
+        unknown = m.Rooted(n_in, np.concatenate([np.zeros(kept.n_sums, np.int64), constrained]), exponents, 0.0, shift)
         search = planner.search_root(unknown, columns)
     summed = m.Levelled(_NOTHING, _NOTHING) if search is None else search.summed
     fixed = cast(list[m.Fixed], (yield from session.ask(m.Fix, session.next_serial(), exponents, summed, shift, search)))
     totals, levelled = [one.totals for one in fixed], [one.levelled for one in fixed if one.levelled is not None]
     sums = np.concatenate([np.sum([one.sums for one in totals], axis=0), constrained])
     root = m.Rooted(n_in, sums, exponents, max(one.slope for one in totals), shift)
-    grower = _RowsGrower(plan.rules, n_classes, plan.rules.columns_per_tree, Root(n_in, n_in, sums, exponents, 0, None), session.sent_rows)
+    whole = Root(n_in, n_in, sums, exponents, 0, None)
+    grower = _RowsGrower(plan.rules, kept.n_classes, plan.rules.columns_per_tree, whole, session.sent_rows, kept.targets)
     apart = _Apart(session, grower, tree, root, path)
     if not grower.to_search.shape[0]:
         search = None

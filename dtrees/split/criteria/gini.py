@@ -6,14 +6,29 @@ the score is that of squared error added over classes.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.criteria.criterion import Criterion
-from dtrees.split.criteria.parts import class_term, classes_of, gain, has_convex_terms, is_arithmetic, node_statistic, score_of_terms
+from dtrees.split.criteria.parts import (
+    class_term,
+    classes_of,
+    gain,
+    has_convex_terms,
+    is_arithmetic,
+    most_in_box,
+    node_statistic,
+    score_of_terms,
+)
 from dtrees.split.criteria.squares import Squares
+
+#: Far more than the error of a sum of amounts as a float: these add up to less than 2**62.
+_ERROR_OF_SUMS = 2.0**17
+#: Above one by far more than the relative error of a score.
+_UPWARD = 1.0 + 2.0**-40
 
 
 class Gini(Criterion):
@@ -69,3 +84,15 @@ def _(criterion, score, node):
 @is_arithmetic.of(GiniOfClasses)
 def _(criterion):
     return True
+
+
+@most_in_box.of(GiniOfClasses)
+def _(criterion, low, high, whole, weights):
+    most = 0.0
+    for end in range(2):
+        h, other_h = (weights[0], weights[1]) if end == 0 else (weights[2], weights[3])
+        if h <= 0.0 or other_h <= 0.0:
+            return math.inf
+        d = max(abs(low * other_h - (whole - low) * h), abs(high * other_h - (whole - high) * h)) + _ERROR_OF_SUMS * (h + other_h)
+        most = max(most, d * d / (h * other_h))
+    return _UPWARD * most

@@ -137,6 +137,27 @@ def _(criterion):
 
 
 @specialised
+def most_in_box(criterion: Any, low: Any, high: Any, whole: Any, weights: Any) -> Any:
+    """Return what one of several targets that are numbers adds at most to a score. Optional: infinity.
+
+    Parameters
+    ----------
+    criterion : named tuple
+    low, high : float
+        What its sum on the left is at least and at most, but for rounding errors of sums of the size of all of a tree's.
+    whole : float
+        Its sum in the node.
+    weights : tuple of float
+        Of the left and the right side where the left one has the least, then where it has the most.
+    """
+
+
+@most_in_box.otherwise
+def _(criterion, low, high, whole, weights):
+    return math.inf
+
+
+@specialised
 def is_bounded(criterion: Any) -> Any:
     """Tell whether a score that is not arithmetic has a bound that is: :func:`upper_bound`. Optional: it has not."""
 

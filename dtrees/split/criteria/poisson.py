@@ -40,6 +40,7 @@ from dtrees.split.criteria.parts import (
     may_exceed,
     moments_of,
     most_between_groups,
+    most_in_box,
     node_statistic,
     score,
     score_of_terms,
@@ -116,6 +117,21 @@ def _(criterion, left, right, h, other_h):
 @score_of_terms.of(Poisson)
 def _(criterion, terms, h, other_h, h_all, n_classes):
     return terms if terms >= 0.0 else -1.0
+
+
+@most_in_box.of(Poisson)
+def _(criterion, low, high, whole, weights):
+    if whole <= 0.0:
+        return -math.inf
+    most, low, high = 0.0, max(low, 0.0), min(high, whole)
+    for end in range(2):
+        h, other_h = (weights[0], weights[1]) if end == 0 else (weights[2], weights[3])
+        if h <= 0.0 or other_h <= 0.0:
+            return math.inf
+        mean = whole / (h + other_h)
+        most = max(most, _term(low, h, mean) + _term(whole - low, other_h, mean))
+        most = max(most, _term(high, h, mean) + _term(whole - high, other_h, mean))
+    return most + _ROUNDING_OF_BOUNDS * whole
 
 
 @may_exceed.of(Poisson)

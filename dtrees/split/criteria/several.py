@@ -5,7 +5,8 @@ the gain of a split is the mean of its gains. What is added up are the *terms* o
 squared error of a target is to it what Gini impurity is to a class.
 
 The sums of all targets lie side by side, and ``a`` of a row is its number, by which kernels find what it adds to them. So rows are moved
-about in the row partition as they are for one target. There is no bound over a zone: nodes are scanned.
+about in the row partition as they are for one target. Nodes are scanned; only where rows are spread over shards are there bounds over parts
+(:mod:`dtrees.split.zones.over_shards.many_sums`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from dtrees.split.criteria.parts import (
     class_term,
     classes_of_targets,
     gain,
+    has_convex_terms,
     is_arithmetic,
     moments_of,
+    most_in_box,
     node_statistic,
     score_of_terms,
 )
@@ -113,6 +116,16 @@ def _(criterion, left, right, h, other_h):
 @score_of_terms.of(SeveralClasses)
 def _(criterion, terms, h, other_h, h_all, n_classes):
     return score_of_terms(criterion.criterion, terms, h, other_h, h_all, n_classes)
+
+
+@has_convex_terms.of(SeveralClasses)
+def _(criterion):
+    return has_convex_terms(criterion.criterion)
+
+
+@most_in_box.of(SeveralAmounts)
+def _(criterion, low, high, whole, weights):
+    return most_in_box(criterion.criterion, low, high, whole, weights)
 
 
 @is_arithmetic.of(SeveralAmounts)

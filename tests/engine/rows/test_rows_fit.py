@@ -386,9 +386,9 @@ def test_refusals_name_the_parameter() -> None:
     assert "loss='mine'" in str(rows_placement_refusal(replace(make_plan("squared", 3), loss=MeasuresOtherwise()), "mine"))
     forest = ForestPlan(rules("squared_error", 3), seed=0)
     assert rows_placement_refusal(forest) is None
+    assert rows_placement_refusal(replace(forest, targets=(1, 1))) is None
     for changes, words in (
         ({"rules": rules("absolute_error", 3)}, "criterion='absolute_error'"),
-        ({"targets": (1, 1)}, "y of 2 targets"),
         ({"rules": rules("absolute_error", 3, random_splits=True)}, "criterion='absolute_error'"),
     ):
         assert words in str(rows_placement_refusal(replace(forest, **changes)))

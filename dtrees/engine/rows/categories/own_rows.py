@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.rows.searching.passes import by_column
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.threads import Threads
@@ -49,8 +50,8 @@ class CategoryRows:
     n_categories : ndarray of int64, shape (n_columns,)
         By how many numbers categories are numbered, over all shards; 0 for columns that hold numbers.
     threads : Threads
-    n_classes : int, default=0
-        Whose weights are summed; 0 where moments are.
+    kept : SumsKept
+        What is summed.
 
     Attributes
     ----------
@@ -58,8 +59,8 @@ class CategoryRows:
         Numbers of the columns in the table.
     """
 
-    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, n_classes: int = 0) -> None:
-        self._columns, self._threads, self._n_classes = columns, threads, n_classes
+    def __init__(self, columns: Columns, n_categories: NDArray[np.int64], threads: Threads, kept: SumsKept) -> None:
+        self._columns, self._threads, self._kept = columns, threads, kept
         self.ids = np.flatnonzero(n_categories).astype(np.int32)
         self._missing = n_categories[self.ids]
         self._place_of = np.full(n_categories.shape[0], -1, np.int64)
@@ -87,16 +88,25 @@ class CategoryRows:
         return dealt
 
     def sum(
-        self, node: NDArray[np.int64], start: NDArray[np.int64], stop: NDArray[np.int64], partition: RowPartition
+        self,
+        node: NDArray[np.int64],
+        start: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        partition: RowPartition,
+        targets: NDArray[np.int64],
     ) -> list[tuple[NDArray[Any], ...]]:
-        """Return the sums of nodes by category, for each searcher: how many categories each node has in each column, and their lists."""
+        """Return the sums of nodes by category, for each searcher: how many elements each node has in each column, and their lists.
+
+        ``targets`` are what all rows add to the sums of several targets; shape (0, 0) of one.
+        """
         n, places = node.shape[0], np.concatenate(self._dealt)
         ends = np.cumsum([n * mine.shape[0] for mine in self._dealt])
         column = np.concatenate([np.tile(mine, n) for mine in self._dealt])
         which = np.concatenate([np.repeat(np.arange(n), mine.shape[0]) for mine in self._dealt])
         first, last = start[node][which], stop[node][which]
-        per_category, n_classes = max(1, self._n_classes), self._n_classes
-        lists = make_lists(np.minimum(last - first, (self._missing[column] + 1) * per_category), partition.h.shape[0] > 0)
+        per_category, n_classes, per_row = self._kept.per_category, self._kept.n_classes, max(1, targets.shape[1])
+        rooms = np.minimum((last - first) * per_row, (self._missing[column] + 1) * per_category)
+        lists = make_lists(rooms, partition.h.shape[0] > 0)
         order = np.argsort(first - last, kind="stable")
         tasks = np.ascontiguousarray(np.stack([first, last, column, np.arange(column.shape[0])], axis=1)[order])
         if places.shape[0]:
@@ -106,7 +116,8 @@ class CategoryRows:
 
             def add(own: NDArray[np.int64]) -> None:
                 self._threads.share(
-                    own.shape[0], lambda queue, thread: sum_by_category(queue, own, codes, partition, tallies[thread], lists, n_classes)
+                    own.shape[0],
+                    lambda queue, thread: sum_by_category(queue, own, codes, partition, tallies[thread], lists, n_classes, targets),
                 )
 
             for some in by_column(codes, tasks[:, 2]):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import make_limits
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.messages import FindBars, Scanned
 from dtrees.engine.shard.targets.places import places_of
@@ -39,14 +39,14 @@ class CategorySearch:
     n_codes : ndarray of int64, shape (k,)
         The code of missing values in each.
     threads : Threads
-    n_classes : int, default=0
-        Whose weights are summed; 0 where moments are.
+    kept : SumsKept
+        What is summed.
     """
 
     def __init__(
-        self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads, n_classes: int = 0
+        self, ids: NDArray[np.int32], places: NDArray[np.int64], n_codes: NDArray[np.int64], threads: Threads, kept: SumsKept
     ) -> None:
-        self._n_classes = n_classes
+        self._kept = kept
         self._ids, self._places, self._n_codes, self._threads = ids, places, n_codes, threads
         most = int(n_codes.max(initial=0))
         self._values = np.empty((most, 1), np.float32)
@@ -67,14 +67,14 @@ class CategorySearch:
             return np.full(message.node.shape[0], -1.0)
         while len(self._scratch) < self._threads.n_threads:
             most = self._values.shape[0]
-            self._scratch.append(make_scratch(1, most, self._n_classes, categories=True, n_sums=self._n_classes or 2))
-            self._tallies.append(make_tally((most + 1) * max(1, self._n_classes)))
+            self._scratch.append(make_scratch(1, most, self._kept.n_numbers, categories=True, n_sums=self._kept.n_sums))
+            self._tallies.append(make_tally((most + 1) * self._kept.per_category))
         if rules.random_splits:  # then the numbers of categories matter
             n_codes = self._values.shape[0]
             self._values = as_words(np.arange(n_codes, dtype=np.float32 if n_codes <= 2**24 else np.float64))
         self._path = message.path if rules.random_splits else np.zeros(message.node.shape[0], np.uint64)
         root = message.root
-        self._limits, _ = make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope, ids=self._ids)
+        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, ids=self._ids)
         self._settle(sent)
         return self._search(message.drawn)
 
@@ -89,7 +89,7 @@ class CategorySearch:
         of_parent = np.where(other >= 0, parent * k + column, -1)
         rooms = np.zeros(message.n_slots * k, np.int64)
         counts = count.reshape(len(sent), -1)
-        rooms[to] = np.minimum(counts.sum(axis=0), (self._n_codes[column] + 1) * max(1, self._n_classes))
+        rooms[to] = np.minimum(counts.sum(axis=0), (self._n_codes[column] + 1) * self._kept.per_category)
         has = other >= 0
         rooms[of_other[has]] = before.length[of_parent[has]]
         self._lists = lists = make_lists(rooms, h.shape[0] > 0)

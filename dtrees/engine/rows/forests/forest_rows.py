@@ -19,6 +19,7 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import scale_into
 from dtrees.split.search.node_batches import find_pure
+from dtrees.split.zones.over_shards.many_sums.elements import add_up_classes
 
 _NONE = np.empty(0, np.int64)
 
@@ -87,6 +88,11 @@ class ForestRows(AddsByLeaf):
             self._counts, self._drawn_for = self._draws.counts(tree), tree
             self.in_sample = self._counts > 0
 
+    @property
+    def measured(self) -> NDArray[np.float64]:
+        """What leaves are measured on, row by row."""
+        return self.target
+
     def count_classes(self, tree: int) -> NDArray[np.int64]:
         """Draw the rows of a tree; return how many draws are of each class."""
         self._draw(tree)
@@ -145,6 +151,11 @@ class ForestRows(AddsByLeaf):
         """Return what rows of some weights add to sums: their classes, or, of two, the weights of those of the second."""
         of_class = self.target.astype(np.int64)
         return of_class if self._plan.n_classes > 2 else of_class * h
+
+    def many_sums(self, rows: RowPartition) -> NDArray[np.int64] | None:
+        """Return the weights of classes of some rows, where there are more than two."""
+        n_classes = self._plan.n_classes
+        return add_up_classes(rows.g, rows.h, n_classes) if n_classes > 2 else None
 
     def find_pure(
         self, rows: RowPartition, start: NDArray[np.int64], stop: NDArray[np.int64]

@@ -34,14 +34,18 @@ def share_leaves(n_samples: NDArray[np.int64], n_shards: int) -> NDArray[np.int6
 
 
 def measure_means(rules: Rules, sent: Sequence[tuple[NDArray[Any], ...]]) -> LeafMeans:
-    """Return the means of leaves, and their spreads, given the rows that each shard has in them."""
+    """Return the means of leaves, and their spreads, given the rows that each shard has in them; of several targets, means of these."""
     counts = np.stack([one[0] for one in sent])
     numbers, target, weight = (np.concatenate([one[i] for one in sent]) for i in range(1, 4))
     leaf = np.concatenate([np.repeat(np.arange(counts.shape[1]), own) for own in counts])
     order = np.lexsort((numbers, leaf))
     stop = np.cumsum(counts.sum(axis=0))
     start, places = stop - counts.sum(axis=0), np.arange(order.shape[0], dtype=np.uint32)
-    mean, spread = np.empty(stop.shape[0]), np.empty(stop.shape[0])
-    value = criterion_of(rules).for_kernels(0, 0.0)
-    leaf_means(value, places, weight[order] if weight.shape[0] else weight, target[order], start, stop, mean, spread)
-    return LeafMeans(mean, spread)
+    value, h, target = criterion_of(rules).for_kernels(0, 0.0), weight[order] if weight.shape[0] else weight, target[order]
+    means, spreads = [], []
+    for y in [target] if target.ndim == 1 else np.ascontiguousarray(target.T):
+        mean, spread = np.empty(stop.shape[0]), np.empty(stop.shape[0])
+        leaf_means(value, places, h, y, start, stop, mean, spread)
+        means.append(mean)
+        spreads.append(spread)
+    return LeafMeans(np.stack(means, axis=1), spreads[0] if len(spreads) == 1 else np.sum(spreads, axis=0) / len(spreads))

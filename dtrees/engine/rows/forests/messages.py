@@ -21,7 +21,7 @@ class ForestScales(NamedTuple):
 
     Attributes
     ----------
-    center : float
+    center : float or ndarray of float64, shape (n_targets,)
         What is taken from targets.
     exponents : tuple of int
         The powers of two that targets and weights are multiplied by.
@@ -37,7 +37,7 @@ class ForestScales(NamedTuple):
         The number of the class of each group; empty if draws are made of all rows.
     """
 
-    center: float
+    center: float | NDArray[np.float64]
     exponents: tuple[int, int]
     largest: float
     n_draws: int
@@ -56,7 +56,10 @@ class OpenForest(Message):
 
 @dataclass(frozen=True)
 class CountClasses(Message):
-    """Draw the rows of a tree of a forest, and count the draws of each class. Reply: ndarray of int64, shape (n_classes,)."""
+    """Draw the rows of a tree of a forest, and count the draws of each class, of all targets.
+
+    Reply: ndarray of int64, shape (n_classes,).
+    """
 
     tree: int
 
@@ -100,7 +103,7 @@ class MeasureMeans(Message):
 
 
 class LeafMeans(NamedTuple):
-    """Of each leaf that the shard has measured, in their order."""
+    """Of each leaf that the shard has measured, in their order: the mean of each target, shape (n, n_targets), and the spread."""
 
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import make_limits
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
 from dtrees.engine.rows.messages import FindBars, Scanned
@@ -92,8 +92,8 @@ class RandomSearch:
     key : uint64
         Of the tree's stream of random thresholds.
     threads : Threads
-    n_classes : int, default=0
-        Whose weights are summed; 0 where moments are.
+    kept : SumsKept
+        What is summed.
 
     Attributes
     ----------
@@ -107,17 +107,17 @@ class RandomSearch:
         pool: NDArray[np.int32],
         key: np.uint64,
         threads: Threads,
-        n_classes: int = 0,
+        kept: SumsKept,
     ) -> None:
-        self._columns, self._pool, self.key, self._threads, self._n_classes = columns, pool.astype(np.int64), key, threads, n_classes
+        self._columns, self._pool, self.key, self._threads, self._kept = columns, pool.astype(np.int64), key, threads, kept
         self._searched = ~is_category[pool]
         self._scratch: list[Scratch] = []
 
-    def open(self, message: FindBars, rules: Rules) -> None:
-        """Begin the search of some nodes."""
+    def open(self, message: FindBars, rules: Rules, targets: NDArray[np.int64] | None) -> None:
+        """Begin the search of some nodes; ``targets`` are what all rows add to the sums of several."""
         root = message.root
         self._message = message
-        self._limits, _ = make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope)
+        self._limits, _ = self._kept.limits(rules, root.sums, root.exponents, root.slope, rows=targets)
 
     def find_ends(
         self, drawn: NDArray[np.bool_], rows: NDArray[np.uint32], places: tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -215,5 +215,5 @@ class RandomSearch:
 
     def _make_scratch(self) -> list[Scratch]:
         while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(1, 1, self._n_classes, n_sums=self._n_classes or 2))
+            self._scratch.append(make_scratch(1, 1, self._kept.n_numbers, n_sums=self._kept.n_sums))
         return self._scratch

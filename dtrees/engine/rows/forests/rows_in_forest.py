@@ -14,10 +14,13 @@ from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests import messages as f
 from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.leaf_rows import RowsOfLeaves
+from dtrees.engine.rows.forests.many_search import ManySumsFlaggedRows
 from dtrees.engine.rows.forests.random_search import Ends, RandomSearch
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.numbers import hashing
+from dtrees.split.zones.over_shards.many_sums.elements import sum_classes, sum_targets
+from dtrees.split.zones.sums import Sums
 
 
 class RowsInForest(RowsInTree):
@@ -46,7 +49,7 @@ class RowsInForest(RowsInTree):
         if self._plan.rules.random_splits:
             key = np.uint64(hashing.stream_key(self._seed, hashing.STREAM_THRESHOLD, message.tree))
             is_category = self._edges.n_categories > 0
-            self._random = RandomSearch(self._columns, is_category, self._pool, key, self._threads, self._n_classes)
+            self._random = RandomSearch(self._columns, is_category, self._pool, key, self._threads, self._kept)
         return self._forest.draw(message.tree, message.factor)
 
     def _sum(self, summed: m.Levelled, shift: int) -> dict[int, tuple[NDArray[Any], ...]]:
@@ -55,12 +58,27 @@ class RowsInForest(RowsInTree):
             return super()._sum(summed, shift)
         if not summed.node.shape[0] or not self._categories.ids.shape[0]:
             return {}
-        lists = self._categories.sum(summed.node, self._start, self._stop, self._rows)
-        return dict(enumerate(lists))
+        return dict(enumerate(self._categories.sum(summed.node, self._start, self._stop, self._rows, self._forest.added)))
+
+    def fix(self, message: m.Fix) -> tuple[m.Totals, dict[int, tuple[NDArray[Any], ...]]]:
+        """Put targets in fixed point, and sum the root; see :meth:`RowsInTree.fix`."""
+        found = super().fix(message)
+        if isinstance(self._flagged, ManySumsFlaggedRows):
+            self._flagged.targets = self._forest.added
+        return found
+
+    def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
+        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._kept.n_classes
+        if self._kept.targets:
+            self._threads.share(tasks.shape[0], lambda queue, _: sum_targets(queue, tasks, zone_map, rows, sums, targets, n_classes))
+        elif n_classes:
+            self._threads.share(tasks.shape[0], lambda queue, _: sum_classes(queue, tasks, zone_map, rows, sums, n_classes))
+        else:
+            super()._include(tasks, sums)
 
     def open_search(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> None:
         """Begin the search of nodes where thresholds are drawn, given their rows by category."""
-        self._random.open(message, self._plan.rules)
+        self._random.open(message, self._plan.rules, self._forest.added if self._kept.targets else None)
         if self._categories.ids.shape[0]:
             self._category_search.find_bars(message, self._plan.rules, sent, self._random.key)
 
@@ -85,12 +103,17 @@ class RowsInForest(RowsInTree):
         return self._forest.find_pure(self._rows, self._start[nodes], self._stop[nodes])
 
     def send_rows(self, nodes: tuple[NDArray[np.int64], ...]) -> dict[int, tuple[NDArray[Any], ...]]:
-        """Return the rows of nodes, for who is to grow them, and with them their targets."""
+        """Return the rows of nodes, for who is to grow them, and with them their targets.
+
+        Of several targets, it is what rows add to the sums that stands in the place of g, row by row.
+        """
         sent = super().send_rows(nodes)
         for shard, some in enumerate(nodes):
             if shard in sent:
-                start = self._start[some]
-                sent[shard] += (self._forest.target[self._rows.rows[places_of(start, self._stop[some] - start)]],)
+                start, (counts, values, g, h) = self._start[some], sent[shard]
+                g = self._forest.added[g].reshape(-1) if self._kept.targets else g
+                rows = self._rows.rows[places_of(start, self._stop[some] - start)]
+                sent[shard] = counts, values, g, h, self._forest.target[rows]
         return sent
 
     def rows_of_leaves(self, message: f.MeasureMeans) -> dict[int, RowsOfLeaves]:
@@ -98,7 +121,7 @@ class RowsInForest(RowsInTree):
         self._find_leaves(message.tree, (message.node, message.leaf))
         numbers = rows_of(self._stretches).astype(np.uint32)
         return {
-            shard: self._leaves.rows_of(first, last, numbers, self._forest.target)
+            shard: self._leaves.rows_of(first, last, numbers, self._forest.measured)
             for shard, (first, last) in enumerate(pairwise(message.begins.tolist()))
         }
 

@@ -10,16 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.rows.between.stretches import rows_of
 from dtrees.engine.rows.forests.messages import ForestScales
 from dtrees.engine.shard.targets.forest_target import ForestTarget, largest_vote
+from dtrees.engine.shard.targets.several_targets import ForestTargets
 
 _NONE = np.empty(0, np.int64)
 
 
 def scales_of(
     plan: ForestPlan, target: NDArray[Any], weight: NDArray[np.float64] | None, stretches: Sequence[NDArray[np.int64]]
-) -> tuple[ForestScales, list[NDArray[np.int64]]]:
+) -> tuple[ForestScales, list[tuple[NDArray[Any], ...]]]:
     """Return the scales of a forest, as one process has them, and for each shard what rows before its stretches come to.
+
+    Of several targets, each shard's rows are numbered besides, the same where all targets are
+    (:class:`~dtrees.engine.rows.forests.several_targets.ForestRowsOfTargets`).
 
     Parameters
     ----------
@@ -34,14 +39,19 @@ def scales_of(
     ValueError
         If the criterion is not defined for these targets.
     """
-    one = ForestTarget(replace(plan, out_of_bag=False), target, weight)
+    kind = ForestTargets if plan.targets else ForestTarget
+    # Of several targets, the rows of each are side by side, as they are in one process: sums of floats depend on it.
+    one = kind(replace(plan, out_of_bag=False), np.asarray(target, order="F"), weight)
     largest = largest_vote(plan, target)
+    numbers = [(one.target[rows_of(some)].astype(np.uint32),) if plan.targets else () for some in stretches]
     if one.draws is None:
         scales = ForestScales(one.center, one.exponents, largest, 0, 0, _NONE, _NONE)
-        return scales, [np.empty((0, some.shape[0]), np.int64) for some in stretches]
+        before = [np.empty((0, some.shape[0]), np.int64) for some in stretches]
+        return scales, [(mine, *own) for mine, own in zip(before, numbers, strict=True)]
     classes = _NONE
     if plan.balanced_draws:
         classes = np.unique(target if one.weight is None else target[one.weight > 0]).astype(np.int64)
     points = one.draws.points_before(np.array([target.shape[0]]))[:, 0]
     scales = ForestScales(one.center, one.exponents, largest, one.draws.n_each, one.draws.exponent, points, classes)
-    return scales, [one.draws.points_before(some[:, 0]) for some in stretches]
+    before = [one.draws.points_before(some[:, 0]) for some in stretches]
+    return scales, [(mine, *own) for mine, own in zip(before, numbers, strict=True)]

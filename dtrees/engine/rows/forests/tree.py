@@ -20,7 +20,7 @@ from dtrees.engine.coordinator.leaves import values_by_leaves
 from dtrees.engine.coordinator.session import Steps
 from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.values import class_values, pruned, take_apart
-from dtrees.engine.plan.node_limits import classes_summed, scaled
+from dtrees.engine.plan.node_limits import SumsKept, scaled
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows import tree as rows_tree
@@ -29,7 +29,7 @@ from dtrees.engine.rows.forests.leaf_rows import share_leaves
 from dtrees.engine.rows.session import RowsSession
 from dtrees.engine.rows.tree import grow_nodes, leaves_known
 from dtrees.engine.rows.whole_sums import exponent_of
-from dtrees.engine.shard.targets.forest_target import factors_of_classes
+from dtrees.engine.shard.targets.several_targets import factors_of_targets
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.policy import DELEGATED_PARTS, FOREST_MIN_BYTES, MOST_TREES_SIDE_BY_SIDE, SHARED_CELLS
 from dtrees.tree.pruning import cost, kept_nodes
@@ -71,8 +71,8 @@ def trees_at_once(plan: ForestPlan, n_rows: int, n_threads: int, room: float) ->
     >>> trees_at_once(plan, 10**5, 1, room=0)
     1
     """
-    n_sums = classes_summed(plan) + 1 if classes_summed(plan) else 3
-    of_tree = _ROW_BYTES * n_rows + _COLUMN_BYTES * n_sums // 3 * plan.rules.columns_per_tree + _THREAD_BYTES * n_threads
+    n_sums, amounts = SumsKept.of(plan).width(True), 0 if plan.n_classes else 8 * len(plan.targets)
+    of_tree = (_ROW_BYTES + amounts) * n_rows + _COLUMN_BYTES * n_sums // 3 * plan.rules.columns_per_tree + _THREAD_BYTES * n_threads
     return int(min(MOST_TREES_SIDE_BY_SIDE, 1 + max(0, min(room, FOREST_MIN_BYTES)) // of_tree))
 
 
@@ -98,9 +98,9 @@ def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestSc
     if criterion.measured:
         shape = tree_of(none[:, None], none, none)
         mean, spread = yield from _measured(session, shape, leaves_known(records, known), n_samples[leaf])
-        grown = tree_of(*values_by_leaves(plan, nodes, left, right, n_samples, exponents[1], gain, mean[:, None], spread))
+        grown = tree_of(*values_by_leaves(plan, nodes, left, right, n_samples, exponents[1], gain, mean, spread))
     else:
-        grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes))
+        grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes, plan.targets))
     if rules.ccp_alpha > 0:
         grown = without_links(grown, kept_nodes(left, right, cost(grown), rules.ccp_alpha))
     return grown
@@ -111,7 +111,7 @@ def _drawn(session: RowsSession, plan: ForestPlan, scales: f.ForestScales, numbe
     if not plan.balanced_subsample:
         return cast(list[f.Drawn], (yield from session.ask(f.Draw, number))), scales.exponents
     counts = np.sum(cast(list[NDArray[np.int64]], (yield from session.ask(f.CountClasses, number))), axis=0)
-    drawn = cast(list[f.Drawn], (yield from session.ask(f.Draw, number, factors_of_classes(counts))))
+    drawn = cast(list[f.Drawn], (yield from session.ask(f.Draw, number, factors_of_targets(counts, plan.targets or (plan.n_classes,)))))
     exponent = yield from exponent_of(session, [m.Derived(one.sums, one.largest, one.n_in) for one in drawn], 1)
     if all(one.integral for one in drawn):
         exponent = min(exponent, 0)

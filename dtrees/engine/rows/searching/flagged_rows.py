@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.rows.searching.passes import by_column, take_tasks
 from dtrees.engine.rows.searching.searcher import NumbersKept, Wanted
 from dtrees.engine.rows.searching.zone_edges import Edges
@@ -88,12 +89,12 @@ class FlaggedRows:
     width : int
         Numbers of an element of sums.
     threads : Threads
-    n_classes : int, default=0
-        Whose weights are summed.
+    sums_kept : SumsKept
+        What is summed.
     """
 
-    def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, n_classes: int = 0) -> None:
-        self._n_classes = n_classes
+    def __init__(self, columns: Columns, edges: Edges, zone_map: ZoneMap, width: int, threads: Threads, sums_kept: SumsKept) -> None:
+        self._sums_kept = sums_kept
         self._columns, self._edges, self._width, self._threads = columns, edges, width, threads
         self._shift = zone_map.shift
         self._listed = _Listed(zone_map.part, zone_map.n_zones << zone_map.fold, threads)
@@ -202,7 +203,7 @@ class FlaggedRows:
     def _make_scratch(self) -> None:
         n_distinct = np.diff(self._columns.offsets)
         while len(self._scratch) < self._threads.n_threads:
-            scratch = make_scratch(self._columns.n_rows, int(n_distinct.max(initial=0)), self._n_classes)
+            scratch = make_scratch(self._columns.n_rows, int(n_distinct.max(initial=0)), self._sums_kept.n_numbers)
             n_marks = int((n_distinct >> self._shift).max(initial=0)) // 64 + 2
             self._scratch.append(scratch if scratch.marks.shape[0] >= n_marks else scratch._replace(marks=np.zeros(n_marks, np.uint64)))
 

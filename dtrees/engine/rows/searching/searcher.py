@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.engine.plan.node_limits import make_limits
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
 from dtrees.engine.rows.messages import FindBars, Rooted, Scanned
@@ -119,8 +119,8 @@ class Searcher:
     rooms : list of NumbersKept
         For sums: those of the nodes searched last, and those of nodes searched before, which nobody wants while others are summed. These
         are to be sent before :meth:`find_bars`, if they were made there.
-    n_classes : int, default=0
-        Whose weights are summed.
+    kept : SumsKept
+        What is summed.
     """
 
     _settle = staticmethod(settle_sums)
@@ -136,9 +136,9 @@ class Searcher:
         width: int,
         threads: Threads,
         rooms: list[NumbersKept],
-        n_classes: int = 0,
+        kept: SumsKept,
     ) -> None:
-        self._n_classes = n_classes
+        self._kept = kept
         # Within the zone map, columns are numbered from 0.
         self._zone_map, self._upper, self._ids, self._places = zone_map._replace(which=np.arange(ids.shape[0])), upper, ids, places
         self._starts, self._shifts = layout
@@ -153,7 +153,7 @@ class Searcher:
 
     def _make_scratch(self) -> None:
         while len(self._scratch) < self._threads.n_threads:
-            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._n_classes, n_sums=self._n_classes or 2))
+            self._scratch.append(make_scratch(MAX_PARTS, MAX_PARTS, self._kept.n_numbers, n_sums=self._kept.n_sums))
 
     def find_bars(self, message: FindBars, rules: Rules, sent: list[NDArray[Any]]) -> NDArray[np.float64]:
         """Put together the sums of nodes, and return their bars; ``sent`` are those of each shard, one node after the other."""
@@ -188,7 +188,7 @@ class Searcher:
         """Find the limits on splits, once for each tree."""
         tree = root.exponents, root.slope, root.sums.tobytes()
         if tree != self._limits_of:
-            self._limits_of, self._limits = tree, make_limits(rules, self._n_classes, root.sums, root.exponents, root.slope)[0]
+            self._limits_of, self._limits = tree, self._kept.limits(rules, root.sums, root.exponents, root.slope)[0]
 
     def _own(self, drawn: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of the columns here nodes are to be searched in, given which of the tree's; all if that is empty."""

@@ -39,23 +39,23 @@ class ForestTargets(ForestTarget):
             raise ValueError("class_weight leaves no row with a weight above 0; wants classes of all targets above 0 that some row has")
         self.out_of_bag = OutOfBag(plan, target) if plan.out_of_bag else None
         self.keeps_out_of_sample = plan.out_of_bag
-        self.target = _numbered(target)
+        self.target = numbered(target)
         self._levels = _NONE
         self._numbers = np.arange(self.n_rows, dtype=np.int64)
         self.exponent = 0
+        self.center: Any = 0.0
         self._factor = 1
         criterion = criterion_of(plan.rules)
-        self._draws = None if plan.n_draws is None else RowDraws(plan, target, self.weight)
+        self.draws = None if plan.n_draws is None else RowDraws(plan, target, self.weight)
         if plan.n_classes:
-            first = np.concatenate([[0], np.cumsum(plan.targets)[:-1]])
-            self.codes = np.ascontiguousarray(target + first, np.int64)
+            self.codes = np.ascontiguousarray(target + first_classes(plan.targets), np.int64)
         elif criterion.row_statistic == "rank":
             self._prepare_levels_of(target, criterion)
         else:
             for t in range(target.shape[1]):
                 criterion.check(target[:, t] if self.weight is None else target[self.weight > 0, t])
             self._prepare_amounts(target, criterion.row_statistic == "target")
-        self._fixed = self._weighted(self.weight) if self._draws is None else None
+        self._fixed = self._weighted(self.weight) if self.draws is None else None
 
     def _prepare_levels_of(self, target: NDArray[Any], criterion: Criterion) -> None:
         """Number the distinct values of all targets through, and put them in fixed point of one scale."""
@@ -71,9 +71,9 @@ class ForestTargets(ForestTarget):
 
     def _prepare_amounts(self, target: NDArray[Any], centred: bool) -> None:
         """Centre the targets, and, unless their weights differ, put them in fixed point."""
-        center = target.mean(axis=0) if centred and np.isfinite(target.sum()) else 0.0
-        self._centred = np.ascontiguousarray(target - center)
-        if self._draws is None and self.weight is not None:
+        self.center = target.mean(axis=0) if centred and np.isfinite(target.sum()) else 0.0
+        self._centred = np.ascontiguousarray(target - self.center)
+        if self.draws is None and self.weight is not None:
             return
         bound = max(self.plan.n_draws or 0, self.n_rows) * float(np.abs(self._centred).max())
         self.exponent = 0 if bound == 0.0 else 61 - math.frexp(bound)[1]
@@ -88,10 +88,10 @@ class ForestTargets(ForestTarget):
 
     def start(self, tree: int, output: int) -> Prepared:
         """Draw the rows of a tree."""
-        if self._draws is None:
+        if self.draws is None:
             assert self._fixed is not None
             return self._fixed
-        counts = self._draws.counts(tree)
+        counts = self.draws.counts(tree)
         if self.plan.balanced_subsample:
             return self._weighted(counts * self._balance(counts))
         rows = self.codes if self._keeps_codes else self.codes * counts[:, None]
@@ -99,13 +99,8 @@ class ForestTargets(ForestTarget):
 
     def _balance(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the product over targets of what balances the classes of the rows of a tree."""
-        factors = np.ones(self.n_rows)
-        first = 0
-        for t, n_classes in enumerate(self.plan.targets):
-            codes = self.codes[:, t] - first
-            first += n_classes
-            factors *= factors_of_classes(np.bincount(codes, weights=counts, minlength=n_classes))[codes]
-        return factors
+        drawn = np.bincount(self.codes.ravel(), np.repeat(counts, self.codes.shape[1]), self.plan.n_classes)
+        return joint_factors(self.codes, self.plan.targets, factors_of_targets(drawn, self.plan.targets))
 
     def _weighted(self, weight: NDArray[np.float64] | None) -> Prepared:
         """Prepare all rows with given weights; those of weight zero are out of sample."""
@@ -131,7 +126,37 @@ class ForestTargets(ForestTarget):
         return Prepared(in_sample, self._numbers, h, exponents, self.target, self._levels, targets=rows)
 
 
-def _numbered(target: NDArray[Any]) -> NDArray[np.float64]:
+def first_classes(targets: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the number of the first class of each target, where those of all targets are numbered through.
+
+    Examples
+    --------
+    >>> first_classes((2, 3, 1)).tolist()
+    [0, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(targets)[:-1]]).astype(np.int64)
+
+
+def factors_of_targets(drawn: NDArray[Any], targets: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return what :func:`factors_of_classes` does of the classes of each target, numbered through.
+
+    Examples
+    --------
+    >>> factors_of_targets(np.array([6, 2, 8]), (2, 1)).tolist()
+    [0.6666666666666666, 2.0, 1.0]
+    """
+    return np.concatenate([factors_of_classes(mine) for mine in np.split(drawn, np.cumsum(targets)[:-1])])
+
+
+def joint_factors(codes: NDArray[np.int64], targets: tuple[int, ...], factor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each row the product, over targets, of the factor of its class; ``codes`` are numbered through."""
+    factors = np.ones(codes.shape[0])
+    for t in range(len(targets)):
+        factors *= factor[codes[:, t]]
+    return factors
+
+
+def numbered(target: NDArray[Any]) -> NDArray[np.float64]:
     """Return the same number for rows that agree in all targets, and others for others."""
     order = np.lexsort(target.T)
     ordered = target[order]

@@ -8,7 +8,8 @@ without the other's.
 Missing values have the code after the last category that any shard has.
 
 Where the weights of classes are summed, a list has an element for each class of a category that has rows: codes are those of categories
-times the number of classes, plus the class, and what is summed is weights alone.
+times the number of classes, plus the class, and what is summed is weights alone. Of several targets, classes are numbered through; of
+several that are numbers, a list has an element for each target of a category.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.criteria.statistics import Classes, Moments
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.node.status import CONSTANT, SPLIT
@@ -117,7 +118,7 @@ def _list(tally, lists, i):
 
 
 @kernel
-def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes):
+def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes, targets):
     """Sum the rows of nodes by category, by several threads.
 
     Parameters
@@ -126,9 +127,11 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes):
         First and last place of a node, a column, and the list to be written.
     codes : ndarray of uint32, shape (n_columns, n_rows)
     n_classes : int
-        Whose weights are summed; 0 where moments are.
+        Whose weights are summed; 0 where moments, or amounts, are.
+    targets : ndarray of int64, shape (n_rows, n_targets)
+        Of several targets, the amounts of rows, or their classes, numbered through; of one, shape (0, 0).
     """
-    weighted = partition.h.shape[0] > 0
+    weighted, n_targets = partition.h.shape[0] > 0, targets.shape[1]
     while True:
         k = claim(queue)
         if k >= tasks.shape[0]:
@@ -137,6 +140,14 @@ def sum_by_category(queue, tasks, codes, partition, tally, lists, n_classes):
         mine = codes[j]
         for i in range(start, stop):
             code, g, h = np.int64(mine[partition.rows[i]]), partition.g[i], partition.h[i] if weighted else ZERO() + 1
+            if n_targets > 0:
+                for t in range(n_targets):
+                    amount = targets[g, t]
+                    if n_classes > 0:
+                        _note(tally, code * n_classes + amount, 1, ZERO(), h)
+                    else:
+                        _note(tally, code * n_targets + t, 1, amount, h)
+                continue
             if n_classes > 0:
                 code, g = code * n_classes + g, ZERO()
             _note(tally, code, 1, g, h)
@@ -212,6 +223,38 @@ def _(node, lists, i, groups):
             m += 1
         groups.n[m - 1] += n
         groups.sums[m - 1, np.int64(lists.code[k]) % n_classes] += lists.h[k] if weighted else n
+    return m
+
+
+@_read.of(ClassesOfTargets)
+def _(node, lists, i, groups):
+    weighted, n_classes, m, before = lists.h.shape[0] > 0, node.sums.shape[0], ZERO(), NONE()
+    for k in range(lists.begin[i], lists.begin[i] + lists.length[i]):
+        code, one, n = np.int64(lists.code[k]) // n_classes, np.int64(lists.code[k]) % n_classes, np.int64(lists.n[k])
+        if code != before:
+            before = code
+            groups.code[m], groups.n[m] = code, 0
+            groups.sums[m] = 0
+            m += 1
+        h = lists.h[k] if weighted else n
+        groups.sums[m - 1, one] += h
+        if one < node.first[1]:  # every row has a class of the first target
+            groups.n[m - 1] += n
+            groups.sums[m - 1, n_classes] += h
+    return m
+
+
+@_read.of(AmountsOfTargets)
+def _(node, lists, i, groups):
+    weighted, n_targets, first = lists.h.shape[0] > 0, node.sums.shape[0], lists.begin[i]
+    m = lists.length[i] // n_targets
+    for k in range(m):
+        at = first + k * n_targets
+        n = np.int64(lists.n[at])
+        groups.code[k], groups.n[k] = np.int64(lists.code[at]) // n_targets, n
+        for t in range(n_targets):
+            groups.sums[k, t] = lists.g[at + t]
+        groups.sums[k, n_targets] = lists.h[at] if weighted else n
     return m
 
 

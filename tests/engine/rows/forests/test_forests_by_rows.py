@@ -16,10 +16,10 @@ from dtrees.engine.plan.row_draws import RowDraws
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows import whole_sums
 from dtrees.engine.rows.between import relay
-from dtrees.engine.rows.forests.class_search import ClassSearcher
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.leaf_rows import share_leaves
+from dtrees.engine.rows.forests.many_search import ManySumsSearcher
 from dtrees.engine.rows.forests.scales import scales_of
 from dtrees.engine.rows.forests.tree import rows_to_send
 from dtrees.engine.rows.local import LocalRowsExecutor
@@ -148,15 +148,15 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(
     """Where there is a column that says much, and few others that do; and no split is missed."""
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 20)
     monkeypatch.setattr(zone_edges, "most_zones", lambda n_rows: 8)
-    shares, flag = list[float](), ClassSearcher.flag
+    shares, flag = list[float](), ManySumsSearcher.flag
 
-    def flag_and_note(searcher: ClassSearcher, bars: Any, drawn: Any) -> Any:
+    def flag_and_note(searcher: ManySumsSearcher, bars: Any, drawn: Any) -> Any:
         wanted = flag(searcher, bars, drawn)
         rows = int(searcher._message.n_rows.sum()) * searcher._ids.shape[0]
         shares.append(int(wanted.tasks[:, 3].sum()) / max(1, rows))
         return wanted
 
-    monkeypatch.setattr(ClassSearcher, "flag", flag_and_note)
+    monkeypatch.setattr(ManySumsSearcher, "flag", flag_and_note)
     n, rng = 4_000, np.random.default_rng(1)
     table = [rng.normal(size=n) for _ in range(4)] + [np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n))]
     signal = table[0] + np.nan_to_num(table[4]) + rng.normal(size=n) / 3
@@ -335,7 +335,7 @@ def test_shards_draw_the_rows_that_one_process_draws(weighted: bool, balanced: b
     scales, before = scales_of(plan, y, weight, cuts)
     wanted = RowDraws(plan, y, weight).counts(3)
     assert wanted.sum() > 0
-    for stretches, some in zip(cuts, before, strict=True):
+    for stretches, (some,) in zip(cuts, before, strict=True):
         own = np.concatenate([np.empty(0, np.int64), *(np.arange(*ends) for ends in stretches.tolist())])
         draws = OwnDraws(scales, hashing.as_seed(5), stretches, some, y[own], None if weight is None else weight[own])
         np.testing.assert_array_equal(draws.counts(3), wanted[own])

@@ -1,4 +1,4 @@
-"""Rows that shards pick in flagged parts, where the weights of classes are summed; see :mod:`dtrees.split.zones.over_shards.classes`."""
+"""Rows that shards pick in flagged parts, where many numbers are summed; see :mod:`dtrees.split.zones.over_shards.many_sums`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.node.candidate import complete_but_threshold
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN
 from dtrees.split.node.status import NO_SPLIT, SPLIT
-from dtrees.split.search.thresholds.sweep import cut_after
+from dtrees.split.search.thresholds.sweep import cut_after, nothing
 from dtrees.split.table.columns import value_of_code
 from dtrees.split.table.sorting import sort_keys
-from dtrees.split.zones.over_shards.classes import classes_of, no_classes, plus_element, weight_and_rows
+from dtrees.split.zones.over_shards.many_sums.elements import add_row, plus_element, rows_of_element, statistic_of
 from dtrees.split.zones.over_shards.picking import pick_parts
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, n_elements
@@ -23,8 +23,8 @@ _PLACE = np.uint64(0xFFFFFFFF)
 
 
 @kernel
-def pick_classes(queue, tasks, parts, begins, columns, zone_map, partition, scratch, rooms, values, weights, counts):
-    """Write the values of rows in flagged parts, ascending, each with the sums of its rows by class, by several threads.
+def pick_many(queue, tasks, parts, begins, columns, zone_map, partition, scratch, rooms, values, elements, counts, targets, n_classes):
+    """Write the values of rows in flagged parts, ascending, each with the element of its rows, by several threads.
 
     Parameters are those of :func:`~dtrees.split.zones.over_shards.picking.pick_rows`, but for these.
 
@@ -32,10 +32,14 @@ def pick_classes(queue, tasks, parts, begins, columns, zone_map, partition, scra
     ----------
     tasks : ndarray of int64, shape (n, 4)
         First and last place of a node, a column of the zone map, and by how much parts are shifted.
-    weights : ndarray of int64, shape (room, width)
-        Elements of sums, as of zones.
+    elements : ndarray of int64, shape (room, width)
+        Sums of the rows of each value.
+    targets : ndarray of int64, shape (n_rows, n_targets)
+        Of several targets, as of :func:`~dtrees.split.zones.over_shards.many_sums.elements.sum_targets`; of one, shape (0, 0).
+    n_classes : int
+        Of all targets; 0 of amounts.
     """
-    weighted, n_classes = partition.h.shape[0] > 0, scratch.classes.shape[1]
+    weighted = partition.h.shape[0] > 0
     while True:
         k = claim(queue)
         if k >= tasks.shape[0]:
@@ -59,16 +63,14 @@ def pick_classes(queue, tasks, parts, begins, columns, zone_map, partition, scra
                 at += 1
                 before = code
                 values[at] = value_of_code(columns, column, code)
-                weights[at] = 0
-            weights[at, partition.g[place]] += partition.h[place] if weighted else ZERO() + 1
-            if weighted:
-                weights[at, n_classes] += 1
+                elements[at] = 0
+            add_row(elements[at], partition.g[place], partition.h[place] if weighted else ZERO() + 1, weighted, targets, n_classes)
         counts[k] = at + 1 - rooms[k]
         finish(queue)
 
 
 @kernel
-def scan_classes(
+def scan_many(
     queue, tasks, column_ids, zone_map, upper, sums, nodes, node_sums, limits, bars, scratch, requests, flagged, runs, begins, rooms,
     merged, out, above, failed,
 ):  # fmt: skip
@@ -149,10 +151,10 @@ def _sweep_parts(
     """
     values, weights = merged
     node = node_statistic(limits.criterion, node_sums, n_rows)
-    left, missing = no_classes(room[0]), classes_of(elements[n_parts], room[1])
+    left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
     top, cut, above, at, f, present = bar, np.nan, np.nan, base, ZERO(), node.n - missing.n
     for p in range(n_parts):
-        _, n = weight_and_rows(elements[p], room.shape[1])
+        n = rows_of_element(node, elements[p])
         if n == 0:
             continue
         stop = left.n + n

@@ -1,0 +1,231 @@
+"""What is summed of the rows of a zone, a part or a value: an *element*, whose numbers lie side by side.
+
+of classes
+    The weight of each class; of several targets, of each class of each target. Where rows have weights, their number comes after these.
+of several targets that are numbers
+    The sum of the amounts of each target, the weight of the rows, and their number. Of zones and parts there follow sums of the sizes of
+    amounts, ``(abs(amount) >> shift) + 1`` of a row and target, from which follows an upper bound of what they come to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.prefetch import prefetch_row
+from dtrees.split.compile.specialised import specialised
+from dtrees.split.compile.work_queue import claim, finish
+from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets
+from dtrees.split.policy import AHEAD
+from dtrees.split.search.thresholds.sweep import nothing
+from dtrees.split.zones.sums import numbers_of
+
+
+@kernel
+def sum_classes(queue, tasks, zone_map, partition, sums, n_classes):
+    """Sum nodes into slots by class, by several threads.
+
+    ``tasks`` are as of :func:`~dtrees.split.zones.over_shards.node_sums.sum_nodes`.
+    """
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        start, stop, slot, first, last, begins = tasks[k]
+        if begins:
+            numbers_of(sums, slot, first, last)[:] = 0
+        grain = sums.grains[slot]
+        _add_rows(
+            zone_map.part,
+            partition,
+            start,
+            stop,
+            first,
+            last,
+            sums.starts[grain],
+            sums.shifts[grain],
+            sums.slots[slot],
+            sums.width,
+            n_classes,
+        )
+        finish(queue)
+
+
+@lean_kernel
+def _add_rows(parts, partition, start, stop, first, last, starts, shifts, sums, width, n_classes):
+    """Add rows to the sums of the columns ``first`` to ``last``."""
+    rows, a, b = partition.rows, partition.g, partition.h
+    weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
+    for i in range(start, stop):
+        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
+        own, own_class, weight = parts[np.uint64(rows[i])], np.uint64(a[i]), b[i] if weighted else one
+        for j in range(np.uint64(first), np.uint64(last)):
+            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
+            sums[at + own_class] += weight
+            if weighted:
+                sums[at + counts] += one
+
+
+@kernel
+def sum_targets(queue, tasks, zone_map, partition, sums, targets, n_classes):
+    """Sum nodes of several targets into slots, by several threads.
+
+    Parameters
+    ----------
+    tasks : ndarray of int64, shape (n, 6)
+        As of :func:`~dtrees.split.zones.over_shards.node_sums.sum_nodes`.
+    targets : ndarray of int64, shape (n_rows, n_targets)
+        The amounts of rows, or their classes, numbered through.
+    n_classes : int
+        Of all targets; 0 of amounts.
+    """
+    while True:
+        k = claim(queue)
+        if k >= tasks.shape[0]:
+            return
+        start, stop, slot, first, last, begins = tasks[k]
+        if begins:
+            numbers_of(sums, slot, first, last)[:] = 0
+        grain = sums.grains[slot]
+        starts, shifts, room, width = sums.starts[grain], sums.shifts[grain], sums.slots[slot], sums.width
+        if n_classes > 0:
+            _add_classes_of_targets(zone_map.part, partition, start, stop, first, last, starts, shifts, room, width, targets, n_classes)
+        else:
+            _add_amounts(zone_map.part, partition, start, stop, first, last, starts, shifts, room, width, targets, sums.scales[slot].shift)
+        finish(queue)
+
+
+@lean_kernel
+def _add_classes_of_targets(parts, partition, start, stop, first, last, starts, shifts, sums, width, targets, n_classes):
+    rows, b = partition.rows, partition.h
+    weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
+    for i in range(start, stop):
+        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
+        own, classes, weight = parts[np.uint64(rows[i])], targets[np.uint64(rows[i])], b[i] if weighted else one
+        for j in range(np.uint64(first), np.uint64(last)):
+            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
+            for t in range(classes.shape[0]):
+                sums[at + np.uint64(classes[t])] += weight
+            if weighted:
+                sums[at + counts] += one
+
+
+@lean_kernel
+def _add_amounts(parts, partition, start, stop, first, last, starts, shifts, sums, width, targets, size_shift):
+    rows, b = partition.rows, partition.h
+    weighted, one, width, n_targets = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(targets.shape[1])
+    for i in range(start, stop):
+        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
+        own, amounts, weight = parts[np.uint64(rows[i])], targets[np.uint64(rows[i])], b[i] if weighted else one
+        for j in range(np.uint64(first), np.uint64(last)):
+            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
+            sizes = at + n_targets + np.uint64(2)
+            for t in range(n_targets):
+                sums[at + t] += amounts[t]
+                sums[sizes + t] += (abs(amounts[t]) >> size_shift) + one
+            sums[at + n_targets] += weight
+            sums[at + n_targets + np.uint64(1)] += one
+
+
+@lean_kernel
+def add_row(element, a, weight, weighted, targets, n_classes):
+    """Add a row to an element of a value: of class ``a``, or, of several targets, of number ``a``; ``targets`` are as above."""
+    n_targets = targets.shape[1]
+    if n_targets == 0:
+        element[a] += weight
+    elif n_classes > 0:
+        for t in range(n_targets):
+            element[targets[a, t]] += weight
+    else:
+        for t in range(n_targets):
+            element[t] += targets[a, t]
+        element[n_targets] += weight
+        element[n_targets + 1] += 1
+        return
+    if weighted:
+        element[n_classes] += 1
+
+
+@kernel
+def _add_classes(a, b, out):
+    for i in range(a.shape[0]):
+        out[a[i]] += b[i] if b.shape[0] > 0 else ZERO() + 1
+
+
+def add_up_classes(a: NDArray[np.int64], b: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """Return the weights of the classes ``a`` of rows; ``b`` is empty where every weight is 1."""
+    out = np.zeros(n_classes, np.int64)
+    _add_classes(a, b, out)
+    return out
+
+
+@lean_kernel
+def _weight_and_rows(element, first, last, n_sums):
+    """Return the weight of the classes ``first`` to ``last`` of an element, and its number of rows, which is after ``n_sums`` sums."""
+    weight = ZERO()
+    for k in range(first, last):
+        weight += element[k]
+    return weight, element[n_sums] if element.shape[0] > n_sums else weight
+
+
+@specialised
+def rows_of_element(statistic: Any, element: Any) -> Any:
+    """Return the number of rows of an element; the statistic tells what is summed."""
+
+
+@rows_of_element.of(Classes)
+def _(statistic, element):
+    n_classes = statistic.weights.shape[0]
+    return _weight_and_rows(element, ZERO(), n_classes, n_classes)[1]
+
+
+@rows_of_element.of(ClassesOfTargets)
+def _(statistic, element):
+    return _weight_and_rows(element, ZERO(), statistic.first[1], statistic.sums.shape[0])[1]
+
+
+@rows_of_element.of(AmountsOfTargets)
+def _(statistic, element):
+    return element[statistic.sums.shape[0] + 1]
+
+
+@specialised
+def plus_element(statistic: Any, element: Any) -> Any:
+    """Return a statistic with the rows of an element; its sums are changed in place."""
+
+
+@plus_element.of(Classes)
+def _(statistic, element):
+    n_classes = statistic.weights.shape[0]
+    _add_to(statistic.weights, element)
+    weight, n = _weight_and_rows(element, ZERO(), n_classes, n_classes)
+    return Classes(statistic.weights, statistic.h + weight, statistic.n + n)
+
+
+@plus_element.of(ClassesOfTargets)
+def _(statistic, element):
+    _add_to(statistic.sums, element)
+    weight, n = _weight_and_rows(element, ZERO(), statistic.first[1], statistic.sums.shape[0])
+    return ClassesOfTargets(statistic.rows, statistic.first, statistic.sums, statistic.h + weight, statistic.n + n)
+
+
+@plus_element.of(AmountsOfTargets)
+def _(statistic, element):
+    n_targets = statistic.sums.shape[0]
+    _add_to(statistic.sums, element)
+    return AmountsOfTargets(statistic.rows, statistic.sums, statistic.h + element[n_targets], statistic.n + element[n_targets + 1])
+
+
+@lean_kernel
+def _add_to(sums, element):
+    for k in range(sums.shape[0]):
+        sums[k] += element[k]
+
+
+@lean_kernel
+def statistic_of(node, element, room):
+    """Return the statistic of an element, of the kind of a node's; sums are written to ``room``."""
+    return plus_element(nothing(node, room), element)
