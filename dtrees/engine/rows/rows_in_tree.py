@@ -207,8 +207,7 @@ class RowsInTree:
                 for i in np.argsort(start - stop).tolist()
                 for piece in range(n_pieces[i])
             ]
-            of_tasks = np.array(tasks, np.int64).reshape(-1, 6)
-            self._include(of_tasks, sums)
+            self._include(np.array(tasks, np.int64).reshape(-1, 6), sums)
 
         for some in by_rows(zone_map.part, self._columns.n_rows, rows.rows, first, last):
             include(*some)
@@ -337,10 +336,9 @@ class RowsInTree:
 
     def grow_sent(self, message: m.GrowSent, sent: list[tuple[NDArray[Any], ...]]) -> m.Subtrees:
         """Grow nodes to their ends, whose rows all shards have sent."""
-        grown, sets = grow_sent(
-            message, self._plan.rules, self._seed, self._pool, self._columns.n_columns, self._threads, sent, self._room_for_sent,
-            self._kept,
-        )  # fmt: skip
+        room, n_columns = self._room_for_sent, self._columns.n_columns
+        rules, seed, pool, threads, kept = self._plan.rules, self._seed, self._pool, self._threads, self._kept
+        grown, sets = grow_sent(message, rules, seed, pool, n_columns, threads, sent, room, kept)
         return m.Subtrees([PackedNodes.of(nodes) for nodes in grown], sets)
 
     def find_pure(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
