@@ -62,3 +62,16 @@ from dtrees.ensemble.in_process import backend_for
 assert type(backend_for(da.zeros((2, 2)))).__name__ == "DaskBackend"
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_the_header_of_an_array_takes_no_frames() -> None:
+    """A worker that coordinates a fit on Dask Arrays would need 27 MB more."""
+    script = """
+import sys
+import dask.array as da
+from dtrees.cluster.backend import DaskBackend
+header = DaskBackend().header(da.zeros((7, 2), dtype="float32"))
+assert header.shape == (0, 2) and header.dtype == "float32"
+assert "dask.dataframe" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

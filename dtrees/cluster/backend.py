@@ -164,10 +164,12 @@ class DaskBackend:
 
     def header(self, X: Any) -> Any:
         """Return a frame or array without rows that has the columns of ``X``."""
-        from dask.dataframe.utils import make_meta
-
         X = whole_rows(X)
-        return np.empty((0, X.shape[1]), X.dtype) if is_array(X) else make_meta(X)
+        if is_array(X):
+            return np.empty((0, X.shape[1]), X.dtype)
+        from dask.dataframe.utils import make_meta  # takes 27 MB of a worker that has read no frame
+
+        return make_meta(X)
 
     def predict(self, X: Any, function: Callable[[Any], NDArray[Any]], output: Output) -> Any:
         """Apply ``function`` lazily; see :func:`dtrees.cluster.data.predict.predict`."""

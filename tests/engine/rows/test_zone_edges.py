@@ -47,6 +47,21 @@ def edges_of(column: NDArray[np.float64], cuts: list[int]) -> Edges:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
+def test_sketches_of_float32_take_half_and_say_the_same(name: str) -> None:
+    columns = arranged(COLUMNS[name])
+    sketch = sketch_columns(columns)
+    assert sketch.values.dtype == (np.float32 if columns.is_keyed else np.float64)
+    assert sketch.weights.dtype == np.uint32
+    wide = sketch._replace(values=sketch.values.astype(np.float64), weights=sketch.weights.astype(np.int64))
+    present = COLUMNS[name][~np.isnan(COLUMNS[name])]
+    assert np.isin(wide.values, present).all()
+    assert abs(int(wide.weights.sum()) - present.shape[0]) <= 0.05 * N
+    # Sketches of shards whose values float32 holds, and of others, go together.
+    for one, other in zip(merge_sketches([sketch, wide]), merge_sketches([wide, wide]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("cuts", [[], [10_000, 10_000, 39_999]])
 @pytest.mark.parametrize("sketched", [zone_edges.SKETCH_ROWS, 12_000])
 def test_parts_hold_all_values_in_order(name: str, cuts: list[int], sketched: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,8 @@ class FlaggedRows:
 
     def _begin(self) -> None:
         self._kept: _Kept | None = None
-        self._keys, self._finer, self._sums = NumbersKept(), NumbersKept(), NumbersKept()
+        # Without large pages, as there is room for the flagged rows of all shards, of which this one has a part.
+        self._keys, self._finer, self._sums = NumbersKept(False), NumbersKept(False), NumbersKept()
 
     def for_another_tree(self) -> Self:
         """Return the same for a tree that grows beside this one; scratch space is that of all."""

@@ -44,8 +44,9 @@ class Sketches(NamedTuple):
 
     Attributes
     ----------
-    values : ndarray of float64
-    weights : ndarray of int64
+    values : ndarray of float32 or float64
+        float32 where that holds the values of all columns.
+    weights : ndarray of uint32
         The rows with a value up to this one, but above the one before.
     alone : ndarray of bool
         Whether these all have the value itself.
@@ -53,8 +54,8 @@ class Sketches(NamedTuple):
     n_rows : int
     """
 
-    values: NDArray[np.float64]
-    weights: NDArray[np.int64]
+    values: NDArray[Any]
+    weights: NDArray[np.uint32]
     alone: NDArray[np.bool_]
     offsets: NDArray[np.int64]
     n_rows: int
@@ -128,9 +129,10 @@ def sketch_columns(columns: Columns, map: Any = map) -> Sketches:
         rows = ((np.arange(SKETCH_ROWS) + shift) * (n / SKETCH_ROWS)).astype(np.int64).clip(max=n - 1)
     quantiles = np.sin(np.pi * np.arange(1, SKETCH_VALUES + 1) / (2 * SKETCH_VALUES)) ** 2
     found = list(map(lambda j: _sketch_column(columns, j, rows, quantiles), range(columns.n_columns)))
+    kind = np.float32 if columns.is_keyed else np.float64
     return Sketches(
-        np.concatenate([np.empty(0), *(values for values, _, _ in found)]),
-        np.concatenate([np.empty(0, np.int64), *(weights for _, weights, _ in found)]),
+        np.concatenate([np.empty(0, kind), *(values.astype(kind) for values, _, _ in found)]),
+        np.concatenate([np.empty(0, np.uint32), *(weights.astype(np.uint32) for _, weights, _ in found)]),
         np.concatenate([np.empty(0, np.bool_), *(alone for _, _, alone in found)]),
         np.cumsum([0, *(len(values) for values, _, _ in found)]),
         n,
@@ -172,18 +174,19 @@ def merge_sketches(sketches: Sequence[Sketches]) -> Edges:
     for j in range(n_columns):
         some = [slice(sketch.offsets[j], sketch.offsets[j + 1]) for sketch in sketches]
         values, weights, alone = (
-            np.concatenate([getattr(sketch, name)[part] for sketch, part in zip(sketches, some, strict=True)])
-            for name in ("values", "weights", "alone")
+            np.concatenate([getattr(sketch, name)[part].astype(kind) for sketch, part in zip(sketches, some, strict=True)])
+            for name, kind in (("values", np.float64), ("weights", np.int64), ("alone", np.bool_))
         )
-        cut.append(_cut(values, weights, alone, most_zones(n_rows)))
+        parts, ones, exact = _cut(values, weights, alone, most_zones(n_rows))
+        cut.append((np.array(parts), np.array(ones), exact))  # lists of 28 columns would take 5 MB
         finite = values[np.isfinite(values)]
         if finite.shape[0]:
             ends[:, j] = finite.min(), finite.max()
     n_zones = np.array([len(parts) >> FOLD for parts, _, _ in cut], np.int64)
     most = max(1, int(n_zones.max(initial=0))) << FOLD
     upper, single = np.full((n_columns, most), np.inf), np.zeros((n_columns, most), np.bool_)
-    for j, (parts, ones, _) in enumerate(cut):
-        upper[j, : len(parts)], single[j, : len(parts)] = parts, ones
+    for j, (ends_of_parts, are_single, _) in enumerate(cut):
+        upper[j, : len(ends_of_parts)], single[j, : len(ends_of_parts)] = ends_of_parts, are_single
     all_exact, none = np.array([exact for _, _, exact in cut], np.bool_), np.zeros(n_columns, np.int64)
     return Edges(upper, single, n_zones, all_exact, ends[0], ends[1], none)
 
