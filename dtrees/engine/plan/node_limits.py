@@ -159,6 +159,10 @@ class SumsKept(NamedTuple):
         """Return how many numbers an element of a value has."""
         return self.n_numbers + 2 if self.targets and not self.n_classes else (self.n_classes or 2) + weighted
 
+    def cells_sent(self, rules: Rules) -> int:
+        """Return how many numbers a row has that is sent to who grows its node: in the columns of a tree, and of several targets."""
+        return max(1, rules.columns_per_tree) + len(self.targets)
+
     @property
     def per_category(self) -> int:
         """How many elements a category has in lists of sums, at most."""

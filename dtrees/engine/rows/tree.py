@@ -251,7 +251,7 @@ class _Apart:
         order = np.argsort(-n_rows, kind="stable")  # the largest first, to the shards by turns
         shard = np.empty(nodes.shape[0], np.int64)
         shard[order] = (self._tree + np.arange(nodes.shape[0])) % n_shards
-        at_once = max(1, SHARED_CELLS * n_shards // max(1, self._session.plan.rules.columns_per_tree))
+        at_once = max(1, SHARED_CELLS * n_shards // SumsKept.of(self._session.plan).cells_sent(self._session.plan.rules))
         batches = np.split(order, np.flatnonzero(np.diff(np.cumsum(n_rows[order]) // at_once)) + 1)
         return [[nodes[batch[shard[batch] == i]] for i in range(n_shards)] for batch in batches]
 

@@ -16,6 +16,7 @@ from typing import cast
 from dtrees.engine.coordinator.session import Requests, Steps
 from dtrees.engine.coordinator.side_by_side import SideBySide, TreeUnderWay
 from dtrees.engine.coordinator.tree_by_tree import TreeLog
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Callback, ForestPlan, ForestResult
 from dtrees.engine.protocol.messages import Many, Message
 from dtrees.engine.rows import messages as m
@@ -28,8 +29,8 @@ from dtrees.engine.shard.targets.forest_target import exponent_of_votes
 from dtrees.split.policy import SHARED_CELLS
 from dtrees.tree.tree import Tree
 
-#: Numbers that a row is sent with where leaves are measured.
-_CELLS_MEASURED = 3
+#: Numbers that a row is sent with where leaves are measured, beside its targets.
+_CELLS_MEASURED = 2
 
 
 def grow_forest_on_rows(
@@ -110,9 +111,9 @@ class _Forest(LastingRows, SideBySide[Tree]):
         """Return how many cells of rows shards send one another for a message."""
         match message:
             case m.Level(apart=m.Apart(n_rows=n_rows)) | m.GrowApart(apart=m.Apart(n_rows=n_rows)):
-                return n_rows * self._plan.rules.columns_per_tree
+                return n_rows * SumsKept.of(self._plan).cells_sent(self._plan.rules)
             case f.MeasureMeans():
-                return int(message.tree.n_node_samples[0]) * _CELLS_MEASURED
+                return int(message.tree.n_node_samples[0]) * (_CELLS_MEASURED + self._plan.n_values)
         return 0
 
     def _tree_of(self, grown: Tree) -> Tree:

@@ -47,7 +47,7 @@ def rows_to_send(plan: ForestPlan, n_rows: int, n_shards: int) -> int:
     Each row drawn is sent once for a tree that is grown to its end, whatever this number is; the larger it is, the fewer levels take an
     exchange.
     """
-    at_once = SHARED_CELLS // max(1, plan.rules.columns_per_tree)
+    at_once = SHARED_CELLS // SumsKept.of(plan).cells_sent(plan.rules)
     return max(rows_tree.SENT_ROWS, min(n_rows // (DELEGATED_PARTS * n_shards), at_once))
 
 
