@@ -89,7 +89,7 @@ def test_a_checkpoint_of_a_fit_that_a_worker_joined(no_nannies: Client, tmp_path
         (tmp_path / "again").mkdir()
         again = start(no_nannies, boosting, tmp_path / "again", pause=0.03, n_trees=n_trees, **options)
         with spread(again, what):
-            replayed, grown = ("Replay", "Level") if placement == "rows" else ("Route", "Start")
+            replayed, grown = ("Replay", "GrowTree") if placement == "rows" else ("Route", "Start")
             sent = [event["message"] for event in again.events("exchange")]
             assert sent[: sent.index(grown)].count(replayed) >= left
             fitted = again.future.result(timeout=180)
