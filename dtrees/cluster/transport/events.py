@@ -1,4 +1,4 @@
-"""What a fit tells of itself while it runs: events on Dask's topics ``dtrees`` and, level by level, ``dtrees-exchange``.
+"""What a fit tells of itself while it runs: events on Dask's topics ``dtrees`` and, message by message, ``dtrees-exchange``.
 
 ``client.get_events("dtrees")`` returns the latest (Dask keeps a thousand of a topic), ``client.subscribe_topic("dtrees", handler)`` calls a
 handler for each. An event is a dict with the ``fit`` (the key of its task), the ``worker`` that tells, ``what`` happened, and more by what
@@ -37,7 +37,8 @@ On ``dtrees-exchange``:
 
 ``exchange``
     a message went to shards and all replies came: ``message`` (``Start``, ``Evaluate``, ``Advance``, ...: see
-    :mod:`dtrees.engine.protocol.messages`; a level is a ``Start`` or an ``Advance``, and a ``Scan`` or an ``Evaluate`` that may follow),
+    :mod:`dtrees.engine.protocol.messages`; a level is a ``Start`` or an ``Advance``, and a ``Scan`` or an ``Evaluate`` that may follow;
+    where workers keep rows, a tree of boosting is a ``GrowTree``: see :mod:`dtrees.engine.rows.messages`),
     ``n_shards``, ``seconds``, of them those of the ``slowest`` shard's own work; and the bytes ``sent`` to all shards together and
     ``received`` from them. These are told several at a time.
 """
