@@ -168,15 +168,15 @@ def _(criterion):
 
 
 @specialised
-def upper_bound(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any, total: Any) -> Any:
+def upper_bound(criterion: Any, g: Any, h: Any, other_g: Any, other_h: Any, whole: Any) -> Any:
     """Return what a computed score is at most, -1.0 where it is not defined: the score itself, if there is no such bound.
 
-    Arguments are those of :func:`score`, and the node's ``g``. Only splits of a bound above the bar have to be scored.
+    Arguments are those of :func:`score`, and ``g`` and ``h`` of the node, a pair. Only splits of a bound above the bar have to be scored.
     """
 
 
 @upper_bound.otherwise
-def _(criterion, g, h, other_g, other_h, total):
+def _(criterion, g, h, other_g, other_h, whole):
     return score(criterion, g, h, other_g, other_h)
 
 

@@ -18,6 +18,9 @@ its derivative is (x - 1)**3 / (x (2 x + 1)**2). With e = (S_l W_r - S_r W_l) / 
 and 1 - e / W_r. Both terms over one denominator, with k = W_l W_r and m = e (3 (W_r - W_l) - 2 e), the gain is at most
 S e**2 (9 k + m) / (2 k (9 k + 2 m)), which takes one division. From half to twice the mean this is two hundredths too much at most, so few
 splits have to be scored.
+
+e is computed as S_l W / S - W_l, with W / S the same for all splits of a node. Where the right side is so light that e is mostly rounding,
+what it gains is less than the rounding error of a score, which is added to the bound; e is kept in range, so that the rest is not negative.
 """
 
 from __future__ import annotations
@@ -139,7 +142,7 @@ def _(criterion, g, h, other_g, other_h, bar):
     one, other, total = g * other_h, other_g * h, g + other_g
     d = abs(one - other) + _ROUNDING_OF_SUMS * (one + other)
     may = d * d >= (bar - _ROUNDING * total) * (h * other_h) * total
-    return may and upper_bound(criterion, g, h, other_g, other_h, total) >= bar
+    return may and upper_bound(criterion, g, h, other_g, other_h, (total, h + other_h)) >= bar
 
 
 @is_bounded.of(Poisson)
@@ -148,11 +151,14 @@ def _(criterion):
 
 
 @upper_bound.of(Poisson)
-def _(criterion, g, h, other_g, other_h, total):
-    e, k = (g * other_h - other_g * h) * (1.0 / total), h * other_h  # the same division for all splits of a node
-    m, nine = e * (3.0 * (other_h - h) - 2.0 * e), 9.0 * k
-    bound = (0.5 * total) * (e * e * (nine + m) / (k * (nine + 2.0 * m))) + _ROUNDING * total
-    return bound if (g > 0.0) & (other_g > 0.0) & (h > 0.0) & (other_h > 0.0) else -1.0
+def _(criterion, g, h, other_g, other_h, whole):
+    total, weight = whole
+    e, k = g * (weight / total) - h, h * other_h
+    e = e if e < other_h else other_h
+    m = e * (3.0 * (other_h - h) - (e + e))
+    larger = 9.0 * k + m
+    bound = (0.5 * total) * (e * e * larger / (k * (larger + m))) + _ROUNDING * total
+    return bound if (g > 0.0) & (other_g > 0.0) & (k > 0.0) else -1.0
 
 
 @gain.of(Poisson)

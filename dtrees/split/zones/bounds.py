@@ -36,12 +36,12 @@ def lay_out(zones, n_zones, sums):
 @inner_kernel
 def _score_edges(limits, g0, h0, n0, add, node, scores):
     """Score the splits between zones, -1.0 where they are not allowed; bound their scores, if the criterion has bounds."""
-    bounded = is_bounded(limits.criterion)
+    bounded, whole = is_bounded(limits.criterion), (float(node.g), float(node.h))
     for z in range(scores.shape[0]):
         g, h, n = g0[z] + add.g, h0[z] + add.h, n0[z] + add.n
         other_g, other_h, other_n = node.g - g, node.h - h, node.n - n
         if bounded:
-            found = upper_bound(limits.criterion, float(g), float(h), float(other_g), float(other_h), float(node.g))
+            found = upper_bound(limits.criterion, float(g), float(h), float(other_g), float(other_h), whole)
         else:
             found = score(limits.criterion, float(g), float(h), float(other_g), float(other_h))
         allowed = is_allowed(limits, n, other_n, h, other_h) & (n >= 1) & (other_n >= 1)

@@ -71,8 +71,8 @@ def _(criterion, g, h, other_g, other_h):
 
 
 @upper_bound.of(InOrder)
-def _(criterion, g, h, other_g, other_h, total):
-    return upper_bound(criterion.criterion, g, h, other_g, other_h, total)
+def _(criterion, g, h, other_g, other_h, whole):
+    return upper_bound(criterion.criterion, g, h, other_g, other_h, whole)
 
 
 @may_exceed.of(InOrder)

@@ -99,8 +99,9 @@ def _(node, criterion, left, h, scores):
 @lean_kernel
 def bound_columns(node, criterion, g, h, bounds):
     """Bound the score of a split of each column, from the moments that go left; see :func:`score_columns`."""
+    whole = float(node.g), float(node.h)
     for j in range(bounds.shape[0]):
-        bounds[j] = upper_bound(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]), float(node.g))
+        bounds[j] = upper_bound(criterion, float(g[j]), float(h[j]), float(node.g - g[j]), float(node.h - h[j]), whole)
 
 
 @lean_kernel

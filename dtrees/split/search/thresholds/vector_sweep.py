@@ -120,9 +120,10 @@ def _sum_moments(keys, a, b, base, before, g, h):
 @lean_kernel
 def _score_moments(limits, keys, n_before, g, h, node, scores):
     """Bound the scores of the splits after each row but those within a value; ``keys`` goes one row further."""
+    whole = float(node.g), float(node.h)
     for i in range(scores.shape[0]):
         other_h, n = node.h - h[i], n_before + i + 1
-        mine = upper_bound(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h), float(node.g))
+        mine = upper_bound(limits.criterion, float(g[i]), float(h[i]), float(node.g - g[i]), float(other_h), whole)
         allowed = (code_in(keys[i]) != code_in(keys[i + 1])) & is_allowed(limits, n, node.n - n, h[i], other_h)
         scores[i] = mine if allowed else -1.0
 
