@@ -123,8 +123,8 @@ def _small_integers(values: NDArray[Any]) -> NDArray[np.int64] | None:
 
     They are looked up in a table then, in a tenth of the time that it takes to sort them.
     """
-    if values.dtype not in (np.float32, np.float64):
-        values = values.astype(np.float64)
+    # Of a column of a table in C order, values are far from each other: what goes through them several times wants them side by side.
+    values = np.ascontiguousarray(values, None if values.dtype in (np.float32, np.float64) else np.float64)
     most = 4 * len(values) + 2**16
     if not len(values):
         return None
@@ -136,8 +136,7 @@ def _small_integers(values: NDArray[Any]) -> NDArray[np.int64] | None:
             return None
     elif lowest < 0.0 or highest >= most:
         return None
-    integers = values.astype(np.int64)
-    return integers if np.array_equal(integers.astype(values.dtype), values) else None
+    return values.astype(np.int64) if np.array_equal(np.trunc(values), values) else None
 
 
 def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False) -> Column:
