@@ -79,9 +79,12 @@ def _times(run: Run, n_trees: int) -> Iterator[Yielded]:
     """Compare columns of categories with columns of as many numbers."""
     n_rows = run.size(tiny=300, small=20_000, full=100_000)
     random = np.random.default_rng(0)
-    for n_levels in (20, 200, 2_000):
+    for n_levels, in_order in ((20, False), (20, True), (200, False), (2_000, False)):
         X = random.integers(0, n_levels, (n_rows, 10)).astype(np.float32)
-        y = random.normal(size=n_levels)[X[:, 0].astype(np.int64)] + X[:, 1] / n_levels + random.normal(size=n_rows)
+        if in_order:  # sets are thresholds then, and both trees are much alike
+            y = 0.3 * (X @ random.random(10)) + 2.0 * random.normal(size=n_rows)
+        else:
+            y = random.normal(size=n_levels)[X[:, 0].astype(np.int64)] + X[:, 1] / n_levels + random.normal(size=n_rows)
         contenders = {
             name: functools.partial(
                 dtrees.GradientBoostingRegressor(
@@ -95,7 +98,8 @@ def _times(run: Run, n_trees: int) -> Iterator[Yielded]:
         for fit in contenders.values():  # compiles
             fit()
         measures = run.measure(contenders)
+        what = f"{n_levels:,} categories{' in the order of their effects' if in_order else ''}"
         yield Row.of(
-            f"boosting, 10 columns of {n_levels:,} categories, {n_rows:,} rows", "as numbers", measures["numbers"], measures["categories"],
+            f"boosting, 10 columns of {what}, {n_rows:,} rows", "as numbers", measures["numbers"], measures["categories"],
             at_least=None if run.scale == "tiny" else 1.0,
         )  # fmt: skip
