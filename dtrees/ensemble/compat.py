@@ -90,10 +90,14 @@ def _address_of_the_documentation() -> str:
     return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")
 
 
-@functools.cache
+_names: dict[type, tuple[str, ...]] = {}
+
+
 def parameter_names(kind: type) -> tuple[str, ...]:
     """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
-    return tuple(kind._get_param_names())  # type: ignore[attr-defined]
+    if kind not in _names:
+        _names[kind] = tuple(kind._get_param_names())  # type: ignore[attr-defined]
+    return _names[kind]
 
 
 def check_parameters(estimator: Any) -> None:
