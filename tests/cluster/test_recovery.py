@@ -92,7 +92,7 @@ def test_the_coordinator_is_killed_during_recovery(client: Client, tmp_path: Pat
 
 @pytest.mark.parametrize("name", one_quick(MODELS))
 def test_the_coordinators_worker_is_killed(client: Client, tmp_path: Path, name: str) -> None:
-    fault = Fault(tmp_path, "Advance", at=25, own=True)
+    fault = Fault(tmp_path, "Advance", at=40, own=True)
     install(client, fault)
     assert_same_model(fit(name), fitted_here(name))
     assert len(stopped(fault)) == 1

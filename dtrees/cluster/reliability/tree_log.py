@@ -22,7 +22,7 @@ from dtrees.tree.tree import Tree
 logger = logging.getLogger("dtrees.cluster")
 
 #: Trees that come faster are sent together: a message takes the event loops of this worker and of the scheduler a millisecond.
-_SECONDS_BETWEEN_MESSAGES = 0.2
+_SECONDS_BETWEEN_MESSAGES = 0.05
 
 
 def log_of(fit: Fit, client: Client, plan: BoostingPlan | ForestPlan) -> contextlib.AbstractContextManager[ClusterTreeLog | None]:

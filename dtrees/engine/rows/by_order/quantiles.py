@@ -26,7 +26,7 @@ from dtrees.split.zones.over_shards.categories import Lists, make_lists, make_ta
 SENT_VALUES = 1 << 16
 _BITS = 16
 _SIGN, _NONE = np.uint64(2**63), np.uint64(2**64 - 1)
-_NO_WEIGHTS = np.empty(0, np.int64)
+_NO_WEIGHTS, _ONE_TARGET = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 
 MakeStep = Callable[[str, Mapping[int, Arrays], Sequence[int]], Step]
 
@@ -107,7 +107,9 @@ class _Selection:
         first = self._bounds[self._by_owner]
         tasks = np.ascontiguousarray(np.stack([first, first + sizes, np.zeros(n, np.int64), np.arange(n)], axis=1))
         tallies = [make_tally(2**_BITS) for _ in range(self._threads.n_threads)]
-        self._threads.share(n, lambda queue, thread: sum_by_category(queue, tasks, digits, partition, tallies[thread], lists, 0))
+        self._threads.share(
+            n, lambda queue, thread: sum_by_category(queue, tasks, digits, partition, tallies[thread], lists, 0, _ONE_TARGET)
+        )
         sent: dict[int, Arrays] = {}
         begin = 0
         for owner in range(self._n_shards):
