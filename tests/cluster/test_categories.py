@@ -33,6 +33,7 @@ def test_dask(client):
     assert_same_trees(by_name, regressor(n_estimators=5, random_state=0, categorical_features=["number"]).fit(halves, Y))
 
 
+@pytest.mark.slow  # kernels of their own
 @pytest.mark.parametrize("placement", ["sharded", "replicated"])
 def test_sets_of_several_targets(five_threads: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, placement: str) -> None:
     """Grown level by level, which takes less to compile; as usual, they are slow cases of test_conformance.py."""

@@ -24,6 +24,8 @@ from tests.export.test_text import goes, people
 from tests.plots.test_plots import texts_of
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 
+pytestmark = pytest.mark.slow  # kernels of their own
+
 FRAME, VALUE = people()
 SECOND = FRAME["job"].isin(["baker", "smith"]) * 2.0 - (FRAME["size"] == "medium") + FRAME["age"].fillna(0) / 40
 Y = np.column_stack([VALUE, SECOND, VALUE * SECOND])
@@ -36,15 +38,10 @@ ROWS["job"] = ["cook", "potter", None, "smith"]
     scope="module",
     params=[
         dtrees.DecisionTreeRegressor,
-        *(
-            pytest.param(kind, marks=pytest.mark.slow)  # kernels of their own
-            for kind in (
-                dtrees.RandomForestRegressor,
-                dtrees.ExtraTreeRegressor,
-                dtrees.DecisionTreeClassifier,
-                dtrees.ExtraTreesClassifier,
-            )
-        ),
+        dtrees.RandomForestRegressor,
+        dtrees.ExtraTreeRegressor,
+        dtrees.DecisionTreeClassifier,
+        dtrees.ExtraTreesClassifier,
     ],
     ids=lambda kind: kind.__name__,
 )

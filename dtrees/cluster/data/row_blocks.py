@@ -41,8 +41,9 @@ from dtrees.split.table.disk_arrays import Room, beside, forget, is_on_disk, on_
 from dtrees.split.table.keyed_columns import arrange_rows
 from dtrees.split.table.mmap_arrays import mapped
 
-#: Partitions stay with the worker that has them, unless it has more than so many times its share of the rows. To move one takes no longer
-#: than it makes some trees take. Of eight partitions of a Parquet file, two workers had read five and three in three fits of eight.
+#: Partitions stay with the worker that has them, unless it has so many times its share of the rows without it, or nearly. To move one
+#: takes no longer than it makes some trees take. Of eight partitions of a Parquet file, two workers had read five and three in three fits
+#: of eight.
 _MOST_SHARE = 1.05
 
 Stretch = tuple[int, int]
@@ -218,17 +219,22 @@ def share_out(lengths: Sequence[int], there: Sequence[Collection[str]], threads:
     {'a': [0], 'b': [1]}
     >>> share_out([10] * 8, [["a"]] * 5 + [["b"]] * 3, {"a": 1, "b": 1})  # nor with a quarter more than its share
     {'a': [0, 1, 2, 3], 'b': [4, 5, 6, 7]}
+    >>> share_out([10] * 5, [["a"]] * 2 + [["b"]] * 3, {"a": 1, "b": 1})  # none is moved where one has to have more than the other
+    {'a': [0, 1], 'b': [2, 3, 4]}
     """
-    most = {worker: _MOST_SHARE * sum(lengths) * n / sum(threads.values()) for worker, n in threads.items()}
+    share = {worker: sum(lengths) * n / sum(threads.values()) for worker, n in threads.items()}
     load = dict.fromkeys(sorted(threads), 0)
     kept: dict[str, list[int]] = {}
 
     def filled(worker: str) -> tuple[float, bool, str]:
         return load[worker] / threads[worker], worker not in there[i], worker
 
+    def stays(worker: str) -> bool:
+        return load[worker] + lengths[i] <= _MOST_SHARE * share[worker] or _MOST_SHARE * load[worker] < share[worker]
+
     # Those that lie on few workers first: the others can do with what is left.
     for i in sorted(range(len(lengths)), key=lambda i: (len(there[i]) or len(threads), -lengths[i], i)):
-        having = [worker for worker in there[i] if worker in load and (not load[worker] or load[worker] + lengths[i] <= most[worker])]
+        having = [worker for worker in there[i] if worker in load and stays(worker)]
         worker = min(having or load, key=filled)
         load[worker] += lengths[i]
         kept.setdefault(worker, []).append(i)

@@ -328,7 +328,7 @@ class Actors:
             if time.monotonic() > next_look:
                 self._client.sync(self._look)
                 next_look = time.monotonic() + between_looks
-                self._raise_if_lost(exchange.calls.keys() - exchange.replies.keys())
+                self._raise_if_lost(self._needed(exchange.calls, awaited))
 
     def _take(self, exchange: _Exchange, i: int, reply: bytes | memoryview) -> None:
         """Take a reply; raise the error that is in it if nobody is to wait for the others then."""
@@ -367,7 +367,7 @@ class Actors:
                     await self._look()
                     next_look = time.monotonic() + between_looks
                     left = [i for i, call in calls.items() if not call.done()]
-                    self._raise_if_lost(left)
+                    self._raise_if_lost(left if tasks else self._needed(calls, left))
                     if tasks:
                         self._monitor.check_pauses(left, {self.workers[i] for i in left})
             return {i: call.result() for i, call in calls.items()}
@@ -384,6 +384,10 @@ class Actors:
             if worker not in known or await self._is_lost(i):
                 self.lost.add(i)
         return known
+
+    def _needed(self, calls: Iterable[int], awaited: Iterable[int]) -> Iterable[int]:
+        """Return the actors without which calls do not end: also one that has replied, if others may wait for what it sent them."""
+        return calls if self._ends_at_failure else awaited
 
     def _raise_if_lost(self, actors: Iterable[int]) -> None:
         gone = self.lost.intersection(actors)

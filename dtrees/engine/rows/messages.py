@@ -41,8 +41,9 @@ class Prepare(Message):
     """Have shard 0 find out what follows from all targets. Reply: :class:`Prepared`, from shard 0, else None.
 
     Parcels: targets and weights, to shard 0; which rows are held out, to each shard, and which rows of all may be drawn for a round, if not
-    all may; for a forest that draws rows, what the rows before each stretch of the shard come to. ``initial``, which only shard 0 needs,
-    are as of :class:`~dtrees.engine.protocol.messages.Begin`, None for a forest.
+    all may; for a forest that draws rows, what the rows before each stretch of the shard come to; for one of several targets, the numbers
+    of rows that differ in some target. ``initial``, which only shard 0 needs, is as of
+    :class:`~dtrees.engine.protocol.messages.Begin`, None for a forest.
     """
 
     serial: int
@@ -402,7 +403,10 @@ class Grown(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample; or the weights of classes, where these are summed."""
+    """Sums of g and h, of abs(g), and the largest slope, of the rows in sample; or, where more is summed, all of that.
+
+    That is weights of classes, or the sums of several targets and the weight.
+    """
 
     g: int
     h: int

@@ -123,7 +123,7 @@ def boosted_tree_steps(session: TreeSession, tree: int, output: int, learning_ra
 def checksum(tree: Tree) -> int:
     """Return a number that two trees have in common, if they are the same."""
     total = 0
-    for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value):
+    for array in (tree.children_left, tree.feature, tree.threshold, tree.missing_go_to_left, tree.value, *tree.categories):
         total = zlib.crc32(np.ascontiguousarray(array).data, total)
     return total
 
@@ -146,7 +146,7 @@ def grow_nodes(
 
     Parameters
     ----------
-    session : RowsSession
+    session : TreeSession
     tree : int
     derived : list of Derived
         Of each shard.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,6 +116,26 @@ def test_an_actor_lost_as_soon_as_it_is_made(mortal_client: Client) -> None:
     actors.replace(0, second, ())
     actors.wait_until_made()
     assert actors.call("say", {0: ("hello",)}) == {0: ("hello",)}
+    actors.close()
+
+
+class Dying(ActorBase):
+    """One that replies, and dies a moment later, while another waits for what it has not sent."""
+
+    def meet(self, dies: bool) -> None:
+        if dies:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        else:
+            time.sleep(60)
+
+
+def test_one_that_others_wait_for_is_lost_after_its_reply(mortal_client: Client) -> None:
+    actors = Actors(mortal_client, "dying", Dying, ends_at_failure=True)
+    for worker in list(mortal_client.nthreads())[:2]:
+        actors.add(worker, ())
+    actors.wait_until_made()
+    with pytest.raises(ActorsLost, match=actors.workers[0]):
+        actors.call("meet", {0: (True,), 1: (False,)})
     actors.close()
 
 

@@ -1,4 +1,4 @@
-"""The sets of categories of a tree over shards of rows, as the coordinator comes to know them."""
+"""The sets of categories of a tree over shards of rows, as who takes its steps comes to know them."""
 
 from __future__ import annotations
 

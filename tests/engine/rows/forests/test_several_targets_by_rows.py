@@ -85,9 +85,10 @@ def targets_of(plan: ForestPlan, table: Any) -> NDArray[Any]:
     return np.maximum(np.round(20.0 * y), 0.0) if plan.rules.criterion == "poisson" else y
 
 
+@pytest.mark.slow  # kernels of their own, of one process and of shards
 @pytest.mark.parametrize("case", ["forest", "of weighted classes"])
 def test_a_forest(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quick one, with nodes of all shards and of one."""
+    """With nodes of all shards and of one."""
     send(monkeypatch, 40)
     n = 300
     table = wild_table(n, 4)
