@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
 from benchmarks.timing import summary
+from benchmarks.works.row_costs import own_work
 
 DEPTH = 6
 #: Of XGBoost's histogram: bins of a column, and bytes of a bin (two float64).
@@ -131,20 +131,14 @@ def histogram_bytes(n_columns: int, n_workers: int = 2) -> float:
 
 @benchmark("rows-scaling")
 def rows_scaling(run: Run) -> Iterator[Yielded]:
-    """The slowest worker's own work where rows are fixed and workers double, each taking its turn on the cores that there are."""
+    """The slowest shard's own work where rows are fixed and shards double: all are in this process, one works at a time."""
     n, n_trees = run.size(tiny=2_000, small=400_000, full=1_000_000), run.size(tiny=2, small=10, full=20)
     before: Measure | None = None
     for n_workers in run.size(tiny=(2,), small=(2, 4), full=(2, 4, 8)):
-        with cluster(n_workers) as client:
-            X, y = resident(client, n)
-            placed_fit(client, "rows", libraries.our_boosting(2, 1), X, y)
-            began = time.perf_counter()
-            told = placed_fit(client, "rows", libraries.our_boosting(n_trees, 1), X, y)
-            seconds = time.perf_counter() - began
-        work = Measure(max(told.rounds[-1]["scan"].values()) / n_trees)
-        name = f"own work of the slowest of {n_workers} workers a tree, {n:,} x {N_COLUMNS} (whole fit {seconds:.1f} s)"
-        yield Row(name, "", None, work) if before is None else Row.of(name, "half as many workers", before, work, 1 / 0.6)
-        yield Point("own work of the slowest worker, a tree", OURS, n_workers, work.median, "workers")
+        work = Measure(own_work(n, N_COLUMNS, n_workers, n_trees).shards)
+        name = f"own work of the slowest of {n_workers} shards a tree, {n:,} x {N_COLUMNS}"
+        yield Row(name, "", None, work) if before is None else Row.of(name, "half as many shards", before, work, 1 / 0.6)
+        yield Point("own work of the slowest shard, a tree", OURS, n_workers, work.median, "shards")
         before = work
 
 
