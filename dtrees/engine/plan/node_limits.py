@@ -105,11 +105,8 @@ class Targets(NamedTuple):
 
 def n_sums_of(plan: ForestPlan | BoostingPlan) -> int:
     """Return how many sums are kept of each node, without words of constraints."""
-    if isinstance(plan, BoostingPlan):
-        return 2
-    if plan.targets:
-        return plan.n_values + 1 if criterion_named(plan.rules.criterion).by_sums else 2
-    return max(2, plan.n_classes)
+    by_order = isinstance(plan, ForestPlan) and plan.targets and not criterion_named(plan.rules.criterion).by_sums
+    return 2 if by_order else SumsKept.of(plan).n_sums
 
 
 class SumsKept(NamedTuple):

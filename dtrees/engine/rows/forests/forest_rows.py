@@ -13,13 +13,13 @@ from dtrees.engine.plan.row_draws import combine_weights
 from dtrees.engine.rows.forests.drawn_rows import OwnDraws
 from dtrees.engine.rows.forests.messages import Drawn, ForestScales, Votes
 from dtrees.engine.rows.row_target import AddsByLeaf
+from dtrees.engine.shard.sample_sums import sums_of_classes
 from dtrees.engine.shard.targets.forest_target import exponent_of_votes
 from dtrees.engine.threads import Threads
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import scale_into
 from dtrees.split.search.node_batches import find_pure
-from dtrees.split.zones.over_shards.many_sums.elements import add_up_classes
 
 _NONE = np.empty(0, np.int64)
 
@@ -155,7 +155,7 @@ class ForestRows(AddsByLeaf):
     def many_sums(self, rows: RowPartition) -> NDArray[np.int64] | None:
         """Return the weights of classes of some rows, where there are more than two."""
         n_classes = self._plan.n_classes
-        return add_up_classes(rows.g, rows.h, n_classes) if n_classes > 2 else None
+        return sums_of_classes(rows, rows.rows.shape[0], n_classes) if n_classes > 2 else None
 
     def find_pure(
         self, rows: RowPartition, start: NDArray[np.int64], stop: NDArray[np.int64]

@@ -13,7 +13,6 @@ from dtrees.engine.rows.searching.flagged_rows import FlaggedRows, joined
 from dtrees.engine.rows.searching.passes import by_column, take_tasks
 from dtrees.engine.rows.searching.searcher import Searcher, Wanted
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
-from dtrees.split.node.candidate import empty_candidates
 from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.zones.over_shards.many_sums.flagging import MANY_REQUEST, flag_many, settle_many
@@ -28,12 +27,8 @@ class ManySumsSearcher(Searcher):
 
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
-        message, k = self._message, self._ids.shape[0]
-        n = message.node.shape[0]
         self._bars = bars = bars.copy()
-        self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
-        n_parts = (self._zone_map.n_zones.max(initial=0) << message.grain) * k
-        rooms = bounds_of(n_parts)
+        message, n, k, rooms = self._open_flags()
         self._requests = requests = np.zeros((n, k), MANY_REQUEST)
         self._flagged = flagged = np.empty(int(rooms[-1]), np.int64)
         limits, own, out = self._limits, self._own(drawn), self._out

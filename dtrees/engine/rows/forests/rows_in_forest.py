@@ -19,7 +19,7 @@ from dtrees.engine.rows.forests.random_search import Ends, RandomSearch
 from dtrees.engine.rows.rows_in_tree import RowsInTree
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.split.numbers import hashing
-from dtrees.split.zones.over_shards.many_sums.elements import sum_classes, sum_targets
+from dtrees.split.zones.over_shards.many_sums.elements import sum_many
 from dtrees.split.zones.sums import Sums
 
 
@@ -68,13 +68,11 @@ class RowsInForest(RowsInTree):
         return found
 
     def _include(self, tasks: NDArray[np.int64], sums: Sums) -> None:
-        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._kept.n_classes
-        if self._kept.targets:
-            self._threads.share(tasks.shape[0], lambda queue, _: sum_targets(queue, tasks, zone_map, rows, sums, targets, n_classes))
-        elif n_classes:
-            self._threads.share(tasks.shape[0], lambda queue, _: sum_classes(queue, tasks, zone_map, rows, sums, n_classes))
-        else:
+        if not self._kept.n_numbers:
             super()._include(tasks, sums)
+            return
+        zone_map, rows, targets, n_classes = self._zone_map, self._rows, self._forest.added, self._kept.n_classes
+        self._threads.share(tasks.shape[0], lambda queue, _: sum_many(queue, tasks, zone_map, rows, sums, targets, n_classes))
 
     def open_search(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> None:
         """Begin the search of nodes where thresholds are drawn, given their rows by category."""

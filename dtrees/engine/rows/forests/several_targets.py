@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import ForestPlan
 from dtrees.engine.rows.forests.forest_rows import ForestRows
 from dtrees.engine.rows.forests.messages import Drawn, ForestScales
+from dtrees.engine.shard.sample_sums import sums_of_targets
 from dtrees.engine.shard.targets.several_targets import first_classes, joint_factors
 from dtrees.engine.threads import Threads
-from dtrees.split.criteria.several import add_up_amounts, add_up_classes
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.numbers.fixed_point import scale_into
 
@@ -109,11 +110,6 @@ class ForestRowsOfTargets(ForestRows):
 
     def many_sums(self, rows: RowPartition) -> NDArray[np.int64]:
         """Return what some rows add up to: the sum of each target, or of each class of each target, and their weight."""
-        n_classes = self._plan.n_classes
-        sums = np.zeros((n_classes or self.added.shape[1]) + 1, np.int64)
-        if n_classes:
-            add_up_classes(self.added, rows.rows, rows.h, sums[:-1])
-        else:
-            add_up_amounts(self.added, rows.rows, sums[:-1])
-        sums[-1] = rows.h.sum() if rows.h.shape[0] else rows.rows.shape[0]
-        return sums
+        n = rows.rows.shape[0]
+        weight = int(rows.h.sum()) if rows.h.shape[0] else n
+        return sums_of_targets(rows, n, self.added, bool(self._plan.n_classes), SumsKept.of(self._plan).n_sums, weight)

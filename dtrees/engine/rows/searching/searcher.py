@@ -197,14 +197,17 @@ class Searcher:
             return np.ones((self._message.node.shape[0], k), np.bool_)
         return np.ascontiguousarray(drawn[:, self._places])
 
-    def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
-        """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
+    def _open_flags(self) -> tuple[FindBars, int, int, NDArray[np.int64]]:
+        """Make room for the best splits; return the message, how many nodes and columns, and where each node may note flagged parts."""
         message, k = self._message, self._ids.shape[0]
         n = message.node.shape[0]
-        self._bars = bars = bars.copy()
         self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
-        n_parts = (self._zone_map.n_zones.max(initial=0) << message.grain) * k
-        rooms = bounds_of(n_parts)
+        return message, n, k, bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
+
+    def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
+        """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
+        self._bars = bars = bars.copy()
+        message, n, k, rooms = self._open_flags()
         # There is room for all parts of every node, of which few are flagged.
         requests, flagged = np.empty((n, k), REQUEST), mapped(int(rooms[-1]), FLAGGED, large_pages=False)
         self._requests, self._flagged = requests, flagged

@@ -88,6 +88,16 @@ def _restore(request, found):
 
 
 @lean_kernel
+def least_head(values, heads, ends):
+    """Return the least of the first values left of ascending runs, and whether any run has some left."""
+    least, some = np.inf, False
+    for shard in range(heads.shape[0]):
+        if heads[shard] < ends[shard] and (not some or values[heads[shard]] < least):
+            least, some = values[heads[shard]], True
+    return least, some
+
+
+@lean_kernel
 def _merge(runs, heads, ends, base, merged):
     """Merge ascending runs, values that several have once; return how many values there are."""
     values, g, h, n = runs
@@ -95,10 +105,7 @@ def _merge(runs, heads, ends, base, merged):
     weighted = h.shape[0] > 0
     at = base
     while True:
-        least, some = np.inf, False
-        for shard in range(heads.shape[0]):
-            if heads[shard] < ends[shard] and (not some or values[heads[shard]] < least):
-                least, some = values[heads[shard]], True
+        least, some = least_head(values, heads, ends)
         if not some:
             return at - base
         out_values[at], out_g[at], out_n[at] = least, 0, 0

@@ -50,6 +50,15 @@ def grow_spread(
         executor.close()
 
 
+def assert_same_over_shards(table: Any, plan: ForestPlan, y: NDArray[Any], weight: Any) -> None:
+    """Grow trees in one process, and over one, two and five shards, some of which have a row or none."""
+    one, n = grow_here(table, plan, y, weight), y.shape[0]
+    assert all(tree.node_count > 3 for tree in one.trees)
+    for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
+        parts = spread(n, n_shards, cuts, range(9))
+        assert_same(one, grow_spread(table, plan, y, weight, parts, n_threads=n_threads, side_by_side=1 + n_shards % 2))
+
+
 def assert_same(one: ForestResult, other: ForestResult) -> None:
     assert all_equal(one.trees, other.trees)
     assert one.oob_exponent == other.oob_exponent
@@ -131,12 +140,8 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: 
     y, weight = wild_target(table, plan.n_classes, 4), wild_weight(n, 4) if weighted else None
     if criterion == "poisson":
         y = np.maximum(np.round(y), 0.0)
-    one = grow_here(table, plan, y, weight)
-    assert all(tree.node_count > 3 for tree in one.trees)
-    for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
-        monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
-        parts = spread(n, n_shards, cuts, range(9))
-        assert_same(one, grow_spread(table, plan, y, weight, parts, n_threads=n_threads, side_by_side=1 + n_shards % 2))
+    monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
+    assert_same_over_shards(table, plan, y, weight)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from dtrees.engine.rows.forests.many_search import ManySumsSearcher
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searching import zone_edges
 from dtrees.split.criteria.criterion import criterion_named
-from tests.engine.rows.forests.test_forests_by_rows import assert_same, grow_here, grow_spread
+from tests.engine.rows.forests.test_forests_by_rows import assert_same, assert_same_over_shards, grow_here, grow_spread
 from tests.engine.rows.forests.test_random_thresholds_by_rows import send
 from tests.engine.rows.test_categories_by_rows import CATEGORY_RULES, fit
 from tests.engine.rows.test_rows_fit import Pickling, cut_finely, draw_table, draw_weight, spread
@@ -110,12 +110,8 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, random_splits
     table = wild_table(n, 4)
     plan, weighted = plan_of(case, len(table), {"random_splits": random_splits})
     y, weight = targets_of(plan, table), wild_weight(n, 4) if weighted else None
-    one = grow_here(table, plan, y, weight)
-    assert all(tree.node_count > 3 for tree in one.trees)
-    for n_shards, cuts, n_threads in ((1, [], 2), (2, [n // 3], 1), (5, [1, 2, n // 2, n - 1], 1)):
-        monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
-        parts = spread(n, n_shards, cuts, range(9))
-        assert_same(one, grow_spread(table, plan, y, weight, parts, n_threads=n_threads, side_by_side=1 + n_shards % 2))
+    monkeypatch.setattr(relay, "MOST_DIRECT", 2 if sent_rows == 30 else 16)  # by relays
+    assert_same_over_shards(table, plan, y, weight)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.parts import class_term, most_in_box, score_of_terms
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.table.columns import presort
-from dtrees.split.zones.over_shards.many_sums.elements import sum_targets
+from dtrees.split.zones.over_shards.many_sums.elements import sum_many
 from dtrees.split.zones.sums import lay_out_slots
 
 
@@ -74,7 +74,7 @@ def test_sums_of_nodes_by_part(n_classes: int, weighted: bool) -> None:
     sums = make_sums(np.full((1, room), 77), starts, shifts, width, size_shift)
     sums.grains[:] = 1
     tasks = np.array([[100, 600, 0, 0, 2, 1]])
-    sum_targets(make_queue(), tasks, zone_map, RowPartition(rows, rows.astype(np.int64), h), sums, targets, n_classes)
+    sum_many(make_queue(), tasks, zone_map, RowPartition(rows, rows.astype(np.int64), h), sums, targets, n_classes)
     wanted: Any = np.zeros((2, room), np.int64)[0]
     for place in range(100, 600):
         row, weight = rows[place], h[place] if weighted else 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch_row
@@ -25,60 +24,15 @@ from dtrees.split.zones.sums import numbers_of
 
 
 @kernel
-def sum_classes(queue, tasks, zone_map, partition, sums, n_classes):
-    """Sum nodes into slots by class, by several threads.
-
-    ``tasks`` are as of :func:`~dtrees.split.zones.over_shards.node_sums.sum_nodes`.
-    """
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
-        start, stop, slot, first, last, begins = tasks[k]
-        if begins:
-            numbers_of(sums, slot, first, last)[:] = 0
-        grain = sums.grains[slot]
-        _add_rows(
-            zone_map.part,
-            partition,
-            start,
-            stop,
-            first,
-            last,
-            sums.starts[grain],
-            sums.shifts[grain],
-            sums.slots[slot],
-            sums.width,
-            n_classes,
-        )
-        finish(queue)
-
-
-@lean_kernel
-def _add_rows(parts, partition, start, stop, first, last, starts, shifts, sums, width, n_classes):
-    """Add rows to the sums of the columns ``first`` to ``last``."""
-    rows, a, b = partition.rows, partition.g, partition.h
-    weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
-    for i in range(start, stop):
-        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
-        own, own_class, weight = parts[np.uint64(rows[i])], np.uint64(a[i]), b[i] if weighted else one
-        for j in range(np.uint64(first), np.uint64(last)):
-            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
-            sums[at + own_class] += weight
-            if weighted:
-                sums[at + counts] += one
-
-
-@kernel
-def sum_targets(queue, tasks, zone_map, partition, sums, targets, n_classes):
-    """Sum nodes of several targets into slots, by several threads.
+def sum_many(queue, tasks, zone_map, partition, sums, targets, n_classes):
+    """Sum nodes into slots by class, or by target, by several threads.
 
     Parameters
     ----------
     tasks : ndarray of int64, shape (n, 6)
         As of :func:`~dtrees.split.zones.over_shards.node_sums.sum_nodes`.
     targets : ndarray of int64, shape (n_rows, n_targets)
-        The amounts of rows, or their classes, numbered through.
+        Of several targets, the amounts of rows, or their classes, numbered through; of one, shape (0, 0).
     n_classes : int
         Of all targets; 0 of amounts.
     """
@@ -90,12 +44,29 @@ def sum_targets(queue, tasks, zone_map, partition, sums, targets, n_classes):
         if begins:
             numbers_of(sums, slot, first, last)[:] = 0
         grain = sums.grains[slot]
-        starts, shifts, room, width = sums.starts[grain], sums.shifts[grain], sums.slots[slot], sums.width
-        if n_classes > 0:
-            _add_classes_of_targets(zone_map.part, partition, start, stop, first, last, starts, shifts, room, width, targets, n_classes)
+        parts, starts, shifts, room, width = zone_map.part, sums.starts[grain], sums.shifts[grain], sums.slots[slot], sums.width
+        if targets.shape[1] == 0:
+            _add_classes(parts, partition, start, stop, first, last, starts, shifts, room, width, n_classes)
+        elif n_classes > 0:
+            _add_classes_of_targets(parts, partition, start, stop, first, last, starts, shifts, room, width, targets, n_classes)
         else:
-            _add_amounts(zone_map.part, partition, start, stop, first, last, starts, shifts, room, width, targets, sums.scales[slot].shift)
+            _add_amounts(parts, partition, start, stop, first, last, starts, shifts, room, width, targets, sums.scales[slot].shift)
         finish(queue)
+
+
+@lean_kernel
+def _add_classes(parts, partition, start, stop, first, last, starts, shifts, sums, width, n_classes):
+    """Add rows to the sums of the columns ``first`` to ``last``."""
+    rows, a, b = partition.rows, partition.g, partition.h
+    weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
+    for i in range(start, stop):
+        prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
+        own, own_class, weight = parts[np.uint64(rows[i])], np.uint64(a[i]), b[i] if weighted else one
+        for j in range(np.uint64(first), np.uint64(last)):
+            at = np.uint64(starts[j]) + (np.uint64(own[j]) >> shifts[j]) * width
+            sums[at + own_class] += weight
+            if weighted:
+                sums[at + counts] += one
 
 
 @lean_kernel
@@ -147,19 +118,6 @@ def add_row(element, a, weight, weighted, targets, n_classes):
         return
     if weighted:
         element[n_classes] += 1
-
-
-@kernel
-def _add_classes(a, b, out):
-    for i in range(a.shape[0]):
-        out[a[i]] += b[i] if b.shape[0] > 0 else ZERO() + 1
-
-
-def add_up_classes(a: NDArray[np.int64], b: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-    """Return the weights of the classes ``a`` of rows; ``b`` is empty where every weight is 1."""
-    out = np.zeros(n_classes, np.int64)
-    _add_classes(a, b, out)
-    return out
 
 
 @lean_kernel

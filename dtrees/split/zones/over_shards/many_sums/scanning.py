@@ -16,6 +16,7 @@ from dtrees.split.table.columns import value_of_code
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.over_shards.many_sums.elements import add_row, plus_element, rows_of_element, statistic_of
 from dtrees.split.zones.over_shards.picking import pick_parts
+from dtrees.split.zones.over_shards.scanning import least_head
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, n_elements
 
@@ -35,7 +36,7 @@ def pick_many(queue, tasks, parts, begins, columns, zone_map, partition, scratch
     elements : ndarray of int64, shape (room, width)
         Sums of the rows of each value.
     targets : ndarray of int64, shape (n_rows, n_targets)
-        Of several targets, as of :func:`~dtrees.split.zones.over_shards.many_sums.elements.sum_targets`; of one, shape (0, 0).
+        Of several targets, as of :func:`~dtrees.split.zones.over_shards.many_sums.elements.sum_many`; of one, shape (0, 0).
     n_classes : int
         Of all targets; 0 of amounts.
     """
@@ -123,10 +124,7 @@ def _merge(runs, heads, ends, base, merged):
     out_values, out_weights = merged
     at = base
     while True:
-        least, some = np.inf, False
-        for shard in range(heads.shape[0]):
-            if heads[shard] < ends[shard] and (not some or values[heads[shard]] < least):
-                least, some = values[heads[shard]], True
+        least, some = least_head(values, heads, ends)
         if not some:
             return at - base
         out_values[at] = least
