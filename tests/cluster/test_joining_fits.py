@@ -161,8 +161,7 @@ def test_the_seventeenth_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         (newcomers, "_SECONDS_TO_SETTLE", 0.5), (rows, "seconds_beside_rows", lambda n_workers: 0.0),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)  # so that it is put back: workers are threads of this process
-    lengths = [N_ROWS // 20] * (MOST_DIRECT - 1)
-    lengths += [(N_ROWS - sum(lengths)) // 3] * 3  # for one worker
+    lengths = np.diff(np.linspace(0, N_ROWS, 2 * MOST_DIRECT + 1).astype(int)).tolist()  # two for each worker, wherever they are read
     options: dict[str, Any] = {"processes": False, "memory_limit": 1.0, "protocol": "tcp://", "host": "127.0.0.1"}
     with (
         LocalCluster(n_workers=MOST_DIRECT, threads_per_worker=1, dashboard_address="127.0.0.1:0", **options) as cluster,
