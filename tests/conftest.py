@@ -1,7 +1,7 @@
 """What all tests share: hypothesis profiles and the real data, where it is at hand.
 
-The wall-clock cap of every test is set in pyproject.toml (``timeout``, by pytest-timeout), and so is that slow tests are left out unless
-they are asked for (``-m slow``).
+The wall-clock cap of every test is set in pyproject.toml (``timeout``, by pytest-timeout), and so is that slow and thorough tests are left
+out unless they are asked for (``-m slow``, ``-m thorough``).
 """
 
 from __future__ import annotations
@@ -76,6 +76,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Before tests are spread over processes, compile what all of them would wait for, each within the time that a test is given."""
     if not hasattr(session.config, "workerinput") and session.config.option.dist != "no":
         compile_kernels()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Count a test that is marked as thorough, for its parameters, not among the slow ones, as its function may be."""
+    if item.get_closest_marker("thorough"):
+        item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,4 @@
-"""Parameters of tests of which one is tried in every run, and all where slow tests are asked for."""
+"""Parameters of tests of which some are tried in every run, others where slow tests are asked for, and the rest where thorough ones are."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def one_quick(values: Iterable[Any]) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.slow if i else ()) for i, value in enumerate(values)]
 
 
-def slow_for(slow: Container[Any], values: Iterable[Any]) -> list[Any]:
-    """Return values of one parameter, or of several that begin with it, those in ``slow`` marked as slow.
+def slow_for(slow: Container[Any], values: Iterable[Any], thorough: Container[Any] = ()) -> list[Any]:
+    """Return values of one parameter, or of several that begin with it, those in ``slow`` marked as slow, and those in ``thorough`` so.
 
     >>> [len(value.marks) for value in slow_for({"b"}, ["a", "b", ("b", 1)])]
     [0, 1, 1]
@@ -29,14 +29,24 @@ def slow_for(slow: Container[Any], values: Iterable[Any]) -> list[Any]:
     marked = []
     for value in values:
         several = value if isinstance(value, tuple) else (value,)
-        marked.append(pytest.param(*several, marks=pytest.mark.slow if several[0] in slow else ()))
+        marks = pytest.mark.thorough if several[0] in thorough else pytest.mark.slow if several[0] in slow else ()
+        marked.append(pytest.param(*several, marks=marks))
     return marked
 
 
-def one_of_each(*parameters: Sequence[Any]) -> list[Any]:
+def thorough_for(thorough: Container[Any], values: Iterable[Any]) -> list[Any]:
+    """Return values of one parameter, or of several that begin with it, those in ``thorough`` marked as thorough.
+
+    >>> [[mark.name for mark in value.marks] for value in thorough_for({"b"}, ["a", "b"])]
+    [[], ['thorough']]
+    """
+    return slow_for((), values, thorough)
+
+
+def one_of_each(*parameters: Sequence[Any], others: pytest.MarkDecorator = pytest.mark.slow) -> list[Any]:
     """Return all combinations of the values of several parameters, all marked as slow but for enough that have each value once.
 
-    A value that is marked as slow itself is in no quick combination.
+    A value that is marked as slow itself is in no quick combination. ``others``: the mark, if not that of slow tests.
 
     >>> [len(value.marks) for value in one_of_each("abc", [1, 2])]
     [0, 1, 1, 0, 0, 1]
@@ -49,7 +59,7 @@ def one_of_each(*parameters: Sequence[Any]) -> list[Any]:
     for which in product(*(range(len(values)) for values in plain)):
         values = [plain[k][i] for k, i in enumerate(which)]
         flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
-        found.append(pytest.param(*flat, marks=() if which in chosen else pytest.mark.slow))
+        found.append(pytest.param(*flat, marks=() if which in chosen else others))
     return found
 
 

@@ -29,6 +29,8 @@ from tests.slow import slow_for
 
 #: Benchmarks that are tried in every run of the tests; the others take long, most of them for clusters or peers.
 QUICK = {"boosting", "tree-depth-6", "best-first"}
+#: Those that take longest.
+THOROUGH = {"model", "chaos", "cold"}
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def untidy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("untidy")
-@pytest.mark.parametrize("name", slow_for(set(benchmarks()) - QUICK, benchmarks()))
+@pytest.mark.parametrize("name", slow_for(set(benchmarks()) - QUICK, benchmarks(), THOROUGH))
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     # OpenMP's threads wait for one another by spinning, which takes forever on a machine that runs other tests too.
     threads = "2" if name == "threads" else "1"
@@ -79,7 +81,7 @@ def test_libraries_are_known_by_the_first_word() -> None:
 
 
 def test_quick_benchmarks_exist() -> None:
-    assert set(benchmarks()) >= QUICK
+    assert set(benchmarks()) >= QUICK | THOROUGH
 
 
 def test_an_unknown_name_is_refused() -> None:

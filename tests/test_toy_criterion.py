@@ -62,7 +62,7 @@ def test_trees_here_and_over_shards(data: st.DataObject) -> None:
     assert all_equal(grow_sharded(table, target, weight, plan, 4, spread)[0], trees)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_large_table() -> None:
     """Without a bound, columns are scanned whole: large nodes are searched as well, and the same by several threads."""
     table = wild_table(9000, 1)

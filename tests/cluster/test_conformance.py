@@ -22,7 +22,7 @@ from dtrees.engine.protocol import messages
 from tests.cluster.cases import CASES, N_ROWS, SLOW, fit, outcome
 from tests.cluster.faults import Cut, cut_off
 from tests.cluster.samples import assert_clean
-from tests.slow import slow_for
+from tests.slow import slow_for, thorough_for
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 
@@ -98,6 +98,21 @@ def test_four_threads(name: str) -> None:
     check(fit(CASES[name], n_jobs=4), name)
 
 
+def _kind(name: str, *more: str) -> tuple[Any, ...]:
+    """Return what decides how trees of a case are grown: criterion, loss, whether targets are many; and whether parameters are given."""
+    case = CASES[name]
+    estimator = case.make()
+    loss = getattr(estimator, "loss", "")
+    has_penalty = getattr(estimator, "reg_alpha", 0.0) > 0.0
+    given = [getattr(estimator, parameter, None) is not None for parameter in more]
+    return case.boosts, estimator.criterion, callable(loss) or loss, has_penalty, case.task.startswith("several"), *given
+
+
+#: The first case of each kind, and of each kind with constraints of one sort, of another, and without.
+FIRST_OF_KIND = {*{_kind(name): name for name in reversed(CASES)}.values()}
+FIRST_CONSTRAINED = {*{_kind(name, "monotonic_cst", "interaction_cst"): name for name in reversed(CASES)}.values()}
+
+
 def in_two_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have levels take two exchanges, as large ones do, but for the smallest."""
     monkeypatch.setattr("dtrees.engine.coordinator.session.OFFER_ROWS", N_ROWS // 10)
@@ -122,7 +137,7 @@ NOT_BY_ROWS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thorough_for(CASES.keys() - FIRST_CONSTRAINED - NOT_BY_ROWS.keys(), CASES))
 def test_where_rows_stay(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
@@ -200,13 +215,17 @@ ALONE = {
 
 
 def _places() -> Iterator[Any]:
-    """Give each case three places: one in every run, unless it loses workers in every run, the largest cluster, and one of the others."""
+    """Give each case three places: one in every run, unless it loses workers in every run, the largest cluster, and one of the others.
+
+    Slow tests have one case of each kind at the last two, thorough ones all.
+    """
     for number, (name, case) in enumerate(CASES.items()):
         places = BOOSTING if case.boosts else FORESTS
         usual, largest = places[-2], places[-1]
         others = places[:-2]
         yield pytest.param(usual, name, marks=pytest.mark.slow if name in SLOW | SENT.keys() | ALONE else ())
-        yield from (pytest.param(place, name, marks=pytest.mark.slow) for place in (largest, others[number % len(others)]))
+        mark = pytest.mark.slow if name in FIRST_OF_KIND else pytest.mark.thorough
+        yield from (pytest.param(place, name, marks=mark) for place in (largest, others[number % len(others)]))
 
 
 @pytest.mark.parametrize(("place", "name"), list(_places()), ids=_id)

@@ -150,7 +150,10 @@ def test_one_dies_as_soon_as_rows_of_a_forest_are_spread(no_nannies: Client, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [boosting, FORESTS["out of bag"][1]], ids=["boosting", "forest"])
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(boosting, id="boosting"), pytest.param(FORESTS["out of bag"][1], id="forest", marks=pytest.mark.thorough)],
+)
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
 def test_the_seventeenth_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Any]) -> None:
     """From then on parcels go by relays."""

@@ -35,6 +35,7 @@ from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRA
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
 from tests.plain import PLAIN
+from tests.slow import one_of_each
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,7 @@ def test_three_workers(client: Client, by_rows: None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_parts", PARTS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "n_parts"), one_of_each([*CASES], [*PARTS], others=pytest.mark.thorough))
 def test_five_workers(five_threads: Client, by_rows: None, few_rows: None, name: str, n_parts: int) -> None:
     check(fit(CASES[name], PARTS[n_parts]), name)
 
@@ -235,7 +235,9 @@ def test_a_worker_is_lost_at_every_message_and_step(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "several"), [("killed", False), ("unheard", False), ("killed", True)])
+@pytest.mark.parametrize(
+    ("how", "several"), [("killed", False), ("unheard", False), pytest.param("killed", True, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize(
     "kind", [kind.__name__ for kind in forest_messages.Message.__subclasses__() if kind.__module__ == forest_messages.__name__]
 )

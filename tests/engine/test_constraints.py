@@ -98,10 +98,18 @@ def assert_respects(tree: Tree, some: Rules) -> None:
         waiting += [(int(tree.children_left[node]), path), (int(tree.children_right[node]), path)]
 
 
-QUICK, SLOW = [("squared_error", 0), ("gini", 2)], [("poisson", 0), ("entropy", 2), ("gini", 3), ("absolute_error", 0), ("quantile", 0)]
+QUICK, SLOW = [("squared_error", 0), ("gini", 2)], [("gini", 3), ("absolute_error", 0), ("quantile", 0)]
+THOROUGH = [("poisson", 0), ("entropy", 2)]
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
+@pytest.mark.parametrize(
+    ("criterion", "n_classes"),
+    [
+        *QUICK,
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
+        *(pytest.param(*case, marks=pytest.mark.thorough) for case in THOROUGH),
+    ],
+)
 @given(data=st.data())
 @examples(300)
 def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> None:

@@ -36,7 +36,7 @@ from tests.engine.shards import (
     wild_weight,
 )
 from tests.examples import THOROUGH, examples
-from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, slow_for, thorough_for
 from tests.split.strategies import as_lists, integers_of, tables
 
 
@@ -218,7 +218,7 @@ def with_categories(draw: st.DrawFn, problem: Any, plan: Any) -> tuple[Table, An
 
 @pytest.mark.parametrize(
     ("criterion", "n_classes"),
-    slow_for({"poisson", "entropy"}, [("squared_error", 0), ("poisson", 0), ("gini", 2), ("gini", 4), ("entropy", 3)]),
+    thorough_for({"poisson", "entropy"}, [("squared_error", 0), ("poisson", 0), ("gini", 2), ("gini", 4), ("entropy", 3)]),
 )
 @pytest.mark.parametrize("random", one_quick([False, True]))  # sets beside random thresholds have kernels of their own
 @given(data=st.data())
@@ -338,8 +338,8 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
         (1, {}),
         (2, {"max_depth": None, "max_leaf_nodes": 25}),
         pytest.param(3, CATEGORIES, marks=pytest.mark.slow),  # compiles what searches the zones of large nodes for sets
-        pytest.param(5, {"criterion": "newton_l1", "reg_alpha": 5.0}, marks=pytest.mark.slow),
-        pytest.param(4, {"criterion": "newton_l1", "reg_alpha": 0.5, "max_depth": None, "max_leaf_nodes": 25}, marks=pytest.mark.slow),
+        pytest.param(5, {"criterion": "newton_l1", "reg_alpha": 5.0}, marks=pytest.mark.thorough),
+        pytest.param(4, {"criterion": "newton_l1", "reg_alpha": 0.5, "max_depth": None, "max_leaf_nodes": 25}, marks=pytest.mark.thorough),
     ],
 )
 def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], weighted: bool) -> None:

@@ -78,7 +78,7 @@ def deviance(target, weight):
     [
         (DecisionTreeRegressor, {}, Y, squares),
         (DecisionTreeClassifier, {}, (Y > 6).astype(int), squares),
-        pytest.param(DecisionTreeRegressor, {"criterion": "poisson"}, np.exp(Y / 4), deviance, marks=pytest.mark.slow),
+        pytest.param(DecisionTreeRegressor, {"criterion": "poisson"}, np.exp(Y / 4), deviance, marks=pytest.mark.thorough),
         (dtrees.GradientBoostingRegressor, {"n_estimators": 1, "reg_lambda": 0.0, "min_child_weight": 0.0}, Y, squares),
     ],
 )

@@ -114,7 +114,7 @@ def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, 
     ("kind", "criterion"),
     [
         *((kind, None) for kind in KINDS),
-        pytest.param(dtrees.DecisionTreeClassifier, "entropy", marks=pytest.mark.slow),  # kernels of their own
+        pytest.param(dtrees.DecisionTreeClassifier, "entropy", marks=pytest.mark.thorough),  # kernels of their own
         pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.slow),
         pytest.param(dtrees.ExtraTreeRegressor, "quantile", marks=pytest.mark.slow),
     ],
@@ -206,8 +206,8 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
     "model",
     [
         dtrees.DecisionTreeRegressor(),
-        dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.7),
-        dtrees.ExtraTreesClassifier(3),
+        pytest.param(dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.7), marks=pytest.mark.thorough),
+        pytest.param(dtrees.ExtraTreesClassifier(3), marks=pytest.mark.thorough),
         dtrees.RandomForestClassifier(3),
         dtrees.GradientBoostingRegressor(n_estimators=4, reg_lambda=1.0, max_depth=5),
         dtrees.GradientBoostingClassifier(n_estimators=4),

@@ -15,8 +15,11 @@ from tests.engine.rows.forests import test_forests_by_rows as forests
 from tests.engine.rows.forests.test_forests_by_rows import forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_rows_fit import assert_same, cut_finely, fit_here, fit_spread, make_plan, spread
 from tests.engine.shards import wild_weight
+from tests.slow import one_of_each
 
 CATEGORY_RULES = ("categorical", "cat_smooth", "min_samples_category", "max_cat_threshold")
+#: Rows of nodes that are sent to one shard: none, some, all.
+SENT_ROWS = [0, 60, 10_000]
 KINDS = ("few", "some", "nearly all distinct", "with gaps", "one shard each", "one")
 
 
@@ -70,8 +73,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles
-@pytest.mark.parametrize("sent_rows", [0, 60, 10_000])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*CASES], SENT_ROWS, others=pytest.mark.thorough))
 def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
     options = {"weighted": False} | CASES[case]
@@ -105,8 +107,7 @@ FORESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles
-@pytest.mark.parametrize("sent_rows", [0, 60, 10_000])
-@pytest.mark.parametrize("case", FORESTS)
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*FORESTS], SENT_ROWS, others=pytest.mark.thorough))
 def test_forests_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
     criterion, rule_changes, changes, weighted = FORESTS[case]

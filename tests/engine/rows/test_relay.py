@@ -15,6 +15,7 @@ from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.rows.test_rows_fit import assert_same, fit_here, make_plan, spread
 from tests.engine.shards import wild_table, wild_target
+from tests.slow import thorough_for
 
 
 class Talking(LocalRowsExecutor):
@@ -83,14 +84,16 @@ def test_partners_are_few_however_many_shards() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_four_hundred_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("n_shards", thorough_for({400}, [100, 400]))
+def test_many_shards(n_shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of few rows each, some of none: the model of one process."""
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", 30)
-    n = 500
+    n = n_shards * 5 // 4
     table = [column[:n] for column in wild_table(n, 4)[:3]]
     y, plan = wild_target(table, 0, 4), make_plan("squared", 3, n_rounds=1, rule_changes={"max_depth": 2})
     rng = np.random.default_rng(0)
-    executor = Talking.of(table, y, None, spread(n, 400, sorted(rng.integers(0, n, 380).tolist()), rng.permutation(400).tolist()))
+    cuts = sorted(rng.integers(0, n, n_shards * 19 // 20).tolist())
+    executor = Talking.of(table, y, None, spread(n, n_shards, cuts, rng.permutation(n_shards).tolist()))
     assert isinstance(executor, Talking)
     assert_same(fit_here(table, plan, y, None), boost(executor, plan))
     executor.assert_few_partners()

@@ -27,6 +27,7 @@ from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searching import flagged_rows, grain, searcher, zone_edges
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 LOSSES: dict[str, tuple[Any, int]] = {"squared": (Squared(), 0), "logistic": (Logistic(), 2), "softmax": (Softmax(3), 3)}
 Cuts = Sequence[Sequence[tuple[int, int]]]
@@ -145,8 +146,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles
-@pytest.mark.parametrize("sent_rows", [0, 30, 10_000])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*CASES], [0, 30, 10_000], others=pytest.mark.thorough))
 def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
     if sent_rows:

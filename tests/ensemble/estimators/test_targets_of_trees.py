@@ -20,6 +20,7 @@ from dtrees.ensemble.estimators.inspection import side_by_side
 from dtrees.ensemble.prediction import LabelsOfTargets, columns_of_targets, split_targets
 from dtrees.ensemble.scores import subset_accuracy
 from tests.ensemble.samples import LABELS, RNG, SIGNAL, WEIGHT, N, X, every_forest, is_classifier, make, sklearns, trees
+from tests.slow import thorough_for
 
 FILLED = np.nan_to_num(X).astype(np.float32).astype(np.float64)
 Y = np.column_stack([SIGNAL, 5 * np.sin(3 * FILLED[:, 2]) + FILLED[:, 0], 0.3 * FILLED[:, 3] * FILLED[:, 4] + RNG.normal(size=N)])
@@ -28,7 +29,7 @@ CLASSES = np.column_stack([np.digitize(SIGNAL, [0, 2]), SIGNAL[::-1] > 1, 3 * np
 MIXED = pd.DataFrame({"size": LABELS, "high": SIGNAL > 1, "steps": CLASSES[:, 2]})
 SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier]
 FORESTS = [dtrees.RandomForestRegressor, dtrees.RandomForestClassifier, dtrees.ExtraTreesRegressor]
-each = pytest.mark.parametrize("kind", SINGLE + FORESTS, ids=lambda kind: kind.__name__)
+RANDOM = [dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier]
 
 
 def targets(kind):
@@ -82,7 +83,7 @@ def test_medians_and_text():
 
 
 @pytest.mark.slow  # kernels of their own
-@each
+@pytest.mark.parametrize("kind", thorough_for(FORESTS[:1], SINGLE + FORESTS), ids=lambda kind: kind.__name__)
 def test_predictions_and_copies(kind, tmp_path):
     model = make(kind, **({} if kind in SINGLE else {"n_jobs": 2})).fit(X, targets(kind))
     alone = make(kind).fit(X, targets(kind).tolist())
@@ -181,14 +182,14 @@ def test_labels_of_several_kinds(tmp_path):
 
 
 @pytest.mark.slow  # kernels of their own
-@pytest.mark.parametrize("kind", [SINGLE[0], FORESTS[1], FORESTS[2]], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", thorough_for(FORESTS[2:], [SINGLE[0], *FORESTS[1:]]), ids=lambda kind: kind.__name__)
 def test_sparse_tables_give_the_same_trees(kind):
     table = np.where(np.abs(FILLED) < 1, 0.0, FILLED)
     dense, sparse = (make(kind).fit(some, targets(kind)) for some in (table, csr_array(table)))
     assert all(one.equals(other) for one, other in zip(trees(dense), trees(sparse), strict=True))
 
 
-@pytest.mark.slow  # kernels of their own
+@pytest.mark.thorough  # kernels of their own
 def test_interactions_and_drawings():
     model = dtrees.DecisionTreeRegressor(interaction_cst=[(0, 1), (2,), (3, 4)], max_depth=5).fit(X, Y)
     tree = model.tree_
@@ -220,7 +221,7 @@ def _walk(model, table):
 
 
 @pytest.mark.slow  # kernels of their own
-@pytest.mark.parametrize("kind", [*SINGLE, dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", thorough_for(RANDOM, SINGLE + RANDOM), ids=lambda kind: kind.__name__)
 def test_sets_of_categories(kind, tmp_path):
     y = EFFECTS > 0.2 if is_classifier(kind) else EFFECTS
     model = kind(max_depth=5, min_samples_leaf=3, random_state=0).fit(FRAME, y)

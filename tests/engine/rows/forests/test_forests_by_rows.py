@@ -29,6 +29,7 @@ from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort
 from tests.engine.rows.test_rows_fit import Cuts, Pickling, cut_finely, draw_table, draw_weight, spread
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 
 def forest_plan(criterion: str, n_columns: int, rule_changes: Any = None, **changes: Any) -> ForestPlan:
@@ -126,8 +127,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first ones compile
-@pytest.mark.parametrize("sent_rows", [0, 30, 10_000])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*CASES], [0, 30, 10_000], others=pytest.mark.thorough))
 def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.engine.rows.forests.tree.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)

@@ -24,6 +24,7 @@ from tests.engine.rows.test_categories_by_rows import CATEGORY_RULES, fit
 from tests.engine.rows.test_rows_fit import Pickling, draw_table, draw_weight, spread
 from tests.engine.rows.test_rows_on_disk import read_little_at_a_time
 from tests.engine.shards import wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 #: Rows of nodes that are sent to one shard: none, some, all.
 SENT_ROWS = [0, 30, 10_000]
@@ -56,8 +57,7 @@ def test_a_forest_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first ones compile
-@pytest.mark.parametrize("sent_rows", SENT_ROWS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*CASES], SENT_ROWS, others=pytest.mark.thorough))
 def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, sent_rows)
     n = 700
@@ -132,15 +132,18 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles
-@pytest.mark.parametrize("sent_rows", SENT_ROWS)
 @pytest.mark.parametrize(
-    ("criterion", "n_classes", "changes", "weighted"),
-    [
-        ("squared_error", 0, {}, False),
-        ("gini", 2, {"max_features": 2, "min_samples_category": (1, 2, 9)}, True),
-        ("gini", 3, {"max_cat_threshold": (5000, 2, 1), "max_leaf_nodes": 20}, False),
-        ("entropy", 4, {"max_features": 1, "interactions": ((0, 3), (1, 2, 4))}, True),
-    ],
+    ("criterion", "n_classes", "changes", "weighted", "sent_rows"),
+    one_of_each(
+        [
+            ("squared_error", 0, {}, False),
+            ("gini", 2, {"max_features": 2, "min_samples_category": (1, 2, 9)}, True),
+            ("gini", 3, {"max_cat_threshold": (5000, 2, 1), "max_leaf_nodes": 20}, False),
+            pytest.param("entropy", 4, {"max_features": 1, "interactions": ((0, 3), (1, 2, 4))}, True, marks=pytest.mark.thorough),
+        ],
+        SENT_ROWS,
+        others=pytest.mark.thorough,
+    ),
 )
 def test_sets_of_categories(
     criterion: str, n_classes: int, changes: Any, weighted: bool, sent_rows: int, monkeypatch: pytest.MonkeyPatch

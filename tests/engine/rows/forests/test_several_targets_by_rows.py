@@ -18,10 +18,11 @@ from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.engine.rows.searching import zone_edges
 from dtrees.split.criteria.criterion import criterion_named
 from tests.engine.rows.forests.test_forests_by_rows import assert_same, assert_same_over_shards, grow_here, grow_spread
-from tests.engine.rows.forests.test_random_thresholds_by_rows import send
+from tests.engine.rows.forests.test_random_thresholds_by_rows import SENT_ROWS, send
 from tests.engine.rows.test_categories_by_rows import CATEGORY_RULES, fit
 from tests.engine.rows.test_rows_fit import Pickling, cut_finely, draw_table, draw_weight, spread
 from tests.engine.shards import rules, wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 #: Of a criterion and the classes of its targets: changes of rules, and of plans, and whether rows have weights.
 CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any], bool]] = {
@@ -99,9 +100,9 @@ def test_a_forest(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first ones compile
-@pytest.mark.parametrize("random_splits", [False, True])
-@pytest.mark.parametrize("sent_rows", [0, 30, 10_000])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "sent_rows", "random_splits"), one_of_each([*CASES], SENT_ROWS, [False, True], others=pytest.mark.thorough)
+)
 def test_trees_are_those_of_one_process(case: str, sent_rows: int, random_splits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, sent_rows)
     if sent_rows:
@@ -116,9 +117,14 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, random_splits
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("random_splits", [False, True])
-@pytest.mark.parametrize("sent_rows", [0, 100])
-@pytest.mark.parametrize("case", ["tree", "weighted forest, best first", "tree of classes", "of weighted classes"])
+@pytest.mark.parametrize(
+    ("case", "sent_rows", "random_splits"),
+    one_of_each(
+        [("tree", 0), ("weighted forest, best first", 100), ("tree of classes", 100), ("of weighted classes", 0)],
+        [False, True],
+        others=pytest.mark.thorough,
+    ),
+)
 def test_sets_of_categories(case: str, sent_rows: int, random_splits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, sent_rows)
     n = 600
