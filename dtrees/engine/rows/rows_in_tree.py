@@ -40,7 +40,7 @@ from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.node_sums import sum_nodes
-from dtrees.split.zones.over_shards.own_rows import add_in_order, next_codes, walk_rows
+from dtrees.split.zones.over_shards.own_rows import WalkedTree, add_in_order, next_codes, walk_rows
 from dtrees.split.zones.sums import Sums, lay_out_slots
 from dtrees.tree.tree import Tree
 
@@ -427,6 +427,7 @@ class RowsInTree:
         if tree.categories.node.shape[0]:
             inner = np.setdiff1d(inner, tree.categories.node)
         cuts[inner] = self._columns.codes_up_to(tree.feature[inner].astype(np.int64), tree.threshold[inner])
+        walked = WalkedTree(tree.children_left, tree.children_right, tree.feature, tree.missing_go_to_left, value, cuts)
         codes, n_distinct, by_set = self._columns.codes, self._n_distinct, tree.categories.node.shape[0] > 0
         if is_on_disk(codes):
             rows = np.sort(rows)
@@ -435,15 +436,9 @@ class RowsInTree:
             step = max(THREAD_ROWS, -(-(last - first) // (4 * self._threads.n_threads)))
             pieces = np.array([(at, min(at + step, last)) for at in range(first, last, step)], np.int64).reshape(-1, 2)
             if by_set:
-                self._categories.walk(tree, cuts, value, pieces, rows, total)
+                self._categories.walk(tree, walked, pieces, rows, total)
                 return
-            self._threads.share(
-                pieces.shape[0],
-                lambda queue, _: walk_rows(
-                    queue, pieces, codes, n_distinct, tree.children_left, tree.children_right, tree.feature, cuts,
-                    tree.missing_go_to_left, value, rows, total,
-                ),
-            )  # fmt: skip
+            self._threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, codes, n_distinct, walked, rows, total))
 
         whole = np.zeros(1, np.int64), np.array([rows.shape[0]])
         for begin, end in by_rows(codes, self._columns.n_rows, rows, *whole):

@@ -16,7 +16,8 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import THREAD_ROWS
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import beside, forget
-from dtrees.split.zones.over_shards.categories import Tally, make_lists, make_tally, mark_by_words, sum_by_category, walk_rows_by_sets
+from dtrees.split.zones.over_shards.categories import Tally, make_lists, make_tally, sum_by_category
+from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, WalkedTree, mark_by_words, walk_rows_by_sets
 from dtrees.tree.category_sets import CategorySets
 from dtrees.tree.tree import Tree
 
@@ -148,16 +149,14 @@ class CategoryRows:
         ]
         tasks, of_split = np.array(pieces, np.int64).reshape(-1, 4), self._place_of[column]
         codes, missing, side = self._codes, self._missing, self._make_sides()
+        splits = SplitsBySets(sets.offset, sets.words, of_split, missing_left, start, stop, offsets)
 
         def mark(own: NDArray[np.int64]) -> None:
             self._threads.share(
                 own.shape[0],
-                lambda queue, thread: mark_by_words(
-                    queue, own, sets.offset, sets.words, codes, of_split, missing, missing_left, rows, start, stop, side[thread], bits,
-                    offsets,
-                ),
+                lambda queue, thread: mark_by_words(queue, own, splits, codes, missing, rows, side[thread], bits),
                 most=1 + int((stop - start).sum()) // THREAD_ROWS,
-            )  # fmt: skip
+            )
 
         for some in by_column(codes, of_split[tasks[:, 1]]):
             mark(tasks[some])
@@ -168,22 +167,17 @@ class CategoryRows:
     def walk(
         self,
         tree: Tree,
-        cuts: NDArray[np.int64],
-        value: NDArray[np.float64],
+        walked: WalkedTree,
         pieces: NDArray[np.int64],
         rows: NDArray[np.uint32],
         total: NDArray[np.float64],
     ) -> None:
-        """Look rows up in a tree with sets, and add its values to their predictions; ``cuts`` are the codes of its thresholds."""
+        """Look rows up in a tree with sets, and add its values to their predictions."""
         sets, columns, missing = tree.categories, self._columns.codes, np.diff(self._columns.offsets)
         set_of = np.full(tree.node_count, -1, np.int64)
         set_of[sets.node] = np.arange(sets.node.shape[0])
-        place_of, categories = self._place_of, self._codes
+        of_tree = SetsOfTree(self._place_of, self._codes, set_of, sets.offset, sets.words)
         self._threads.share(
-            pieces.shape[0],
-            lambda queue, _: walk_rows_by_sets(
-                queue, pieces, columns, missing, tree.children_left, tree.children_right, tree.feature, cuts, tree.missing_go_to_left,
-                value, rows, place_of, categories, set_of, sets.offset, sets.words, total,
-            ),
-        )  # fmt: skip
-        forget(categories)
+            pieces.shape[0], lambda queue, _: walk_rows_by_sets(queue, pieces, columns, missing, walked, of_tree, rows, total)
+        )
+        forget(self._codes)

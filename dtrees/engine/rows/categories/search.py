@@ -21,7 +21,16 @@ from dtrees.split.node.limits import limits_for_thread
 from dtrees.split.node.status import SPLIT
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import as_words
-from dtrees.split.zones.over_shards.categories import Lists, Tally, find_sides, make_lists, make_tally, search_lists, settle_lists
+from dtrees.split.zones.over_shards.categories import (
+    ListedNodes,
+    Lists,
+    Tally,
+    find_sides,
+    make_lists,
+    make_tally,
+    search_lists,
+    settle_lists,
+)
 from dtrees.tree.category_sets import CategorySets
 
 _NO_KEY = np.uint64(0)
@@ -109,16 +118,14 @@ class CategorySearch:
         n = message.node.shape[0]
         own = np.ascontiguousarray(drawn[:, self._places]) if drawn.shape[0] else np.ones((n, k), np.bool_)
         self._found = out = empty_candidates(n * k, message.sums.shape[1])
-        key, path = self._key, self._path
-        ids, n_codes, values, lists, limits, scratch = self._ids, self._n_codes, self._values, self._lists, self._limits, self._scratch
-        self._threads.share(
-            n * k,
-            lambda queue, thread: search_lists(
-                queue, ids, n_codes, values, lists, message.n_rows, message.sums, limits_for_thread(limits), own, key, path,
-                scratch[thread], out,
-            ),
-        )  # fmt: skip
+        nodes, limits, scratch = self._nodes(), self._limits, self._scratch
+        self._threads.share(n * k, lambda queue, thread: search_lists(queue, nodes, limits_for_thread(limits), own, scratch[thread], out))
         return np.where(out.records["status"] == SPLIT, out.records["score"], -1.0).reshape(n, k).max(axis=1)
+
+    def _nodes(self) -> ListedNodes:
+        message = self._message
+        of_columns = self._ids, self._n_codes, self._values, self._lists
+        return ListedNodes(*of_columns, message.n_rows, message.sums, self._key, self._path)
 
     def merged(self, scanned: Scanned) -> Scanned:
         """Return the better of the splits found here and in other columns, with the sets of the former."""
@@ -135,19 +142,15 @@ class CategorySearch:
 
     def _sets(self, node: NDArray[np.int64], splits: NDArray[Any]) -> CategorySets:
         """Return the sets of splits found in the columns here."""
-        message, column = self._message, np.searchsorted(self._ids, splits["column"])
+        column = np.searchsorted(self._ids, splits["column"])
         sizes = (self._n_codes[column] + 31) // 32
         rooms, words = np.cumsum(sizes) - sizes, np.zeros(int(sizes.sum()), np.uint32)
         which, numbers = np.ascontiguousarray(np.stack([node, column], axis=1)), splits["threshold"].copy()
-        key, path = self._key, self._path
-        ids, n_codes, values, lists, limits, scratch = self._ids, self._n_codes, self._values, self._lists, self._limits, self._scratch
+        nodes, limits, scratch = self._nodes(), self._limits, self._scratch
         self._threads.share(
             node.shape[0],
-            lambda queue, thread: find_sides(
-                queue, which, ids, n_codes, values, lists, message.n_rows, message.sums, numbers, limits_for_thread(limits),
-                key, path, scratch[thread], rooms, words,
-            ),
-        )  # fmt: skip
+            lambda queue, thread: find_sides(queue, which, numbers, nodes, limits_for_thread(limits), scratch[thread], rooms, words),
+        )
         # No set has words after the last that is not 0.
         kept = np.array(
             [_n_words(words[first : first + size]) for first, size in zip(rooms.tolist(), sizes.tolist(), strict=True)], np.int64

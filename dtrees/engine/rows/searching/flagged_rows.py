@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ from dtrees.split.table.part_lists import NO_LISTS, PartLists, list_parts
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import sum_finer
 from dtrees.split.zones.over_shards.picking import pick_rows
+from dtrees.split.zones.over_shards.shard_rows import KeptRows, PartTasks, ShardRows
+from dtrees.split.zones.over_shards.value_sums import ValueElements, ValueSums
 from dtrees.split.zones.sums import note_places
 
 _Sent = dict[int, tuple[NDArray[Any], ...]]
@@ -35,16 +37,8 @@ _Sent = dict[int, tuple[NDArray[Any], ...]]
 _Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Few rows that are picked at once are mostly at the ends of columns, and listed there: the codes of one such node in so many are compared.
 _COMPARED_SHARE = 8
-_NO_KEYS, _NO_PARTS, _NO_COUNTS = np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64)
-
-
-class _Kept(NamedTuple):
-    """Rows that were summed by finer parts; see :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer`."""
-
-    keys: NDArray[np.uint64]
-    finer: NDArray[np.uint16]
-    rooms: NDArray[np.int64]
-    counts: NDArray[np.int64]
+_NO_ROWS_KEPT = KeptRows(np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64))
+_ONE_TARGET = np.empty((0, 0), np.int64)
 
 
 class _Listed:
@@ -102,7 +96,7 @@ class FlaggedRows:
         self._begin()
 
     def _begin(self) -> None:
-        self._kept: _Kept | None = None
+        self._kept_rows = _NO_ROWS_KEPT
         # Without large pages, as there is room for the flagged rows of all shards, of which this one has a part.
         self._keys, self._finer, self._sums = NumbersKept(False), NumbersKept(False), NumbersKept()
 
@@ -140,66 +134,63 @@ class FlaggedRows:
         sums[:] = 0
         tasks, ids = as_columns(start, stop, place, shift, cut), self._pool[place]
         ranges = self._edges.ranges(ids.repeat(n_parts), parts, shift.repeat(n_parts), cut.repeat(n_parts))
-        columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
-        lists = self._listed.lists(rows, (stop - start)[cut > 0])
+        own_rows, scratch = self._of_shard(rows, (stop - start)[cut > 0]), self._scratch
 
         def add(some: Any) -> None:
-            own, begins, own_parts, own_ranges = take_tasks(some, tasks, whole.begins, parts, ranges)
-            own_rooms, own_firsts, own_counts = rooms[some], firsts[some], counts[some]
+            *of_tasks, own_ranges = take_tasks(some, tasks, whole.begins, parts, ranges)
+            own, own_firsts, kept = PartTasks(*of_tasks), firsts[some], KeptRows(keys, finer, rooms[some], counts[some])
             self._threads.share(
-                own.shape[0],
-                lambda queue, thread: sum_finer(
-                    queue, own, own_parts, begins, own_ranges, columns, zone_map, lists, rows, scratch[thread], size_shift, own_rooms,
-                    own_firsts, keys, finer, own_counts, sums,
-                ),
-            )  # fmt: skip
-            counts[some] = own_counts
+                own.tasks.shape[0],
+                lambda queue, thread: sum_finer(queue, own, own_ranges, own_rows, scratch[thread], size_shift, own_firsts, kept, sums),
+            )
+            counts[some] = kept.counts
 
-        for some in by_column(columns.codes, ids, columns.words):
+        for some in by_column(self._columns.codes, ids, self._columns.words):
             add(some)
-        self._kept = _Kept(keys, finer, rooms, counts)
+        self._kept_rows = KeptRows(keys, finer, rooms, counts)
         bounds = firsts[ends].tolist()
         return {searcher: sums[first:last].reshape(-1) for searcher, (first, last) in enumerate(pairwise(bounds))}
+
+    def _of_shard(self, rows: RowPartition, sizes: NDArray[np.int64], share: int = 1) -> ShardRows:
+        """Return rows for kernels; ``sizes`` and ``share`` are as of :meth:`_Listed.lists`."""
+        return ShardRows(self._columns, self._zone_map, self._listed.lists(rows, sizes, share), rows, _ONE_TARGET, 0)
 
     def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places) -> _Sent:
         """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows."""
         self._make_scratch()
-        kept, self._kept = self._kept, None
+        kept, self._kept_rows = self._kept_rows, _NO_ROWS_KEPT
         whole, ends = joined(wanted)
         node, column, shift, n_rows, cut = whole.tasks.T
-        keys, finer, kept_rooms, kept_counts = kept or (_NO_KEYS, _NO_PARTS, _NO_COUNTS, _NO_COUNTS)
         start, stop = places[0][node], places[1][node]
         rooms = bounds_of(np.minimum(n_rows, stop - start))
-        total, weighted = int(rooms[-1]), rows.h.shape[0] > 0
-        values, g, n = np.empty(total), np.empty(total, np.int64), np.empty(total, np.uint32)
-        h, counts = np.empty(total if weighted else 0, np.int64), np.zeros(node.shape[0], np.int64)
+        picked, counts = self._room(int(rooms[-1]), rows.h.shape[0] > 0), np.zeros(node.shape[0], np.int64)
         tasks, parts = as_columns(start, stop, column, shift, cut), whole.parts.astype(np.int64)
-        columns, zone_map, scratch = self._columns, self._zone_map, self._scratch
-        lists = self._listed.lists(rows, (stop - start)[cut == 0], _COMPARED_SHARE)
+        own_rows, scratch = self._of_shard(rows, (stop - start)[cut == 0], _COMPARED_SHARE), self._scratch
 
         def pick(some: Any) -> None:
-            own, begins, own_parts = take_tasks(some, tasks, whole.begins, parts)
-            own_rooms, own_counts = rooms[some], counts[some]
-            of_kept = (kept_rooms[some], kept_counts[some]) if kept else (kept_rooms, kept_counts)
+            own, own_rooms, own_counts = PartTasks(*take_tasks(some, tasks, whole.begins, parts)), rooms[some], counts[some]
+            own_kept = kept._replace(rooms=kept.rooms[some], counts=kept.counts[some]) if kept.rooms.shape[0] else kept
             self._threads.share(
-                own.shape[0],
-                lambda queue, thread: pick_rows(
-                    queue, own, own_parts, begins, columns, zone_map, lists, rows, scratch[thread], keys, finer, *of_kept, own_rooms,
-                    values, g, h, n, own_counts,
-                ),
-            )  # fmt: skip
+                own.tasks.shape[0],
+                lambda queue, thread: pick_rows(queue, own, own_rows, scratch[thread], own_kept, own_rooms, picked, own_counts),
+            )
             counts[some] = own_counts
 
-        for some in by_column(columns.codes, self._pool[column], columns.words):
+        for some in by_column(self._columns.codes, self._pool[column], self._columns.words):
             pick(some)
-        if int(counts.sum()) < total:
+        sent: list[NDArray[Any]] = list(picked)
+        if int(counts.sum()) < int(rooms[-1]):
             at = places_of(rooms[:-1], counts)
-            values, g, h, n = values[at], g[at], h[at] if weighted else h, n[at]
+            sent = [of[at] if of.shape[0] else of for of in sent]
         bounds = bounds_of(counts)[ends].tolist()
         return {
-            searcher: (counts[i:j], values[first:last], g[first:last], h[first:last], n[first:last])
+            searcher: (counts[i:j], *(of[first:last].reshape(-1) for of in sent))
             for searcher, ((i, j), (first, last)) in enumerate(zip(pairwise(ends.tolist()), pairwise(bounds), strict=True))
         }
+
+    def _room(self, n: int, weighted: bool) -> ValueSums | ValueElements:
+        """Return room for the sums of so many values."""
+        return ValueSums(np.empty(n), np.empty(n, np.int64), np.empty(n if weighted else 0, np.int64), np.empty(n, np.uint32))
 
     def _make_scratch(self) -> None:
         n_distinct = np.diff(self._columns.offsets)

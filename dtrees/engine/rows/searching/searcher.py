@@ -7,6 +7,7 @@ parts that may hold the best split of a node (:meth:`Searcher.flag`), looks clos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +25,12 @@ from dtrees.split.policy import FEWEST_FINER_PARTS, MAX_PARTS, ROWS_PER_FINER_PA
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
-from dtrees.split.zones.over_shards.finer_parts import refine_nodes
+from dtrees.split.zones.over_shards.finer_parts import FinerTotals, RefinedParts, refine_nodes
 from dtrees.split.zones.over_shards.flagging import flag_nodes
 from dtrees.split.zones.over_shards.node_sums import settle_sums
-from dtrees.split.zones.over_shards.requests import FLAGGED, REQUEST
-from dtrees.split.zones.over_shards.scanning import scan_rows
+from dtrees.split.zones.over_shards.requests import FLAGGED, REQUEST, ColumnSplits, Flags, SearchedNodes
+from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
+from dtrees.split.zones.over_shards.value_sums import ValueSums
 from dtrees.split.zones.sums import SCALE, Sums
 
 _NO_PLACES, _NO_SIDES = np.empty(0, np.uint32), np.empty((0, 0), np.uint8)
@@ -123,8 +125,8 @@ class Searcher:
         What is summed.
     """
 
-    _settle = staticmethod(settle_sums)
-    _scan_rows = staticmethod(scan_rows)
+    _flag_nodes: Callable[..., None] = staticmethod(flag_nodes)
+    _request, _flagged = REQUEST, FLAGGED
 
     def __init__(
         self,
@@ -148,8 +150,8 @@ class Searcher:
         self._scratch: list[Scratch] = []
         self._limits: SplitLimits
         self._limits_of: tuple[Any, ...] = ()
-        self._requests: NDArray[Any]
-        self._flagged: NDArray[Any]
+        self._nodes: SearchedNodes
+        self._flags: Flags
 
     def _make_scratch(self) -> None:
         while len(self._scratch) < self._threads.n_threads:
@@ -161,7 +163,7 @@ class Searcher:
         n, k, root = message.node.shape[0], self._ids.shape[0], message.root
         bars = np.full(n, -1.0)
         self._note_limits(rules, root)
-        self._message, self._bars = message, bars
+        self._message = message
         if not k:
             return bars
         room = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
@@ -172,16 +174,15 @@ class Searcher:
         sums.grains[of_tasks] = message.summed.grain
         add_up(sent, slots.reshape(-1), of_tasks * room, self._starts[message.summed.grain, -1], self._threads)
         before, self._sums = self._sums, sums
-        drawn, settle = self._own(message.drawn), self._settle
-        limits, zone_map, ids, scratch = self._limits, self._zone_map, self._ids, self._scratch
+        self._nodes = nodes = SearchedNodes(self._ids, self._zone_map, self._upper, sums, message.n_rows, message.sums, bars)
         # What is named here is still there when a thread comes late.
+        drawn, limits, scratch = self._own(message.drawn), self._limits, self._scratch
         self._threads.share(
             message.tasks.shape[0],
-            lambda queue, thread: settle(
-                queue, message.tasks, zone_map, before, sums, message.grain, drawn, bars, ids, message.n_rows, message.sums,
-                limits_for_thread(limits), scratch[thread],
+            lambda queue, thread: settle_sums(
+                queue, message.tasks, before, nodes, message.grain, drawn, limits_for_thread(limits), scratch[thread]
             ),
-        )  # fmt: skip
+        )
         return bars
 
     def _note_limits(self, rules: Rules, root: Rooted) -> None:
@@ -197,44 +198,44 @@ class Searcher:
             return np.ones((self._message.node.shape[0], k), np.bool_)
         return np.ascontiguousarray(drawn[:, self._places])
 
-    def _open_flags(self) -> tuple[FindBars, int, int, NDArray[np.int64]]:
-        """Make room for the best splits; return the message, how many nodes and columns, and where each node may note flagged parts."""
-        message, k = self._message, self._ids.shape[0]
-        n = message.node.shape[0]
-        self._out, self._above = empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan)
-        return message, n, k, bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
-
     def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
         """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
-        self._bars = bars = bars.copy()
-        message, n, k, rooms = self._open_flags()
+        message, k = self._message, self._ids.shape[0]
+        n = message.node.shape[0]
+        self._splits = splits = ColumnSplits(empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan))
+        rooms = bounds_of((self._zone_map.n_zones.max(initial=0) << message.grain) * k)
         # There is room for all parts of every node, of which few are flagged.
-        requests, flagged = np.empty((n, k), REQUEST), mapped(int(rooms[-1]), FLAGGED, large_pages=False)
-        self._requests, self._flagged = requests, flagged
-        limits = self._limits
-        zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
-        scratch, out, above = self._scratch, self._out, self._above
-        draws, own = drawn.shape[0] > 0, self._own(drawn)
+        self._flags = flags = Flags(np.zeros((n, k), self._request), mapped(int(rooms[-1]), self._flagged, large_pages=False))
         if k:
+            self._nodes = nodes = self._nodes._replace(bars=bars.copy())
+            limits, scratch, flag_nodes = self._limits, self._scratch, self._flag_nodes
+            draws, own = drawn.shape[0] > 0, self._own(drawn)
             self._threads.share(
                 n,
                 lambda queue, thread: flag_nodes(
-                    queue, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), own, draws, bars,
-                    scratch[thread], rooms, requests, flagged, out, above,
+                    queue, nodes, limits_for_thread(limits), own, draws, scratch[thread], rooms, flags, splits
                 ),
-            )  # fmt: skip
+            )
+        self._tasks = self._wanted_tasks(flags.requests)
+        return self._wanted(self._numbers(flags.parts))
+
+    def _wanted_tasks(self, requests: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the nodes and columns whose rows are wanted, and into how many finer parts each flagged one is to be cut."""
         node, column = ((requests["last"] > requests["first"]) | (requests["score"] >= 0.0)).nonzero()
         wanted = requests[node, column]
         counts = wanted["last"] - wanted["first"]
         cut = np.minimum(wanted["n_rows"] // ROWS_PER_FINER_PART, MAX_PARTS) // np.maximum(counts, 1)
         cut[(cut < FEWEST_FINER_PARTS) | (wanted["bar"] < 0.0)] = 0
-        self._tasks = as_columns(node, column, cut)
-        return self._wanted(flagged["part"])
+        return as_columns(node, column, cut)
+
+    def _numbers(self, parts: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the numbers of flagged parts."""
+        return np.asarray(parts["part"])
 
     def _wanted(self, numbers: NDArray[np.integer[Any]]) -> Wanted:
         """Return what is wanted of shards, given the number of each flagged part."""
         message, (node, column, cut) = self._message, self._tasks.T
-        wanted = self._requests[node, column]
+        wanted = self._flags.requests[node, column]
         first = wanted["first"]
         counts = wanted["last"] - first
         tasks = as_columns(message.node[node], self._places[column], self._zone_map.fold - message.grain[node], wanted["n_rows"], cut)
@@ -242,74 +243,61 @@ class Searcher:
 
     def refine(self, sent: list[NDArray[Any]]) -> Wanted:
         """Flag finer parts by what all shards have summed, and return what rows that takes."""
-        message, (node, column, cut) = self._message, self._tasks.T
+        node, column, cut = self._tasks.T
         totals = add_up(sent).reshape(-1, self._width)
-        wanted = self._requests[node, column]
+        nodes, flags = self._nodes, self._flags
+        wanted = flags.requests[node, column]
         counts = wanted["last"] - wanted["first"]
         rooms, firsts = bounds_of(counts * np.maximum(cut, 1)), bounds_of(counts * cut)
         room = int(rooms[-1])
-        numbers, refined = np.empty(room, np.uint16), np.empty(room, FLAGGED)
-        failed, limits, bars, order = np.zeros(1, np.int64), self._limits, self._bars, (cut == 0).argsort(kind="stable")
-        tasks, firsts, rooms = self._tasks[order], firsts[order], rooms[order]
-        zone_map, ids, sums, scratch, requests, flagged = (
-            self._zone_map,
-            self._ids,
-            self._sums,
-            self._scratch,
-            self._requests,
-            self._flagged,
-        )
+        order = (cut == 0).argsort(kind="stable")
+        tasks, finer = self._tasks[order], FinerTotals(firsts[order], totals)
+        refined = RefinedParts(rooms[order], np.empty(room, np.uint16), np.empty(room, FLAGGED))
+        failed, limits, scratch = np.zeros(1, np.int64), self._limits, self._scratch
         self._threads.share(
             tasks.shape[0],
             lambda queue, thread: refine_nodes(
-                queue, tasks, ids, zone_map, sums, message.n_rows, message.sums, limits_for_thread(limits), bars, scratch[thread], requests,
-                flagged, firsts, totals, rooms, numbers, refined, failed,
+                queue, tasks, nodes, limits_for_thread(limits), scratch[thread], flags, finer, refined, failed
             ),
-        )  # fmt: skip
+        )
         if failed[0]:
             raise RowsSentOfOthers("shards summed other rows of a node in finer parts than before")
-        self._flagged = refined
-        return self._wanted(numbers)
+        self._flags = flags._replace(parts=refined.parts)
+        return self._wanted(refined.numbers)
 
     def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
         """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
-        message = self._message
         n_tasks = self._tasks.shape[0]
         if n_tasks:
             counts = np.array([one[0] for one in sent])
             begins = np.zeros((len(sent), n_tasks + 1), np.int64)
             counts.cumsum(axis=1, out=begins[:, 1:])
             begins[1:] += begins[:-1, -1].cumsum()[:, None]
-            rooms = bounds_of(counts.sum(axis=0))
-            rows_sent, merged = self._rows_sent(sent)
-            failed, limits, bars = np.zeros(1, np.int64), self._limits, self._bars
-            tasks = self._tasks[:, :2].copy()
-            zone_map, ids, upper, sums = self._zone_map, self._ids, self._upper, self._sums
-            scratch, out, above, requests, flagged = self._scratch, self._out, self._above, self._requests, self._flagged
+            runs, merged = self._rows_sent(sent)
+            rows_sent = RowsSent(runs, begins, bounds_of(counts.sum(axis=0)), merged)
+            failed, tasks = np.zeros(1, np.int64), self._tasks[:, :2].copy()
+            nodes, limits, scratch, flags, splits = self._nodes, self._limits, self._scratch, self._flags, self._splits
             self._threads.share(
                 n_tasks,
-                lambda queue, thread: self._scan_rows(
-                    queue, tasks, ids, zone_map, upper, sums, message.n_rows, message.sums, limits_for_thread(limits), bars,
-                    scratch[thread], requests, flagged, rows_sent, begins, rooms, merged, out, above, failed,
+                lambda queue, thread: scan_rows(
+                    queue, tasks, nodes, limits_for_thread(limits), scratch[thread], flags, rows_sent, splits, failed
                 ),
-            )  # fmt: skip
+            )
             if failed[0]:
                 raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
         return self._best()
 
     def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
         """Return the rows of all shards, shard by shard, and room for so many."""
-        values, g, h, n_rows = (np.concatenate([one[i] for one in sent]) for i in range(1, 5))
-        total = values.shape[0]
-        room = np.empty(total), np.empty(total, np.int64), np.empty(total if h.shape[0] else 0, np.int64), np.empty(total, np.uint32)
-        return (values, g, h, n_rows), room
+        runs = ValueSums(*(np.concatenate([one[i] for one in sent]) for i in range(1, 5)))
+        return runs, ValueSums(*(np.empty_like(of) for of in runs))
 
     def _best(self) -> Scanned:
         """Return the best split of each node, of those in all columns here."""
         n, k = self._message.node.shape[0], self._ids.shape[0]
         best = empty_candidates(n, self._message.sums.shape[1])
-        best_by_node(self._out, np.repeat(np.arange(n), k), best)
+        best_by_node(self._splits.candidates, np.repeat(np.arange(n), k), best)
         place = np.searchsorted(self._ids, best.records["column"]) if k else np.zeros(n, np.int64)
-        above = self._above[np.arange(n) * k + place] if k else np.full(n, np.nan)
-        del self._requests, self._flagged
+        above = self._splits.above[np.arange(n) * k + place] if k else np.full(n, np.nan)
+        del self._flags
         return Scanned(Candidates(best.records, best.left), above)

@@ -27,7 +27,6 @@ from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.criteria.statistics import AmountsOfTargets, Classes, ClassesOfTargets, Moments
 from dtrees.split.node.candidate import complete_but_threshold
-from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import choose_sides, search_groups
@@ -269,69 +268,95 @@ def _(node, lists, i, groups):
     return m
 
 
-@kernel
-def search_lists(queue, ids, n_codes, values, lists, nodes, node_sums, limits, drawn, key, paths, scratch, out):
-    """Find the best splits of nodes in columns of categories, by several threads.
+@by_reference
+class ListedNodes(NamedTuple):
+    """Nodes, and the columns of categories that a searcher looks for their splits in.
 
-    Parameters
+    Attributes
     ----------
     ids : ndarray of int32, shape (k,)
-        Numbers of the columns in the table. ``limits`` know them by their places here.
+        Numbers of the columns in the table. Limits on splits know them by their places here.
     n_codes : ndarray of int64, shape (k,)
         The code of missing values.
     values : ndarray of float32, shape (most codes, 1 or 2)
         The numbers of categories, as words; for best splits, nothing is read of it but how many there are.
     lists : Lists
         Of node i in column j at ``i * k + j``.
-    nodes : ndarray of int64, shape (n,)
-        The number of rows of each node.
-    drawn : ndarray of bool, shape (n, k)
-        The columns that each is to be searched in.
+    n_rows : ndarray of int64, shape (n,)
+    node_sums : ndarray of int64, shape (n, n_sums)
     key : uint64
         Of the tree's stream of random thresholds.
     paths : ndarray of uint64, shape (n,)
         Of the nodes; best splits do not depend on these.
+    """
+
+    ids: NDArray[np.int32]
+    n_codes: NDArray[np.int64]
+    values: NDArray[np.float32]
+    lists: Lists
+    n_rows: NDArray[np.int64]
+    node_sums: NDArray[np.int64]
+    key: np.uint64
+    paths: NDArray[np.uint64]
+
+
+@kernel
+def search_lists(queue, nodes, limits, drawn, scratch, out):
+    """Find the best splits of nodes in columns of categories, by several threads.
+
+    Parameters
+    ----------
+    nodes : ListedNodes
+    drawn : ndarray of bool, shape (n, k)
+        The columns that each is to be searched in.
     out : Candidates
         As lists; what is not searched is left as it is.
     """
-    k = ids.shape[0]
+    k = nodes.ids.shape[0]
     while True:
         t = claim(queue)
-        if t >= nodes.shape[0] * k:
+        if t >= nodes.n_rows.shape[0] * k:
             return
         i, j = t // k, t % k
         if drawn[i, j]:
-            column = np.int64(ids[j])
+            column, node_sums = np.int64(nodes.ids[j]), nodes.node_sums[i]
             out.records[t].column, out.records[t].status = column, CONSTANT
-            if begin_column(limits.criterion, node_sums[i], column):
-                bits = draw(np.uint64(key) ^ paths[i], column)
-                status, score = _search_list(lists, t, node_sums[i], nodes[i], j, values[: n_codes[j]], limits, bits, scratch)
+            if begin_column(limits.criterion, node_sums, column):
+                status, score = _search_list(nodes, i, j, limits, scratch)
                 out.records[t].status = status
                 if status == SPLIT:
-                    complete_but_threshold(n_codes[j], column, nodes[i], node_sums[i], limits, score, True, scratch.found, out, t)
+                    n_codes, n_rows = nodes.n_codes[j], nodes.n_rows[i]
+                    complete_but_threshold(n_codes, column, n_rows, node_sums, limits, score, True, scratch.found, out, t)
         finish(queue)
 
 
 @lean_kernel
-def _search_list(lists, t, node_sums, n_rows, j, values, limits, bits, scratch):
+def _drawn_bits(nodes, i, j):
+    return draw(np.uint64(nodes.key) ^ nodes.paths[i], np.int64(nodes.ids[j]))
+
+
+@lean_kernel
+def _search_list(nodes, i, j, limits, scratch):
     """Find the best split of a node in a column; return its status and score."""
-    node = node_statistic(limits.criterion, node_sums, n_rows)
-    m = _read(node, lists, t, scratch.groups)
-    status, score, _ = search_groups(node, j, values, m, limits, bits, -1.0, scratch.groups, scratch)
+    node, groups = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), scratch.groups
+    m = _read(node, nodes.lists, i * nodes.ids.shape[0] + j, groups)
+    values, bits = nodes.values[: nodes.n_codes[j]], _drawn_bits(nodes, i, j)
+    status, score, _ = search_groups(node, j, values, m, limits, bits, -1.0, groups, scratch)
     return status, score
 
 
 @lean_kernel
-def _order_list(lists, t, node_sums, n_rows, j, values, number, limits, bits, scratch):
+def _order_list(nodes, i, j, number, limits, scratch):
     """Write which categories go left in a split of a node to ``scratch.groups``."""
-    node = node_statistic(limits.criterion, node_sums, n_rows)
-    m = _read(node, lists, t, scratch.groups)
-    choose_sides(node, j, values, m, limits, bits, number, scratch.groups, scratch.groups.side)
+    node, groups = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), scratch.groups
+    m = _read(node, nodes.lists, i * nodes.ids.shape[0] + j, groups)
+    values, bits = nodes.values[: nodes.n_codes[j]], _drawn_bits(nodes, i, j)
+    choose_sides(node, j, values, m, limits, bits, number, groups, groups.side)
 
 
 @kernel
-def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numbers, limits, key, paths, scratch, rooms, words):
-    """Find which categories go left in the splits of some nodes, by several threads; others are as of :func:`search_lists`.
+def find_sides(queue, which, numbers, nodes, limits, scratch, rooms, words):
+    """Find which categories go left in the splits of some nodes, by several threads.
 
     Parameters
     ----------
@@ -339,6 +364,7 @@ def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numb
         A node and a column.
     numbers : ndarray of float64, shape (n,)
         The splits.
+    nodes : ListedNodes
     rooms : ndarray of int64, shape (n,)
         Where the words of each begin.
     words : ndarray of uint32
@@ -349,81 +375,9 @@ def find_sides(queue, which, ids, n_codes, values, lists, nodes, node_sums, numb
         if t >= which.shape[0]:
             return
         i, j = which[t]
-        column = np.int64(ids[j])
-        begin_column(limits.criterion, node_sums[i], column)
-        side, bits = scratch.groups.side, draw(np.uint64(key) ^ paths[i], column)
-        _order_list(lists, i * ids.shape[0] + j, node_sums[i], nodes[i], j, values[: n_codes[j]], numbers[t], limits, bits, scratch)
-        for code in range(n_codes[j]):
+        begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.ids[j]))
+        _order_list(nodes, i, j, numbers[t], limits, scratch)
+        side = scratch.groups.side
+        for code in range(nodes.n_codes[j]):
             words[rooms[t] + (code >> 5)] |= np.uint32(side[code]) << np.uint32(code & 31)
-        finish(queue)
-
-
-@kernel
-def mark_by_words(queue, pieces, begins, words, codes, columns, missing, missing_left, rows, start, stop, side, bits, offsets):
-    """Mark the rows that splits by sets send left, by several threads.
-
-    Parameters
-    ----------
-    pieces : ndarray of int64, shape (n, 4)
-        A set, its split, and the first and last byte of the split's bits.
-    begins, words : ndarray
-        As of :class:`~dtrees.tree.category_sets.CategorySets`.
-    codes : ndarray of uint32, shape (n_columns, n_rows)
-    columns : ndarray of int64
-        That of each split.
-    missing : ndarray of int64, shape (n_columns,)
-        The code of missing values.
-    side : ndarray of uint8
-        Room for all codes of a column.
-    """
-    while True:
-        k = claim(queue)
-        if k >= pieces.shape[0]:
-            return
-        which, i, first, last = pieces[k]
-        j, mine = columns[i], words[begins[which] : begins[which + 1]]
-        for code in range(missing[j]):
-            word = code >> 5
-            side[code] = (mine[word] >> np.uint32(code & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
-        side[missing[j]] = missing_left[i]
-        begin = start[i] + 8 * first
-        mark_left_by_side(codes[j], side, rows, begin, min(start[i] + 8 * last, stop[i]), bits[offsets[i] + first : offsets[i] + last])
-        finish(queue)
-
-
-@kernel
-def walk_rows_by_sets(
-    queue, pieces, codes, missing, left, right, column, cuts, missing_left, values, rows, place_of, categories, set_of, begins, words, total
-):
-    """Add the values of leaves as :func:`~dtrees.split.zones.over_shards.own_rows.walk_rows` does, in a tree with sets of categories.
-
-    Parameters
-    ----------
-    place_of : ndarray of int64, shape (n_columns,)
-        Of the columns of the table, in ``categories``.
-    categories : ndarray of uint32, shape (k, n_rows)
-    set_of : ndarray of int64, shape (n_nodes,)
-        The set of each node, -1 if it has none.
-    begins, words : ndarray
-        As of :class:`~dtrees.tree.category_sets.CategorySets`.
-    """
-    while True:
-        k = claim(queue)
-        if k >= pieces.shape[0]:
-            return
-        for i in range(pieces[k, 0], pieces[k, 1]):
-            row, node = rows[i], ZERO()
-            while left[node] >= 0:
-                j, which = column[node], set_of[node]
-                code = np.int64(codes[j, row])
-                if code == missing[j]:
-                    goes_left = missing_left[node]
-                elif which >= 0:
-                    category = np.int64(categories[place_of[j], row])
-                    word = begins[which] + (category >> 5)
-                    goes_left = word < begins[which + 1] and (words[word] >> np.uint32(category & 31)) & np.uint32(1) != np.uint32(0)
-                else:
-                    goes_left = code <= cuts[node]
-                node = np.int64(left[node] if goes_left else right[node])
-            total[row] += values[node]
         finish(queue)

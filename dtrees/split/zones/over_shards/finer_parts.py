@@ -7,8 +7,12 @@ them. Only rows in finer parts that pass are sent. As with zones, edges decide n
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.work_queue import claim, finish
@@ -27,62 +31,91 @@ _PLACE = np.uint64(0xFFFFFFFF)
 _CELLS = 256, 2**15
 
 
+class _FinerSums(NamedTuple):
+    """Where a task's rows are summed by finer parts, and kept."""
+
+    ranges: NDArray[np.float64]
+    cut: np.uint64
+    size_shift: int
+    keys: NDArray[np.uint64]
+    finer: NDArray[np.uint16]
+    sums: NDArray[np.int64]
+
+
+@by_reference
+class FinerTotals(NamedTuple):
+    """Sums of all shards by finer parts.
+
+    Attributes
+    ----------
+    firsts : ndarray of int64, shape (n_tasks,)
+        Where those of each task begin.
+    totals : ndarray of int64, shape (n_finer, width)
+        As :func:`sum_finer` makes them.
+    """
+
+    firsts: NDArray[np.int64]
+    totals: NDArray[np.int64]
+
+
+@by_reference
+class RefinedParts(NamedTuple):
+    """Finer parts that are left flagged.
+
+    Attributes
+    ----------
+    rooms : ndarray of int64, shape (n_tasks,)
+        Where there is room for those of each task.
+    numbers : ndarray of uint16
+        The numbers of parts, or of finer parts.
+    parts : ndarray of FLAGGED
+    """
+
+    rooms: NDArray[np.int64]
+    numbers: NDArray[np.uint16]
+    parts: NDArray[Any]
+
+
 @kernel
-def sum_finer(
-    queue, tasks, parts, begins, ranges, columns, zone_map, lists, partition, scratch, size_shift, rooms, firsts, kept, finer, counts, sums
-):
+def sum_finer(queue, wanted, ranges, rows, scratch, size_shift, firsts, kept, sums):
     """Sum rows in flagged parts of nodes by finer parts, and keep them, by several threads.
 
     Parameters
     ----------
-    tasks : ndarray of int64, shape (n, 5)
-        First and last place of a node, a column of the zone map, by how much parts are shifted, and into how many finer ones each is cut;
-        0 for a task that nothing is to be done for.
-    parts, begins : ndarray of int64
-        The parts of task k are ``parts[begins[k]:begins[k + 1]]``, ascending. The i-th finer part of the p-th of these has the number
-        ``p * cut + i``.
+    wanted : PartTasks
+        Nothing is done for tasks that are not cut.
     ranges : ndarray of float64, shape (n_parts, 2)
         The lowest value of each part, and the finer parts for a unit of value.
-    zone_map : ZoneMap
-        Of the shard's own rows.
-    lists : PartLists
-        Of these, or none.
+    rows : ShardRows
     size_shift : int
         By how much sizes are shifted to be packed.
-    rooms, firsts : ndarray of int64, shape (n,)
-        Where there is room for the rows of each task, and where its sums begin.
-    kept : ndarray of uint64
-        Written: ``code << 32 | place`` of the rows.
-    finer : ndarray of uint16
-        Written: the finer part of each of these.
-    counts : ndarray of int64, shape (n,)
-        Written: how many rows each task has.
+    firsts : ndarray of int64, shape (n,)
+        Where the sums of each task begin.
+    kept : KeptRows
+        Written, but for its rooms.
     sums : ndarray of int64, shape (n_finer, width)
         Added to, as to elements of slots (:mod:`dtrees.split.zones.sums`).
     """
+    lists, begins = rows.lists, wanted.begins
     while True:
         k = claim(queue)
-        if k >= tasks.shape[0]:
+        if k >= wanted.tasks.shape[0]:
             return
-        start, stop, j, shift, cut = tasks[k]
-        counts[k] = 0
+        start, stop, j, shift, cut = wanted.tasks[k]
+        kept.counts[k] = 0
         if cut > 0 and begins[k] < begins[k + 1]:
-            some, column = parts[begins[k] : begins[k + 1]], zone_map.which[j]
-            own, numbers = sums[firsts[k] : firsts[k] + cut * some.shape[0]], finer[rooms[k] :]
-            if are_listed(lists, column, shift, some, stop - start):
-                take_listed(lists, column, shift, some, start, stop, scratch.keys, scratch.numbers)
-                counts[k] = _sum_listed(
-                    scratch.keys, scratch.numbers[: some.shape[0]], columns, column, ranges[begins[k] : begins[k + 1]], cut, partition,
-                    start, size_shift, kept[rooms[k] :], numbers, own,
-                )  # fmt: skip
+            parts, column, room = wanted.parts[begins[k] : begins[k + 1]], rows.zone_map.which[j], kept.rooms[k]
+            own = sums[firsts[k] : firsts[k] + cut * parts.shape[0]]
+            to = _FinerSums(ranges[begins[k] : begins[k + 1]], np.uint64(cut), size_shift, kept.keys[room:], kept.finer[room:], own)
+            if are_listed(lists, column, shift, parts, stop - start):
+                take_listed(lists, column, shift, parts, start, stop, scratch.keys, scratch.numbers)
+                kept.counts[k] = _sum_listed(scratch.keys, scratch.numbers[: parts.shape[0]], rows, column, start, to)
                 finish(queue)
                 continue
-            n_keys = pick_parts(start, stop, j, shift, some, columns, zone_map, partition, scratch)
-            by = _note_parts(zone_map.first_codes[j], shift, some, n_keys, scratch.cuts, scratch.part_of)
-            counts[k] = _sum_keys(
-                scratch.keys[:n_keys], columns, column, scratch.cuts, scratch.part_of, by, some.shape[0],
-                ranges[begins[k] : begins[k + 1]], cut, partition, start, size_shift, kept[rooms[k] :], numbers, own,
-            )  # fmt: skip
+            n_keys = pick_parts((start, stop, j, shift), parts, rows, scratch)
+            by = _note_parts(rows.zone_map.first_codes[j], shift, parts, n_keys, scratch.cuts, scratch.part_of)
+            cuts = scratch.cuts[:, : parts.shape[0]]
+            kept.counts[k] = _sum_keys(scratch.keys[:n_keys], cuts, scratch.part_of, by, rows, column, start, to)
         finish(queue)
 
 
@@ -108,11 +141,15 @@ def _note_parts(first_codes, shift, parts, n_keys, cuts, cells):
 
 
 @lean_kernel
-def _sum_keys(keys, columns, column, cuts, cells, by, n_parts, ranges, cut, partition, start, size_shift, kept, finer, sums):
-    """Keep the keys that are in parts, write their finer parts, and add up the rows of each; return how many keys there are."""
+def _sum_keys(keys, cuts, cells, by, rows, column, start, to):
+    """Keep the keys that are in parts, write their finer parts, and add up the rows of each; return how many keys there are.
+
+    ``cuts`` are the first code of each part, and of what follows it; ``cells`` are as :func:`_note_parts` writes them.
+    """
     at, one, final = np.uint64(0), np.uint64(1), np.uint64(max(1, keys.shape[0]) - 1)
-    first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, n_parts - 1]), np.uint64(by)
-    firsts, lasts, cut, g, h, start = cuts[0], cuts[1], np.uint64(cut), partition.g, partition.h, np.uint64(start)
+    first, stop, by = np.uint64(cuts[0, 0]), np.uint64(cuts[1, cuts.shape[1] - 1]), np.uint64(by)
+    firsts, lasts, ranges, cut, sums = cuts[0], cuts[1], to.ranges, to.cut, to.sums
+    columns, g, h, start = rows.columns, rows.partition.g, rows.partition.h, np.uint64(start)
     weighted, lowest = sums.shape[1] == 3, lowest_key(columns, column)
     for k in range(np.uint64(keys.shape[0])):
         prefetch(g, np.int64(start + (keys[min(k + np.uint64(AHEAD), final)] & _PLACE)))
@@ -131,20 +168,21 @@ def _sum_keys(keys, columns, column, cuts, cells, by, n_parts, ranges, cut, part
             continue
         value, place = value_by_key(columns, column, lowest, code), start + (key & _PLACE)
         number = part * cut + np.uint64(finer_part(value, ranges[part, 0], ranges[part, 1], cut))
-        kept[at], finer[at] = key, number
+        to.keys[at], to.finer[at] = key, number
         at += one
         own = g[place]
         sums[number, 0] += own
-        sums[number, 1] += (((abs(own) >> size_shift) + 1) << 32) + 1
+        sums[number, 1] += (((abs(own) >> to.size_shift) + 1) << 32) + 1
         if weighted:
             sums[number, 2] += h[place]
     return np.int64(at)
 
 
 @lean_kernel
-def _sum_listed(keys, ends, columns, column, ranges, cut, partition, start, size_shift, kept, finer, sums):
+def _sum_listed(keys, ends, rows, column, start, to):
     """Do as :func:`_sum_keys` with keys that have rows in place of codes, and lie part after part; ``ends`` are those of each part."""
-    at, cut, g, h, start = np.uint64(0), np.uint64(cut), partition.g, partition.h, np.uint64(start)
+    ranges, cut, sums = to.ranges, to.cut, to.sums
+    at, columns, g, h, start = np.uint64(0), rows.columns, rows.partition.g, rows.partition.h, np.uint64(start)
     codes, weighted, lowest = columns.codes[column], sums.shape[1] == 3, lowest_key(columns, column)
     n = np.uint64(ends[ends.shape[0] - 1])
     final = n - np.uint64(1)
@@ -156,10 +194,10 @@ def _sum_listed(keys, ends, columns, column, ranges, cut, partition, start, size
             prefetch(codes, np.int64(ahead >> np.uint64(32)))
             place, code = keys[i] & _PLACE, np.uint64(codes[keys[i] >> np.uint64(32)])
             number = first + np.uint64(finer_part(value_by_key(columns, column, lowest, code), low, scale, cut))
-            kept[i], finer[i] = code << np.uint64(32) | place, number
+            to.keys[i], to.finer[i] = code << np.uint64(32) | place, number
             own = g[start + place]
             sums[number, 0] += own
-            sums[number, 1] += (((abs(own) >> size_shift) + 1) << 32) + 1
+            sums[number, 1] += (((abs(own) >> to.size_shift) + 1) << 32) + 1
             if weighted:
                 sums[number, 2] += h[start + place]
         at = np.uint64(ends[p])
@@ -174,10 +212,7 @@ def finer_part(value, low, scale, n):
 
 
 @kernel
-def refine_nodes(
-    queue, tasks, column_ids, zone_map, sums, nodes, node_sums, limits, bars, scratch, requests, flagged, firsts, totals, rooms, numbers,
-    refined, failed,
-):  # fmt: skip
+def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, failed):
     """Flag finer parts by their sums, by several threads.
 
     Parameters
@@ -185,60 +220,48 @@ def refine_nodes(
     tasks : ndarray of int64, shape (n, 3)
         A node, a column, and into how many finer parts its flagged ones are cut, 0 if they are not: these are bounded again, as the best
         score known may have grown. So they should come last.
-    zone_map : ZoneMap
-        Of a searcher.
-    sums : Sums
-        Of nodes.
-    bars : ndarray of float64, shape (n_nodes,)
-        The best score known of each node, raised.
-    requests : ndarray of REQUEST, shape (n_nodes, k)
-        Changed: what is flagged, and the bar.
-    flagged : ndarray of FLAGGED
-        The parts flagged first.
-    firsts : ndarray of int64, shape (n,)
-        Where the sums of each task begin.
-    totals : ndarray of int64, shape (n_finer, width)
-        The sums of all shards, by :func:`sum_finer`.
-    rooms : ndarray of int64, shape (n,)
-        Where there is room for what each task leaves flagged.
-    numbers : ndarray of uint16
-        Written: the numbers of parts, or of finer parts.
-    refined : ndarray of FLAGGED
-        Written.
+    nodes : SearchedNodes
+    flags : Flags
+        The parts flagged first. Requests are changed: what is flagged, and the bar.
+    finer : FinerTotals
+    refined : RefinedParts
+        Written, but for its rooms.
     failed : ndarray of int64, shape (1,)
         Set to 1 where sums by finer parts are not of the rows that parts have.
     """
+    zone_map, sums, bars = nodes.zone_map, nodes.sums, nodes.bars
     while True:
         t = claim(queue)
         if t >= tasks.shape[0]:
             return
         i, j, cut = tasks[t]
-        request, at = requests[i, j], rooms[t]
-        some = flagged[request.first : request.last]
-        node = Moments(node_sums[i, 0], node_sums[i, 1], nodes[i])
+        request, at = flags.requests[i, j], refined.rooms[t]
+        some = flags.parts[request.first : request.last]
+        node = Moments(nodes.node_sums[i, 0], nodes.node_sums[i, 1], nodes.n_rows[i])
         missing = Moments(request.missing_g, request.missing_h, request.missing_n)
-        outlined, finer, shift = scratch.sums, scratch.numbers, sums.scales[i].shift
+        outlined, numbers, shift = scratch.sums, scratch.numbers, sums.scales[i].shift
         if some.shape[0] > 0 and (request.bar < 0.0 or zone_map.by_category[j]):
             for p in range(some.shape[0]):  # all that there is
-                refined[at + p], numbers[at + p] = some[p], some[p].part
+                refined.parts[at + p], refined.numbers[at + p] = some[p], some[p].part
             request.first, request.last = at, at + some.shape[0]
         else:
-            begin_column(limits.criterion, node_sums[i], np.int64(column_ids[zone_map.which[j]]))
+            begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[zone_map.which[j]]))
             bar = max(request.bar, below(bars[i])) if bars[i] >= 0.0 else request.bar
             if cut > 0:
-                n = _outline(some, cut, totals[firsts[t] : firsts[t] + cut * some.shape[0]], shift, outlined, finer, failed)
+                first = finer.firsts[t]
+                n = _outline(some, cut, finer.totals[first : first + cut * some.shape[0]], shift, outlined, numbers, failed)
                 edge = best_edge(limits, outlined, n, missing, node, bar, scratch.scores)
                 if edge > bar:
                     bars[i] = max(bars[i], edge)
                     bar = below(edge)
             else:
-                n = _outline_parts(some, element_of(sums, i, j), shift, outlined, finer)
-            n = flag_zones(limits, outlined, n, missing, node, bar, ZERO(), slope_of(limits, sums.scales[i]), finer, scratch.flags)
+                n = _outline_parts(some, element_of(sums, i, j), shift, outlined, numbers)
+            n = flag_zones(limits, outlined, n, missing, node, bar, ZERO(), slope_of(limits, sums.scales[i]), numbers, scratch.flags)
             request.first, request.last, request.bar, request.n_rows, request.top = at, at + n, bar, 0, NONE()
             for z in range(n):
-                one, before = refined[at + z], outlined[N0, z]
-                part = some[finer[z] // max(1, cut)].part
-                numbers[at + z], one.part = finer[z] if cut > 0 else part, part
+                one, before = refined.parts[at + z], outlined[N0, z]
+                part = some[numbers[z] // max(1, cut)].part
+                refined.numbers[at + z], one.part = numbers[z] if cut > 0 else part, part
                 one.g, one.h, one.before, one.n = outlined[G0, z], outlined[H0, z], before, outlined[N1, z] - before
                 request.n_rows += one.n
                 if outlined[N1, z] == node.n - missing.n:

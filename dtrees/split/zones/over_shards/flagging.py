@@ -9,51 +9,46 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.found import NONE_HIGHER
-from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
-from dtrees.split.zones.over_shards.requests import note_candidate
+from dtrees.split.node.status import CONSTANT, NO_SPLIT
+from dtrees.split.zones.over_shards.requests import note_split
 from dtrees.split.zones.scan import below, flag_column, sweep_values
 from dtrees.split.zones.sums import element_of, n_elements, unpack
 
 
 @kernel
-def flag_nodes(
-    queue, column_ids, zone_map, upper, sums, nodes, node_sums, limits, drawn, draws, bars, scratch, rooms, requests, flagged, out, above
-):
+def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits):
     """Flag the parts of every column of nodes that may hold a better split than the bar, by several threads.
 
     Parameters
     ----------
-    upper : ndarray of float64, shape (k, most parts)
-        The highest value of each part.
+    nodes : SearchedNodes
     drawn : ndarray of bool, shape (n_nodes, k)
         The columns that each node is to be searched in.
     draws : bool
         Whether these are not all, so that it is to be known which are constant in the node.
     rooms : ndarray of int64, shape (n_nodes,)
         Where there is room for the flagged parts of each node.
-    requests : ndarray of REQUEST, shape (n_nodes, k)
+    flags : Flags
         Written.
-    flagged : ndarray of FLAGGED
-        Written.
-    out : Candidates
-        Of node i in column j at ``i * k + j``: written where no rows are wanted for it.
-    above : ndarray of float64, shape (n_nodes * k,)
-        The next value above each cut; infinite if there is none, NaN if it is not known.
+    splits : ColumnSplits
+        Written where no rows are wanted for it.
     """
-    k = zone_map.which.shape[0]
+    zone_map, sums, upper, bars = nodes.zone_map, nodes.sums, nodes.upper, nodes.bars
+    k, flagged, records = zone_map.which.shape[0], flags.parts, splits.candidates.records
     while True:
         i = claim(queue)
-        if i >= nodes.shape[0]:
+        if i >= nodes.n_rows.shape[0]:
             return
-        place, at = (ZERO(), nodes[i], i), rooms[i]
-        node, grain, shift = Moments(node_sums[i, 0], node_sums[i, 1], nodes[i]), sums.grains[i], sums.scales[i].shift
+        node_sums, n_rows = nodes.node_sums[i], nodes.n_rows[i]
+        place, at = (ZERO(), n_rows, i), rooms[i]
+        node, grain, shift = Moments(node_sums[0], node_sums[1], n_rows), sums.grains[i], sums.scales[i].shift
         for j in range(k):
-            request, t = requests[i, j], i * k + j
+            request, t = flags.requests[i, j], i * k + j
             request.first = request.last = at
             request.n_rows, request.score = 0, -1.0
-            column = np.int64(column_ids[zone_map.which[j]])
-            out.records[t].column, out.records[t].status = column if drawn[i, j] else -1, CONSTANT
-            if not drawn[i, j] or not begin_column(limits.criterion, node_sums[i], column):
+            column = np.int64(nodes.column_ids[zone_map.which[j]])
+            records[t].column, records[t].status = column if drawn[i, j] else -1, CONSTANT
+            if not drawn[i, j] or not begin_column(limits.criterion, node_sums, column):
                 continue
             if draws:
                 part = _only_part(zone_map, sums, i, j)
@@ -62,12 +57,12 @@ def flag_nodes(
                 if part >= 0 and _is_single(zone_map, sums, i, j, part):
                     continue
                 if part >= 0 and bars[i] < 0.0:  # only its rows can tell
-                    request.bar, request.n_rows, request.top, request.last = bars[i], nodes[i], 0, at + 1
+                    request.bar, request.n_rows, request.top, request.last = bars[i], n_rows, 0, at + 1
                     request.missing_g, request.missing_h, request.missing_n = 0, 0, 0
-                    flagged[at].part, flagged[at].g, flagged[at].h, flagged[at].before, flagged[at].n = part, 0, 0, 0, nodes[i]
+                    flagged[at].part, flagged[at].g, flagged[at].h, flagged[at].before, flagged[at].n = part, 0, 0, 0, n_rows
                     at += 1
                     continue
-            out.records[t].status = NO_SPLIT
+            records[t].status = NO_SPLIT
             bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
             if zone_map.exact[j]:
                 n_zones = zone_map.n_zones[j] << grain
@@ -75,18 +70,15 @@ def flag_nodes(
                 score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
                 if score >= 0.0:
                     found = scratch.found.record[0]
-                    above[t] = np.inf if found.next_code == NONE_HIGHER else upper[j, found.next_code << zone_map.fold]
-                    note_candidate(
-                        column, upper[j, found.code << zone_map.fold], node, node_sums[i], limits, score, missing.n > 0, scratch, out, t
-                    )
-                    if out.records[t].status == SPLIT:
-                        bars[i] = max(bars[i], score)
+                    cut = upper[j, found.code << zone_map.fold]
+                    above = np.inf if found.next_code == NONE_HIGHER else upper[j, found.next_code << zone_map.fold]
+                    note_split(nodes, i, column, limits, score, cut, above, missing.n > 0, scratch.found, splits, t)
                 continue
-            n_flagged, n_rows, top, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+            n_flagged, n_in_parts, top, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
             if max(edge, score) > bar:
                 bars[i] = max(bars[i], max(edge, score))
                 bar = below(max(edge, score))
-            request.bar, request.n_rows, request.top = bar, n_rows, top
+            request.bar, request.n_rows, request.top = bar, n_in_parts, top
             request.missing_g, request.missing_h, request.missing_n = missing.g, missing.h, missing.n
             request.score = score
             if score >= 0.0:

@@ -10,73 +10,60 @@ from dtrees.split.table.columns import value_of_code
 from dtrees.split.table.part_lists import are_listed, take_listed
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.gather_rows import pick
+from dtrees.split.zones.over_shards.value_sums import add_shard_row, open_value
 
 _PLACE = np.uint64(0xFFFFFFFF)
 
 
 @kernel
-def pick_rows(
-    queue, tasks, parts, begins, columns, zone_map, lists, partition, scratch, kept, finer, kept_rooms, kept_counts, rooms, values, g, h, n,
-    counts,
-):  # fmt: skip
+def pick_rows(queue, wanted, rows, scratch, kept, rooms, out, counts):
     """Write the values of rows in flagged parts, ascending, each with the sums of its rows, by several threads.
 
     Parameters
     ----------
-    tasks : ndarray of int64, shape (n, 5)
-        First and last place of a node, a column of the zone map, by how much parts are shifted, and into how many finer ones flagged parts
-        have been cut, 0 if they have not.
-    parts, begins : ndarray of int64
-        The parts of task k are ``parts[begins[k]:begins[k + 1]]``; finer ones have the numbers that
-        :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer` gives them.
-    zone_map : ZoneMap
-        Of the shard's own rows.
-    lists : PartLists
-        Of these, or none.
-    kept, finer, kept_rooms, kept_counts : ndarray
+    wanted : PartTasks
+    rows : ShardRows
+    kept : KeptRows
         Where parts have been cut, what :func:`~dtrees.split.zones.over_shards.finer_parts.sum_finer` has left.
     rooms : ndarray of int64, shape (n,)
-        Where there is room for what each task writes to ``values``, ``g``, ``h`` and ``n``.
+        Where there is room for what each task writes to ``out``.
+    out : ValueSums or ValueElements
+        Written.
     counts : ndarray of int64, shape (n,)
         Written: how many values there are.
     """
-    weighted = partition.h.shape[0] > 0
+    columns, zone_map, keys = rows.columns, rows.zone_map, scratch.keys
     while True:
         k = claim(queue)
-        if k >= tasks.shape[0]:
+        if k >= wanted.tasks.shape[0]:
             return
-        start, stop, j, shift, cut = tasks[k]
-        column, keys, wanted = zone_map.which[j], scratch.keys, parts[begins[k] : begins[k + 1]]
-        first_codes, n_wanted = zone_map.first_codes[j], wanted.shape[0]
+        start, stop, j, shift, cut = wanted.tasks[k]
+        column, parts = zone_map.which[j], wanted.parts[wanted.begins[k] : wanted.begins[k + 1]]
+        first_codes, n_parts = zone_map.first_codes[j], parts.shape[0]
         if cut > 0:
-            n_keys = _take_flagged(wanted, kept, finer, kept_rooms[k], kept_counts[k], scratch.flags, keys)
-        elif are_listed(lists, column, shift, wanted, stop - start):
-            n_keys = take_listed(lists, column, shift, wanted, start, stop, keys, scratch.numbers)
+            n_keys = _take_flagged(parts, kept, k, scratch.flags, keys)
+        elif are_listed(rows.lists, column, shift, parts, stop - start):
+            n_keys = take_listed(rows.lists, column, shift, parts, start, stop, keys, scratch.numbers)
             _put_codes(keys[:n_keys], columns.codes[column])
         else:
-            n_keys = pick_parts(start, stop, j, shift, wanted, columns, zone_map, partition, scratch)
+            n_keys = pick_parts((start, stop, j, shift), parts, rows, scratch)
         sort_keys(keys, scratch.spare, n_keys, scratch.counts)
         at, before, p = rooms[k] - 1, NONE(), ZERO()
         for i in range(n_keys):
             code, place = np.int64(keys[i] >> np.uint64(32)), start + np.int64(keys[i] & _PLACE)
             if cut == 0:
                 # Codes that are equal when shifted are picked together, and may be in several parts.
-                while p < n_wanted and code >= first_codes[(wanted[p] + 1) << shift]:
+                while p < n_parts and code >= first_codes[(parts[p] + 1) << shift]:
                     p += 1
-                if p == n_wanted:
+                if p == n_parts:
                     break
-                if code < first_codes[wanted[p] << shift]:
+                if code < first_codes[parts[p] << shift]:
                     continue
             if code != before:
                 at += 1
                 before = code
-                values[at], g[at], n[at] = value_of_code(columns, column, code), 0, 0
-                if weighted:
-                    h[at] = 0
-            g[at] += partition.g[place]
-            n[at] += np.uint32(1)
-            if weighted:
-                h[at] += partition.h[place]
+                open_value(out, at, value_of_code(columns, column, code))
+            add_shard_row(out, at, rows, place)
         counts[k] = at + 1 - rooms[k]
         finish(queue)
 
@@ -95,28 +82,30 @@ def _rows_before(part, n_parts, n_rows):
 
 
 @lean_kernel
-def _take_flagged(wanted, kept, finer, first, n, flags, keys):
-    """Copy those of ``n`` kept keys that are in finer parts wanted to ``keys``; return how many there are."""
+def _take_flagged(wanted, kept, task, flags, keys):
+    """Copy those of the keys kept of a task that are in finer parts wanted to ``keys``; return how many there are."""
     if wanted.shape[0] == 0:
         return ZERO()
     flags[:] = 0
     for part in wanted:
         flags[part] = 1
-    at = np.uint64(0)
-    for i in range(np.uint64(first), np.uint64(first + n)):
-        keys[at] = kept[i]
-        at += np.uint64(flags[finer[i]])
+    at, first = np.uint64(0), kept.rooms[task]
+    for i in range(np.uint64(first), np.uint64(first + kept.counts[task])):
+        keys[at] = kept.keys[i]
+        at += np.uint64(flags[kept.finer[i]])
     return np.int64(at)
 
 
 @inner_kernel
-def pick_parts(start, stop, j, shift, parts, columns, zone_map, partition, scratch):
+def pick_parts(task, parts, rows, scratch):
     """Write ``code << 32 | place`` of a node's rows in parts of a column to ``scratch.keys``, places from 0; return how many there are.
 
-    Others with the same shifted codes may be among them.
+    Others with the same shifted codes may be among them. ``task`` are the first four numbers of a task of
+    :class:`~dtrees.split.zones.over_shards.shard_rows.PartTasks`.
     """
-    column = zone_map.which[j]
-    first_codes, n_distinct = zone_map.first_codes[j], columns.offsets[column + 1] - columns.offsets[column]
+    start, stop, j, shift = task
+    zone_map, column = rows.zone_map, rows.zone_map.which[j]
+    first_codes, n_distinct = zone_map.first_codes[j], rows.columns.offsets[column + 1] - rows.columns.offsets[column]
     n_parts, m = zone_map.n_zones[j] << zone_map.fold >> shift, ZERO()
     for part in parts:
         first, last = first_codes[part << shift], first_codes[(part + 1) << shift]
@@ -130,5 +119,6 @@ def pick_parts(start, stop, j, shift, parts, columns, zone_map, partition, scrat
     if m == 0 or stop == start:
         return ZERO()
     return pick(
-        columns.codes[column], n_distinct, zone_map, j, shift, scratch.numbers[:m], partition.rows[start:stop], scratch.keys, scratch
-    )
+        rows.columns.codes[column], n_distinct, zone_map, j, shift, scratch.numbers[:m], rows.partition.rows[start:stop], scratch.keys,
+        scratch,
+    )  # fmt: skip

@@ -1,11 +1,18 @@
-"""What a searcher wants to know of a column of a node, and what it knows already."""
+"""What a searcher wants to know of columns of nodes, and what it knows already."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import ZERO, lean_kernel
-from dtrees.split.node.candidate import complete_but_threshold
+from dtrees.split.node.candidate import Candidates, complete_but_threshold
+from dtrees.split.node.status import SPLIT
+from dtrees.split.table.zone_map import ZoneMap
+from dtrees.split.zones.sums import Sums
 
 #: Codes of a part that has more than one value, in the zone map of a searcher.
 CODES = 2**33
@@ -36,8 +43,71 @@ REQUEST = np.dtype(
 FLAGGED = np.dtype([("part", np.int64), ("g", np.int64), ("h", np.int64), ("before", np.int64), ("n", np.int64)], align=True)
 
 
+@by_reference
+class SearchedNodes(NamedTuple):
+    """Nodes, and the columns that a searcher looks for their splits in.
+
+    Attributes
+    ----------
+    column_ids : ndarray of int32, shape (k,)
+        Numbers of the columns in the table.
+    zone_map : ZoneMap
+        Of these columns, of no rows.
+    upper : ndarray of float64, shape (k, most parts)
+        The highest value of each part.
+    sums : Sums
+        Of all shards: node i has slot i.
+    n_rows : ndarray of int64, shape (n_nodes,)
+    node_sums : ndarray of int64, shape (n_nodes, n_sums)
+    bars : ndarray of float64, shape (n_nodes,)
+        The best score known of each node, -1.0 if none is; raised as better ones are found.
+    """
+
+    column_ids: NDArray[np.int32]
+    zone_map: ZoneMap
+    upper: NDArray[np.float64]
+    sums: Sums
+    n_rows: NDArray[np.int64]
+    node_sums: NDArray[np.int64]
+    bars: NDArray[np.float64]
+
+
+@by_reference
+class Flags(NamedTuple):
+    """What is flagged in nodes.
+
+    Attributes
+    ----------
+    requests : ndarray of REQUEST, or of MANY_REQUEST, shape (n_nodes, k)
+    parts : ndarray of FLAGGED, or of int64
+        The flagged parts that requests are of: of many sums, their numbers.
+    """
+
+    requests: NDArray[Any]
+    parts: NDArray[Any]
+
+
+@by_reference
+class ColumnSplits(NamedTuple):
+    """The best split of each node in each column.
+
+    Attributes
+    ----------
+    candidates : Candidates
+        Of node i in column j at ``i * k + j``.
+    above : ndarray of float64, shape (n_nodes * k,)
+        The next value above each cut; infinite if there is none, NaN if it is not known.
+    """
+
+    candidates: Candidates
+    above: NDArray[np.float64]
+
+
 @lean_kernel
-def note_candidate(column, cut, node, node_sums, limits, score, has_missing, scratch, out, t):
-    """Make the split found the candidate at place ``t``; its threshold is the value that it is after."""
-    complete_but_threshold(ZERO(), column, node.n, node_sums, limits, score, has_missing, scratch.found, out, t)
-    out.records[t].threshold = cut
+def note_split(nodes, i, column, limits, score, cut, above, has_missing, found, splits, t):
+    """Make the split found the one at place ``t``, its threshold the value that it is after, and raise the bar of its node."""
+    records = splits.candidates.records
+    complete_but_threshold(ZERO(), column, nodes.n_rows[i], nodes.node_sums[i], limits, score, has_missing, found, splits.candidates, t)
+    records[t].threshold, splits.above[t] = cut, above
+    if records[t].status == SPLIT:
+        nodes.bars[i] = max(nodes.bars[i], score)

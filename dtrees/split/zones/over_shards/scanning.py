@@ -2,93 +2,86 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, kernel, lean_kernel
+from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.found import NONE_HIGHER, UNKNOWN
-from dtrees.split.node.status import NO_SPLIT, SPLIT
+from dtrees.split.node.status import NO_SPLIT
 from dtrees.split.search.thresholds.sweep import cut_after
-from dtrees.split.zones.over_shards.requests import note_candidate
+from dtrees.split.zones.over_shards.many_sums.scanning import sweep_elements
+from dtrees.split.zones.over_shards.requests import note_split
+from dtrees.split.zones.over_shards.value_sums import ValueElements, ValueSums, add_value, open_value
 from dtrees.split.zones.scan import below
 
 
+@by_reference
+class RowsSent(NamedTuple):
+    """The rows that shards have sent, and room to merge them.
+
+    Attributes
+    ----------
+    runs : ValueSums or ValueElements
+        Of all shards, one after the other.
+    begins : ndarray of int64, shape (n_shards, n + 1)
+        Where those of each task begin and end.
+    rooms : ndarray of int64, shape (n,)
+        Where there is room in ``merged`` for those of each task.
+    merged : ValueSums or ValueElements
+    """
+
+    runs: ValueSums | ValueElements
+    begins: NDArray[np.int64]
+    rooms: NDArray[np.int64]
+    merged: ValueSums | ValueElements
+
+
 @kernel
-def scan_rows(
-    queue, tasks, column_ids, zone_map, upper, sums, nodes, node_sums, limits, bars, scratch, requests, flagged, runs, begins, rooms,
-    merged, out, above, failed,
-):  # fmt: skip
+def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed):
     """Find the best splits of nodes in columns by the rows that shards picked in flagged parts, by several threads.
 
     Parameters
     ----------
     tasks : ndarray of int64, shape (n, 2)
         A node and a column.
-    runs : tuple of ndarray
-        Values, sums of g, sums of h (empty where every weight is 1) and numbers of rows, of all shards, one after the other.
-    begins : ndarray of int64, shape (n_shards, n + 1)
-        Where those of each task begin and end.
-    rooms : ndarray of int64, shape (n,)
-        Where there is room in ``merged`` for those of each task.
-    merged : tuple of ndarray
-        As ``runs``.
+    nodes : SearchedNodes
+    flags : Flags
+    sent : RowsSent
+    splits : ColumnSplits
+        Written.
     failed : ndarray of int64, shape (1,)
         Set to 1 where rows are not those that the sums are of.
     """
-    k = zone_map.which.shape[0]
-    n_shards = begins.shape[0]
-    heads = np.empty(n_shards, np.int64)
+    k, bars = nodes.zone_map.which.shape[0], nodes.bars
+    heads = np.empty(sent.begins.shape[0], np.int64)
     while True:
         task = claim(queue)
         if task >= tasks.shape[0]:
             return
         i, j = tasks[task]
-        request, t = requests[i, j], i * k + j
-        node, column = Moments(node_sums[i, 0], node_sums[i, 1], nodes[i]), np.int64(column_ids[zone_map.which[j]])
-        begin_column(limits.criterion, node_sums[i], column)
-        missing = Moments(request.missing_g, request.missing_h, request.missing_n)
-        for shard in range(n_shards):
-            heads[shard] = begins[shard, task]
-        base = rooms[task]
-        end = base + _merge(runs, heads, begins[:, task + 1], base, merged)
+        request, t = flags.requests[i, j], i * k + j
+        column = np.int64(nodes.column_ids[nodes.zone_map.which[j]])
+        begin_column(limits.criterion, nodes.node_sums[i], column)
+        base = sent.rooms[task]
+        end = base + _merge(sent, task, heads)
         bar = max(request.bar, below(bars[i])) if bars[i] >= 0.0 else request.bar
-        shift = zone_map.fold - sums.grains[i]
-        score, best = _sweep_parts(
-            limits, zone_map.first_codes[j], shift, flagged[request.first : request.last], request.top, merged, base, end, missing, node,
-            bar, scratch.found, failed,
-        )  # fmt: skip
-        found = scratch.found.record[0]
-        if request.score > score or (request.score == score and score >= 0.0 and request.code < found.code):
-            score = request.score
-            _restore(request, scratch.found)
-            part = np.searchsorted(zone_map.first_codes[j, : zone_map.n_zones[j] << zone_map.fold], request.code, side="right") - 1
-            cut = upper[j, part]
-            above[t] = np.inf if request.next_code == NONE_HIGHER else np.nan
-        elif score >= 0.0:
-            cut = merged[0][best]
-            above[t] = np.inf if found.next_code == NONE_HIGHER else np.nan if found.next_code == UNKNOWN else merged[0][best + 1]
+        score, cut, above, has_missing = _sweep(sent.merged, base, end, nodes, (i, j), limits, flags, bar, scratch, failed)
         if end - base > 1:
-            out.records[t].status = NO_SPLIT
+            splits.candidates.records[t].status = NO_SPLIT
         if score >= 0.0:
-            note_candidate(column, cut, node, node_sums[i], limits, score, missing.n > 0, scratch, out, t)
-            if out.records[t].status == SPLIT:
-                bars[i] = max(bars[i], score)
+            note_split(nodes, i, column, limits, score, cut, above, has_missing, scratch.found, splits, t)
         finish(queue)
 
 
 @lean_kernel
-def _restore(request, found):
-    """Have a split found again that was noted."""
-    record = found.record[0]
-    record.code, record.next_code, record.n_left = request.code, request.next_code, request.n_left
-    record.missing_left = request.missing_left
-    found.left[0], found.left[1] = request.left_g, request.left_h
-
-
-@lean_kernel
-def least_head(values, heads, ends):
+def _least_head(values, heads, ends):
     """Return the least of the first values left of ascending runs, and whether any run has some left."""
     least, some = np.inf, False
     for shard in range(heads.shape[0]):
@@ -98,36 +91,45 @@ def least_head(values, heads, ends):
 
 
 @lean_kernel
-def _merge(runs, heads, ends, base, merged):
-    """Merge ascending runs, values that several have once; return how many values there are."""
-    values, g, h, n = runs
-    out_values, out_g, out_h, out_n = merged
-    weighted = h.shape[0] > 0
+def _merge(sent, task, heads):
+    """Merge the ascending runs of a task, values that several have once; return how many values there are."""
+    runs, merged, ends, base = sent.runs, sent.merged, sent.begins[:, task + 1], sent.rooms[task]
+    for shard in range(heads.shape[0]):
+        heads[shard] = sent.begins[shard, task]
     at = base
     while True:
-        least, some = least_head(values, heads, ends)
+        least, some = _least_head(runs.values, heads, ends)
         if not some:
             return at - base
-        out_values[at], out_g[at], out_n[at] = least, 0, 0
-        if weighted:
-            out_h[at] = 0
+        open_value(merged, at, least)
         for shard in range(heads.shape[0]):
             head = heads[shard]
-            if head < ends[shard] and values[head] == least:
-                out_g[at] += g[head]
-                out_n[at] += n[head]
-                if weighted:
-                    out_h[at] += h[head]
+            if head < ends[shard] and runs.values[head] == least:
+                add_value(merged, at, runs, head)
                 heads[shard] += 1
         at += 1
 
 
-@lean_kernel
-def _sweep_parts(limits, first_codes, shift, flagged, top_part, merged, base, end, missing, node, bar, found, failed):
-    """Find the best split after a value in flagged parts; return its score, -1.0 if none is above the bar, and which value it is."""
-    _, g, h, n = merged
-    weighted = h.shape[0] > 0
-    top, best, at, first = bar, NONE(), base, base
+@specialised
+def _sweep(merged: Any, base: Any, end: Any, nodes: Any, place: Any, limits: Any, flags: Any, bar: Any, scratch: Any, failed: Any) -> Any:
+    """Find the best split after a value of flagged parts, which are ``base:end`` of all, and after parts of a single value.
+
+    ``place`` is a node and a column. Returns its score, -1.0 if none is above the bar, the value that it is after, the next one (infinite
+    if there is none, NaN if it is not known), and whether values are missing.
+    """
+
+
+_sweep.of(ValueElements)(sweep_elements)
+
+
+@_sweep.of(ValueSums)
+def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
+    i, j = place
+    zone_map, request, found = nodes.zone_map, flags.requests[i, j], scratch.found
+    first_codes, shift, flagged = zone_map.first_codes[j], zone_map.fold - nodes.sums.grains[i], flags.parts[request.first : request.last]
+    node = Moments(nodes.node_sums[i, 0], nodes.node_sums[i, 1], nodes.n_rows[i])
+    missing = Moments(request.missing_g, request.missing_h, request.missing_n)
+    weighted, top, best, at, first = merged.h.shape[0] > 0, bar, NONE(), base, base
     for p in range(flagged.shape[0]):
         part = flagged[p]
         left, stop = Moments(part.g, part.h, part.before), part.before + part.n
@@ -136,17 +138,36 @@ def _sweep_parts(limits, first_codes, shift, flagged, top_part, merged, base, en
         while left.n < stop:
             if at >= end:
                 failed[0] = 1
-                return -1.0, NONE()
-            left = Moments(left.g + g[at], left.h + (h[at] if weighted else np.int64(n[at])), left.n + np.int64(n[at]))
+                return -1.0, np.nan, np.nan, False
+            n = np.int64(merged.n[at])
+            left = Moments(left.g + merged.g[at], left.h + (merged.h[at] if weighted else n), left.n + n)
             code = first_codes[part.part << shift] + (at - first)
-            next_code = code + 1 if left.n < stop else NONE_HIGHER if p == top_part else UNKNOWN
+            next_code = code + 1 if left.n < stop else NONE_HIGHER if p == request.top else UNKNOWN
             mine = cut_after(limits, left, missing, node, code, next_code, top, found.left, found)
             if mine > top:
                 top, best = mine, at
             at += 1
         if left.n > stop:
             failed[0] = 1
-            return -1.0, NONE()
+            return -1.0, np.nan, np.nan, False
     if at != end:
         failed[0] = 1
-    return (top if top > bar else -1.0), best
+    record, score = found.record[0], top if top > bar else -1.0
+    if request.score > score or (request.score == score and score >= 0.0 and request.code < record.code):
+        _restore(request, found)
+        part = np.searchsorted(first_codes[: zone_map.n_zones[j] << zone_map.fold], request.code, side="right") - 1
+        return request.score, nodes.upper[j, part], (np.inf if request.next_code == NONE_HIGHER else np.nan), missing.n > 0
+    if score < 0.0:
+        return score, np.nan, np.nan, False
+    next_code = record.next_code
+    above = np.inf if next_code == NONE_HIGHER else np.nan if next_code == UNKNOWN else merged.values[best + 1]
+    return score, merged.values[best], above, missing.n > 0
+
+
+@lean_kernel
+def _restore(request, found):
+    """Have a split found again that was noted."""
+    record = found.record[0]
+    record.code, record.next_code, record.n_left = request.code, request.next_code, request.n_left
+    record.missing_left = request.missing_left
+    found.left[0], found.left[1] = request.left_g, request.left_h

@@ -18,6 +18,7 @@ from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
 from dtrees.split.table.part_lists import NO_LISTS, list_parts
 from dtrees.split.zones.over_shards.finer_parts import finer_part, sum_finer
+from dtrees.split.zones.over_shards.shard_rows import KeptRows, PartTasks, ShardRows
 from dtrees.split.zones.sums import note_places
 
 _KINDS = ("normal", "ties", "neighbours", "heavy-tailed", "missing", "float32")
@@ -79,10 +80,9 @@ def test_sums_and_rows_kept(data: st.DataObject) -> None:
         lists = list_parts(zone_map.part, edges.n_zones << FOLD, lambda n_tasks, work: work(make_queue(), 0))
         lists.place_of[:] = 0xFFFFFFFF
         note_places(lists.place_of, rows, 0, rows.shape[0])
-    sum_finer(
-        make_queue(), tasks, flagged, np.array([0, 0, m]), ranges, columns, zone_map, lists, partition, make_scratch(n, n, 0), size_shift,
-        none, none, kept, finer, counts, sums,
-    )  # fmt: skip
+    shard_rows = ShardRows(columns, zone_map, lists, partition, np.empty((0, 0), np.int64), 0)
+    tasks_of_parts, rows_kept = PartTasks(tasks, np.array([0, 0, m]), flagged), KeptRows(kept, finer, none, counts)
+    sum_finer(make_queue(), tasks_of_parts, ranges, shard_rows, make_scratch(n, n, 0), size_shift, none, rows_kept, sums)
 
     wanted = np.zeros_like(sums)
     expected = {}

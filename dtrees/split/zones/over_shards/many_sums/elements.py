@@ -44,20 +44,21 @@ def sum_many(queue, tasks, zone_map, partition, sums, targets, n_classes):
         if begins:
             numbers_of(sums, slot, first, last)[:] = 0
         grain = sums.grains[slot]
-        parts, starts, shifts, room, width = zone_map.part, sums.starts[grain], sums.shifts[grain], sums.slots[slot], sums.width
+        task, to = (start, stop, first, last), (sums.starts[grain], sums.shifts[grain], sums.slots[slot], sums.width)
         if targets.shape[1] == 0:
-            _add_classes(parts, partition, start, stop, first, last, starts, shifts, room, width, n_classes)
+            _add_classes(zone_map.part, partition, task, to, n_classes)
         elif n_classes > 0:
-            _add_classes_of_targets(parts, partition, start, stop, first, last, starts, shifts, room, width, targets, n_classes)
+            _add_classes_of_targets(zone_map.part, partition, task, to, targets, n_classes)
         else:
-            _add_amounts(parts, partition, start, stop, first, last, starts, shifts, room, width, targets, sums.scales[slot].shift)
+            _add_amounts(zone_map.part, partition, task, to, targets, sums.scales[slot].shift)
         finish(queue)
 
 
 @lean_kernel
-def _add_classes(parts, partition, start, stop, first, last, starts, shifts, sums, width, n_classes):
-    """Add rows to the sums of the columns ``first`` to ``last``."""
+def _add_classes(parts, partition, task, to, n_classes):
+    """Add rows to the sums of some columns; ``to`` is where parts begin, how they are shifted, the sums, and their width."""
     rows, a, b = partition.rows, partition.g, partition.h
+    (start, stop, first, last), (starts, shifts, sums, width) = task, to
     weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
     for i in range(start, stop):
         prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
@@ -70,8 +71,9 @@ def _add_classes(parts, partition, start, stop, first, last, starts, shifts, sum
 
 
 @lean_kernel
-def _add_classes_of_targets(parts, partition, start, stop, first, last, starts, shifts, sums, width, targets, n_classes):
+def _add_classes_of_targets(parts, partition, task, to, targets, n_classes):
     rows, b = partition.rows, partition.h
+    (start, stop, first, last), (starts, shifts, sums, width) = task, to
     weighted, one, width, counts = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(n_classes)
     for i in range(start, stop):
         prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))
@@ -85,8 +87,9 @@ def _add_classes_of_targets(parts, partition, start, stop, first, last, starts, 
 
 
 @lean_kernel
-def _add_amounts(parts, partition, start, stop, first, last, starts, shifts, sums, width, targets, size_shift):
+def _add_amounts(parts, partition, task, to, targets, size_shift):
     rows, b = partition.rows, partition.h
+    (start, stop, first, last), (starts, shifts, sums, width) = task, to
     weighted, one, width, n_targets = b.shape[0] > 0, np.int64(1), np.uint64(width), np.uint64(targets.shape[1])
     for i in range(start, stop):
         prefetch_row(parts, np.int64(rows[min(i + AHEAD, stop - 1)]))

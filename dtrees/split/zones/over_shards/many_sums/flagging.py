@@ -28,9 +28,8 @@ from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.search.thresholds.sweep import nothing, score_above
 from dtrees.split.zones.over_shards.many_sums.elements import plus_element, rows_of_element, statistic_of
-from dtrees.split.zones.over_shards.node_sums import find_other
 from dtrees.split.zones.scan import below
-from dtrees.split.zones.sums import element_of, fold, n_elements
+from dtrees.split.zones.sums import element_of, n_elements
 
 #: Far more than the relative error of a class's term.
 _ROUNDING = 2.0**-40
@@ -44,39 +43,15 @@ MANY_REQUEST = np.dtype(
 )
 
 
-@kernel
-def settle_many(queue, tasks, zone_map, before, sums, grains, drawn, bars, column_ids, nodes, node_sums, limits, scratch):
-    """Have the sums of nodes ready, and find their bars, by several threads.
+def best_edge_of_elements(node, nodes, i, j, limits, bar, scratch):
+    """Return the highest score of a split of a node between two parts of a column, or the bar if that is higher.
 
-    Parameters are those of :func:`~dtrees.split.zones.over_shards.node_sums.settle_sums`; bars are of the edges of parts.
+    It is a version of a function of :mod:`dtrees.split.zones.over_shards.node_sums`.
     """
-    n_columns = zone_map.which.shape[0]
-    while True:
-        k = claim(queue)
-        if k >= tasks.shape[0]:
-            return
-        one, other, parent, slot = tasks[k]
-        if other >= 0:
-            find_other(zone_map, before, parent, sums, slot, other)
-        for side in range(2):
-            i = other if side else one
-            if i < 0:
-                continue
-            if sums.grains[i] > grains[i]:
-                fold(zone_map, sums, i, grains[i])
-            bar = -1.0
-            for j in range(n_columns):
-                if drawn[i, j] and begin_column(limits.criterion, node_sums[i], np.int64(column_ids[zone_map.which[j]])):
-                    elements, n_parts = element_of(sums, i, j), n_elements(zone_map, sums, i, j)
-                    bar = _best_edge(limits, elements, n_parts, node_sums[i], nodes[i], bar, scratch.classes)
-            bars[i] = bar
-        finish(queue)
-
-
-@lean_kernel
-def _best_edge(limits, elements, n_parts, node_sums, n_rows, bar, room):
-    """Return the highest score of a split between two parts, or the bar if that is higher."""
-    node, top = node_statistic(limits.criterion, node_sums, n_rows), bar
+    if not begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[nodes.zone_map.which[j]])):
+        return bar
+    elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
+    room, top = scratch.classes, bar
     left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
     present = node.n - missing.n
     for p in range(n_parts):
@@ -162,69 +137,52 @@ def _(node, criterion, left, missing, adds, element, size_shift):
 
 
 @kernel
-def flag_many(queue, column_ids, zone_map, sums, nodes, node_sums, limits, drawn, bars, scratch, rooms, requests, flagged, out):
+def flag_many(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits):
     """Flag the parts of every column of nodes that may hold a better split than the bar, by several threads.
 
-    Parameters are those of :func:`~dtrees.split.zones.over_shards.flagging.flag_nodes`, but for these.
-
-    Parameters
-    ----------
-    requests : ndarray of MANY_REQUEST, shape (n_nodes, k)
-        Written.
-    flagged : ndarray of int64
-        Written: the numbers of parts.
-    out : Candidates
-        Of node i in column j at ``i * k + j``.
+    Parameters are those of :func:`~dtrees.split.zones.over_shards.flagging.flag_nodes`; which columns are constant is
+    always known.
     """
+    zone_map, records = nodes.zone_map, splits.candidates.records
     k = zone_map.which.shape[0]
     while True:
         i = claim(queue)
-        if i >= nodes.shape[0]:
+        if i >= nodes.n_rows.shape[0]:
             return
-        at, shift = rooms[i], zone_map.fold - sums.grains[i]
+        at, bar = rooms[i], nodes.bars[i]
         for j in range(k):
-            request, t = requests[i, j], i * k + j
+            request, t = flags.requests[i, j], i * k + j
             request.first = request.last = at
             request.n_rows, request.looks = 0, False
-            column = np.int64(column_ids[zone_map.which[j]])
-            out.records[t].column, out.records[t].status = column if drawn[i, j] else -1, CONSTANT
-            if not drawn[i, j] or not begin_column(limits.criterion, node_sums[i], column):
+            column = np.int64(nodes.column_ids[zone_map.which[j]])
+            records[t].column, records[t].status = column if drawn[i, j] else -1, CONSTANT
+            if not drawn[i, j] or not begin_column(limits.criterion, nodes.node_sums[i], column):
                 continue
-            elements, n_parts = element_of(sums, i, j), n_elements(zone_map, sums, i, j)
-            if _is_spread(elements, n_parts, node_sums[i], nodes[i], limits.criterion):
-                out.records[t].status = NO_SPLIT
-            request.bar = below(bars[i]) if bars[i] >= 0.0 else bars[i]
-            n, request.n_rows, request.looks = _flag_parts(
-                limits,
-                elements,
-                n_parts,
-                zone_map.first_codes[j],
-                shift,
-                sums.scales[i].shift,
-                node_sums[i],
-                nodes[i],
-                request.bar,
-                scratch.classes,
-                flagged[at:],
-            )
+            if _is_spread(nodes, i, j, limits.criterion):
+                records[t].status = NO_SPLIT
+            request.bar = below(bar) if bar >= 0.0 else bar
+            n, request.n_rows, request.looks = _flag_parts(nodes, i, j, limits, request.bar, scratch.classes, flags.parts[at:])
             at += n
             request.last = at
         finish(queue)
 
 
 @lean_kernel
-def _is_spread(elements, n_parts, node_sums, n_rows, criterion):
+def _is_spread(nodes, i, j, criterion):
     """Tell whether the rows of a node are in several parts; those without a value count as one."""
-    node, n_filled = node_statistic(criterion, node_sums, n_rows), ZERO()
-    for p in range(n_parts + 1):
+    node, n_filled = node_statistic(criterion, nodes.node_sums[i], nodes.n_rows[i]), ZERO()
+    elements = element_of(nodes.sums, i, j)
+    for p in range(n_elements(nodes.zone_map, nodes.sums, i, j) + 1):
         n_filled += rows_of_element(node, elements[p]) > 0
     return n_filled > 1
 
 
 @lean_kernel
-def _flag_parts(limits, elements, n_parts, first_codes, shift, size_shift, node_sums, n_rows, bar, room, flagged):
+def _flag_parts(nodes, i, j, limits, bar, room, flagged):
     """Write the numbers of parts that may hold a better split; return how many there are, their rows, and whether any part may."""
-    node, criterion = node_statistic(limits.criterion, node_sums, n_rows), unconstrained(limits.criterion)
+    elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
+    first_codes, shift, size_shift = nodes.zone_map.first_codes[j], nodes.zone_map.fold - nodes.sums.grains[i], nodes.sums.scales[i].shift
+    node, criterion = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), unconstrained(limits.criterion)
     left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
     at, n_flagged, looks = ZERO(), ZERO(), False
     for p in range(n_parts):
