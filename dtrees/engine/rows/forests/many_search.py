@@ -33,7 +33,7 @@ class ManySumsSearcher(Searcher):
     def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
         width = self._kept.width_picked(self._width > self._kept.n_numbers)
         runs = ValueElements(np.concatenate([one[1] for one in sent]), np.concatenate([one[2] for one in sent]).reshape(-1, width))
-        return runs, ValueElements(*(np.empty_like(of) for of in runs))
+        return runs, ValueElements(np.empty_like(runs.values), np.empty_like(runs.elements))
 
 
 class ManySumsFlaggedRows(FlaggedRows):

@@ -126,7 +126,8 @@ class Searcher:
     """
 
     _flag_nodes: Callable[..., None] = staticmethod(flag_nodes)
-    _request, _flagged = REQUEST, FLAGGED
+    _request: np.dtype[Any] = REQUEST
+    _flagged: np.dtype[Any] = FLAGGED
 
     def __init__(
         self,
@@ -290,7 +291,8 @@ class Searcher:
     def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
         """Return the rows of all shards, shard by shard, and room for so many."""
         runs = ValueSums(*(np.concatenate([one[i] for one in sent]) for i in range(1, 5)))
-        return runs, ValueSums(*(np.empty_like(of) for of in runs))
+        room: list[Any] = [np.empty_like(of) for of in runs]
+        return runs, ValueSums(*room)
 
     def _best(self) -> Scanned:
         """Return the best split of each node, of those in all columns here."""
