@@ -24,7 +24,7 @@ from dtrees import submit
 from dtrees.cluster.errors import ClusterError, NotEnoughMemory, WorkerLost
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import LENGTHS, assert_clean, in_partitions, numbers, table, targets, wait_until, weights
-from tests.slow import one_quick
+from tests.slow import one_of_each, one_quick
 
 FRAME = table()
 NUMBERS = numbers(FRAME)
@@ -164,7 +164,7 @@ def test_a_partition_that_raises(client: Client, role: str) -> None:
     usable(client)
 
 
-@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+@pytest.mark.parametrize("placement", one_quick(["sharded", "one-worker"]))
 def test_a_callback_that_raises(client: Client, placement: str) -> None:
     def fail(progress: Any) -> None:
         if progress.done == 2:
@@ -178,8 +178,7 @@ def test_a_callback_that_raises(client: Client, placement: str) -> None:
         usable(client)
 
 
-@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
-@pytest.mark.parametrize("role", ["callbacks", "eval_metric"])
+@pytest.mark.parametrize(("placement", "role"), one_of_each(["sharded", "one-worker"], ["callbacks", "eval_metric"]))
 @pytest.mark.parametrize("kind", one_quick([SystemExit, KeyboardInterrupt]))
 def test_what_would_end_a_process_ends_the_fit_alone(client: Client, placement: str, role: str, kind: type[BaseException]) -> None:
     """Dask would lose worker after worker by it."""
@@ -197,7 +196,7 @@ def test_what_would_end_a_process_ends_the_fit_alone(client: Client, placement: 
     assert_clean(client)
 
 
-@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+@pytest.mark.parametrize("placement", one_quick(["sharded", "one-worker"]))
 def test_a_metric_that_raises(client: Client, placement: str) -> None:
     def fail(y: Any, predicted: Any, weight: Any) -> float:
         raise KeyError("mine")

@@ -25,7 +25,7 @@ from distributed import Client
 import dtrees
 from tests.cluster.samples import LENGTHS, N_ROWS, assert_same_model, in_partitions, trees_of
 from tests.plain import regressor
-from tests.slow import one_quick, slow_for
+from tests.slow import one_of_each, one_quick, slow_for
 
 RNG = np.random.default_rng(7)
 COUNTS = RNG.integers(0, 40, N_ROWS)
@@ -95,8 +95,7 @@ def assert_same(found: Any, wanted: Any) -> None:
     assert found._schema == wanted._schema
 
 
-@pytest.mark.parametrize("divisions", ["known", "unknown"])
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(("table", "divisions"), one_of_each([*TABLES], ["known", "unknown"]))
 def test_dtypes_of_columns(client: Client, table: str, divisions: str) -> None:
     X, y, wanted = fitted(table)
     with dask.config.set({"dataframe.convert-string": divisions == "known"}):
@@ -252,7 +251,7 @@ def test_chunks_of_arrays(client: Client, chunks: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found.predict(X).compute(), fitted_array().predict(ARRAY))
 
 
-@pytest.mark.parametrize(("n", "n_columns", "n_target"), [(100, 5, 100), (100, 2, 77), (420, 1, 60)])
+@pytest.mark.parametrize(("n", "n_columns", "n_target"), slow_for({420, 333}, [(100, 2, 77), (333, 5, 100), (420, 1, 60)]))
 def test_unknown_chunks(client: Client, n: int, n_columns: int, n_target: int) -> None:
     X, y, weight = (a[array(MASK, a.chunks[0][0])] for a in (array(ARRAY, n, n_columns), array(TARGET, n_target), array(WEIGHT, 33)))
     assert np.isnan(X.shape[0])
@@ -275,7 +274,7 @@ def test_chunks_of_no_rows(client: Client) -> None:
     assert_same(tree().fit(da.concatenate([empty, X, empty]), array(TARGET, 77), 2.0), tree().fit(ARRAY, TARGET, 2.0))
 
 
-@pytest.mark.parametrize("n_partitions", [1, 3])
+@pytest.mark.parametrize("n_partitions", one_quick([3, 1]))
 def test_one_row(client: Client, n_partitions: int) -> None:
     lengths = [1] if n_partitions == 1 else [0, 1, 0]
     for model in (tree(), dtrees.GradientBoostingRegressor(n_estimators=2), dtrees.RandomForestRegressor(2)):

@@ -36,7 +36,7 @@ FITS: dict[str, tuple[Any, dict[str, Any], np.ndarray]] = {
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["unweighted", "weighted"])
-@pytest.mark.parametrize("name", slow_for({"medians"}, FITS, {"forest by entropy"}))
+@pytest.mark.parametrize("name", slow_for({"medians", "forest of classes"}, FITS, {"forest by entropy"}))
 def test_the_same_trees(monkeypatch: pytest.MonkeyPatch, name: str, weight: np.ndarray | None) -> None:
     estimator, parameters, y = FITS[name]
     model = estimator(random_state=3, **parameters)

@@ -175,9 +175,9 @@ def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, de
     [
         regressor(n_estimators=4, subsample=0.7, colsample_bytree=0.8, random_state=0),
         classifier(n_estimators=2, max_depth=12, random_state=0),
-        dtrees.DecisionTreeClassifier(random_state=0),
+        pytest.param(dtrees.DecisionTreeClassifier(random_state=0), marks=pytest.mark.slow),  # kernels of their own
         pytest.param(dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=6, random_state=0), marks=pytest.mark.slow),
-        dtrees.ExtraTreeRegressor(max_features=None, min_samples_leaf=5, random_state=0),
+        pytest.param(dtrees.ExtraTreeRegressor(max_features=None, min_samples_leaf=5, random_state=0), marks=pytest.mark.slow),
         dtrees.RandomForestRegressor(2, max_features=None, oob_score=True, random_state=0),
     ],
     ids=lambda model: type(model).__name__,

@@ -391,8 +391,8 @@ def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str)
 @pytest.mark.parametrize(
     ("name", "placement"),
     [
-        ("boosting", "one-worker"), ("boosting", "sharded"), ("boosting", "auto"),
-        ("forest", "one-worker"), ("forest", "replicated"), ("forest", "sharded"), ("forest", "auto"),
+        ("boosting", "one-worker"), ("boosting", "sharded"), pytest.param("boosting", "auto", marks=pytest.mark.slow),
+        pytest.param("forest", "one-worker", marks=pytest.mark.slow), ("forest", "replicated"), ("forest", "sharded"), ("forest", "auto"),
         ("tree", "sharded"), ("by default", "sharded"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from sklearn.base import clone
 import dtrees
 from dtrees import EarlyStopping
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
-from tests.slow import one_quick
+from tests.slow import one_quick, slow_for
 
 FRAME, REST = table(), table(300, seed=9)
 TARGETS, REST_TARGETS = targets(FRAME), targets(REST)
@@ -87,7 +87,7 @@ def assert_same_scores(there: Any, here: Any) -> None:
     assert_same_model(there, here)
 
 
-@pytest.mark.parametrize(("n_partitions", "placement"), [(3, "one-worker"), (7, "sharded")])
+@pytest.mark.parametrize(("n_partitions", "placement"), slow_for({3}, [(7, "sharded"), (3, "one-worker")]))
 @pytest.mark.parametrize("task", one_quick(TASKS))
 def test_scores_are_those_of_one_process(client: Client, task: str, n_partitions: int, placement: str) -> None:
     for early in (False, True):

@@ -23,7 +23,7 @@ from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
 from tests.slow import one_of_each, quick_criteria
 from tests.split.nodes import KEY, best_of, candidate, comparable, expected, package_limits, same, search, search_of, widen
-from tests.split.strategies import Task, as_lists, tasks
+from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
 
 
 @given(tasks())
@@ -154,13 +154,17 @@ def rounding_error(left: tuple[int, ...], total: tuple[int, ...], limits: naive.
     return 2.0 * (2 * d * d_error / (a * b * (a + b)) + node + 1e-15 * gain)
 
 
-@given(tasks(random=True))
+#: Whole trees of random thresholds try all criteria, where slow tests are asked for.
+QUICK = tuple(quick_criteria(criteria_by_sums()))
+
+
+@given(tasks(random=True, criteria=QUICK))
 @examples(300)
 def test_random_thresholds(task: Task) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
-@given(tasks(random=True))
+@given(tasks(random=True, criteria=QUICK))
 def test_a_random_threshold_does_not_depend_on_rows_outside(task: Task) -> None:
     wide = widen(task, 100)
     assert same(best_of(search_of(wide, seed=5)), expected(task))

@@ -131,7 +131,10 @@ def test_trees_under_way_are_grown_anew_when_a_shard_is_lost(place: str, nth: in
     assert heard == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize(("n_rows", "n_columns", "criterion", "n_classes"), [(4000, 6, "squared_error", 0), (3000, 12, "gini", 5)])
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "criterion", "n_classes"),
+    [(4000, 6, "squared_error", 0), pytest.param(3000, 12, "gini", 5, marks=pytest.mark.slow)],  # sums of classes have kernels of their own
+)
 def test_a_tree_under_way_takes_no_more_than_is_reckoned_with(n_rows: int, n_columns: int, criterion: str, n_classes: int) -> None:
     rng = np.random.default_rng(0)
     table = [rng.normal(size=n_rows) for _ in range(n_columns)]

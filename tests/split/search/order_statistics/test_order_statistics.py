@@ -20,6 +20,7 @@ from dtrees.split.search.order_statistics.removals import deviations
 from dtrees.split.table.columns import presort
 from tests import naive
 from tests.examples import examples
+from tests.slow import one_quick
 from tests.split.nodes import best_of, candidate, expected, same, search, search_of, widen
 from tests.split.strategies import ALPHAS, Task, integers_of, tasks_by_order
 
@@ -30,14 +31,16 @@ def test_the_best_of_every_split(task: Task) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
+@pytest.mark.slow  # kernels of its own
 @given(tasks_by_order(random=True))
 @examples(300)
 def test_random_thresholds(task: Task) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
-@given(tasks_by_order(), st.booleans())
-def test_rows_outside_the_node_do_not_matter(task: Task, random: bool) -> None:
+@pytest.mark.parametrize("random", one_quick([False, True]))
+@given(task=tasks_by_order())
+def test_rows_outside_the_node_do_not_matter(random: bool, task: Task) -> None:
     task = task._replace(limits=task.limits._replace(random=random))
     assert same(best_of(search_of(widen(task, 100), seed=3)), expected(task))
 

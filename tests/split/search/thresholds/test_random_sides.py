@@ -20,6 +20,7 @@ from dtrees.split.search.thresholds.random_sides import draw_thresholds, find_en
 from dtrees.split.table.columns import presort
 from tests.engine.shards import rules
 from tests.examples import examples
+from tests.slow import one_quick
 
 VALUES = [np.nan, -1.0, -0.0, 0.0, 0.5, np.nextafter(0.5, 1.0), 7.0, np.inf, -np.inf]
 
@@ -31,7 +32,7 @@ def limits_for(n_classes: int, sums: NDArray[np.int64], changes: Any) -> Any:
     return make_limits(some, n_classes if n_classes > 2 else 0, sums, (0, 0), 100.0)[0]
 
 
-@pytest.mark.parametrize("n_classes", [0, 3])
+@pytest.mark.parametrize("n_classes", one_quick([0, 3]))
 @given(data=st.data())
 @examples(100)
 def test_shards_find_what_one_process_does(n_classes: int, data: st.DataObject) -> None:

@@ -22,7 +22,7 @@ from tests.split.strategies import criteria_by_sums, tasks
 FEW = sorted(set(criteria_by_sums()) - KERNELS_OF_THEIR_OWN | {ENTROPY})
 
 
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, FEW))
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN | {GINI}, FEW))
 @given(data=st.data())
 @examples(200)
 def test_the_best_of_the_columns_drawn(criterion: str, data: st.DataObject) -> None:

@@ -18,7 +18,7 @@ from tests.split.nodes import same
 from tests.split.strategies import Task, criteria_by_sums, tasks
 
 
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, criteria_by_sums()))
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN | {GINI}, criteria_by_sums()))
 @given(data=st.data())
 @examples(200)
 def test_the_best_of_the_columns_drawn(criterion: str, data: st.DataObject) -> None:
