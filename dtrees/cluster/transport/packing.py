@@ -58,9 +58,14 @@ class _Unpickler(pickle.Unpickler):
 
 def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:
     """Return bytes-like pieces that, one after the other, are a name and some things."""
-    if all(isinstance(array, np.ndarray) and array.dtype.kind in _NUMBERS for array in things):
-        head = pickle.dumps((name, None, [(array.dtype.str, array.shape) for array in things]), protocol=5)
-        arrays: Sequence[NDArray[Any]] = things
+    arrays: Sequence[NDArray[Any]] = things
+    about: list[tuple[Any, tuple[int, ...]]] = []
+    for array in things:
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in _NUMBERS:
+            break
+        about.append((array.dtype.str, array.shape))
+    if len(about) == len(things):
+        head = pickle.dumps((name, None, about), protocol=5)
     else:
         file = io.BytesIO()
         pickler = _Pickler(file)
@@ -68,15 +73,17 @@ def pack_named(name: tuple[Any, ...], things: tuple[Any, ...]) -> list[Any]:
         arrays = pickler.arrays
         about = [(array.dtype.str if array.dtype.kind in _NUMBERS else array.dtype, array.shape) for array in arrays]
         head = pickle.dumps((name, file.getvalue(), about), protocol=5)
-    pieces: list[Any] = [_NUMBER.pack(len(head)) + head]
-    end = len(pieces[0])
+    pieces: list[Any] = [_NUMBER.pack(len(head)), head]
+    end = _NUMBER.size + len(head)
     for array in arrays:
-        if array.nbytes:
+        if n := array.nbytes:
             if array.dtype.kind not in _NUMBERS:
                 array = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            pieces += [bytes(-end % _ALIGNED), np.ascontiguousarray(array).data.cast("B")]
-            end += -end % _ALIGNED + array.nbytes
-    return [b"".join(pieces)] if end <= _ONE_PIECE else [piece for piece in pieces if len(piece)]
+            if gap := -end % _ALIGNED:
+                pieces.append(bytes(gap))
+            pieces.append(np.ascontiguousarray(array).data.cast("B"))
+            end += gap + n
+    return [b"".join(pieces)] if end <= _ONE_PIECE else pieces
 
 
 def unpack(packed: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -89,7 +96,7 @@ def unpack(packed: Any) -> tuple[Any, tuple[Any, ...]]:
     name, pickled, about = pickle.loads(view[_NUMBER.size : end])
     arrays = []
     for dtype, shape in about:
-        n = math.prod(shape)
+        n = shape[0] if len(shape) == 1 else math.prod(shape)
         if n:
             end += -end % _ALIGNED
             array = np.frombuffer(view, dtype, n, end)

@@ -129,12 +129,15 @@ class Peers:
         PeerLost
             If that is so for long, or there is no point in it any longer.
         """
-        deadline = time.monotonic() + seconds
+        checked = began = time.monotonic()
         while (found := look()) is None:
             self._turn()
-            self._check()
-            if time.monotonic() > deadline:
-                raise PeerLost(f"other workers have not sent their {name} for {seconds:.0f} s")
+            now = time.monotonic()
+            if now - checked >= _SLICE / 2 or self._interrupted.is_set():  # not each time that something comes
+                checked = now
+                self._check()
+                if now - began > seconds:
+                    raise PeerLost(f"other workers have not sent their {name} for {seconds:.0f} s")
         return found
 
     def take_aside(self, packed: Any) -> None:
@@ -177,13 +180,18 @@ class Peers:
             self._to_ring.send(b"\0")
 
     def _by_links(self, things: Mapping[int, Sequence[Any]]) -> None:
-        unsent = set[int]()
+        unsent: set[int] = set()
         for i, thing in things.items():
-            with self._named(i):
-                self._links[i].call(*framed_pieces(thing))
-            if self._links[i].has_to_send:
-                self._selector.register(self._links[i].socket, selectors.EVENT_WRITE, i)
+            link = self._links[i]
+            try:
+                link.call(*framed_pieces(thing))
+            except OSError as error:
+                raise self._unreachable(i, error) from error
+            if link.has_to_send:
+                self._selector.register(link.socket, selectors.EVENT_WRITE, i)
                 unsent.add(i)
+        if not unsent:
+            return
         heard = time.monotonic()
         while unsent:
             sent = self._turn()
@@ -208,8 +216,10 @@ class Peers:
             elif isinstance(key.data, DirectChannel):
                 self._receive(key.data)
             else:
-                with self._named(key.data):
+                try:
                     self._links[key.data].send()
+                except OSError as error:
+                    raise self._unreachable(key.data, error) from error
                 sent.append(key.data)
         return sent
 
@@ -226,15 +236,19 @@ class Peers:
 
     async def _by_dask(self, things: Mapping[int, Sequence[Any]]) -> None:
         async def one(i: int, thing: Sequence[Any]) -> None:
-            with self._named(i):
+            try:
                 await call_actor(self._worker, *self._where[i], _ASIDE, b"".join(thing))
+            except OSError as error:
+                raise self._unreachable(i, error) from error
 
         await asyncio.gather(*(one(i, thing) for i, thing in things.items()))
 
     async def _open(self, peers: Sequence[int]) -> None:
         async def one(i: int) -> None:
-            with self._named(i):
+            try:
                 opened = await open_channel(*self._where[i], self._worker.connection_args, _OPERATION)
+            except OSError as error:
+                raise self._unreachable(i, error) from error
             if opened is None:
                 self._uses_links = False
             else:
@@ -267,13 +281,9 @@ class Peers:
         if awaited and time.monotonic() - heard > _SECONDS_WITHOUT_PROGRESS:
             raise PeerLost(f"other workers have taken nothing for {_SECONDS_WITHOUT_PROGRESS:.0f} s")
 
-    @contextlib.contextmanager
-    def _named(self, i: int) -> Any:
-        """Say which actor it is that cannot be reached."""
-        try:
-            yield
-        except OSError as error:
-            raise PeerLost(f"{self._where[i][0]} cannot be reached: {error}") from error
+    def _unreachable(self, i: int, error: OSError) -> PeerLost:
+        """Return an error that says which actor it is that cannot be reached."""
+        return PeerLost(f"{self._where[i][0]} cannot be reached: {error}")
 
 
 def _serve_links(worker: Worker, actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:

@@ -88,9 +88,11 @@ class Mailbox:
         """Take what a step awaits, in the order of its senders; return None if something is missing."""
         keys = step.keys
         with self._lock:
-            if not all(key in self._parcels for key in keys):
-                return None
-            return [self._parcels.pop(key).arrays for key in keys]
+            parcels = self._parcels
+            for key in keys:
+                if key not in parcels:
+                    return None
+            return [parcels.pop(key).arrays for key in keys]
 
     def missing(self, step: Step) -> list[int]:
         """Return of whom nothing has come that a step awaits."""

@@ -309,7 +309,11 @@ class RowShard:
         assert self._fit is not None
         fit, epoch = self._fit
         once: dict[int, Parcel] = {}
-        parcels = {shard: once.setdefault(id(some), Parcel(fit, epoch, serial, name, self._shard, some)) for shard, some in arrays.items()}
+        parcels = {}
+        for shard, some in arrays.items():
+            if id(some) not in once:
+                once[id(some)] = Parcel(fit, epoch, serial, name, self._shard, some)
+            parcels[shard] = once[id(some)]
         return Step(fit, epoch, serial, name, parcels, senders, join)
 
     def _introduce(self, message: m.Introduce) -> m.Introduced:

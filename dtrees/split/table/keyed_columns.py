@@ -111,14 +111,14 @@ class KeyedAssembly:
         """Put some rows in their place, given by column; return whether float32 holds all their values."""
         n = len(columns[0])
         small = [np.can_cast(column.dtype, np.float32) for column in columns]
-        for begin in range(0, n, _BLOCK):
-            end = min(begin + _BLOCK, n)
-            for j, column in enumerate(columns):
-                some, place = column[begin:end], self._values[j, first + begin : first + end]
-                with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):
+            for begin in range(0, n, _BLOCK):
+                end = min(begin + _BLOCK, n)
+                for j, column in enumerate(columns):
+                    some, place = column[begin:end], self._values[j, first + begin : first + end]
                     place[:] = some
-                if not small[j] and not np.array_equal(some, place, equal_nan=some.dtype.kind == "f"):
-                    return False
+                    if not small[j] and not np.array_equal(some, place, equal_nan=some.dtype.kind == "f"):
+                        return False
         forget(self._values, *columns)
         return True
 
