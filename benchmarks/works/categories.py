@@ -76,29 +76,27 @@ def _compare(run: Run, name: str, X: Any, y: Any, X_test: Any, y_test: Any, n_tr
 
 
 def _times(run: Run, n_trees: int) -> Iterator[Yielded]:
-    """Compare columns of categories with columns of as many numbers."""
+    """Compare columns of categories with columns of as many numbers, also where both make the same trees."""
     n_rows = run.size(tiny=300, small=20_000, full=100_000)
     random = np.random.default_rng(0)
-    for n_levels, in_order in ((20, False), (20, True), (200, False), (2_000, False)):
+    for n_levels, same_trees in ((20, False), (20, True), (200, False), (2_000, False)):
         X = random.integers(0, n_levels, (n_rows, 10)).astype(np.float32)
-        if in_order:  # sets are thresholds then, and both trees are much alike
-            y = 0.3 * (X @ random.random(10)) + 2.0 * random.normal(size=n_rows)
+        effects = random.normal(size=n_levels)
+        if same_trees:  # sets are thresholds: effects in the order of the categories, and all splits are on their column
+            y = np.sort(effects)[X[:, 0].astype(np.int64)]
         else:
-            y = random.normal(size=n_levels)[X[:, 0].astype(np.int64)] + X[:, 1] / n_levels + random.normal(size=n_rows)
+            y = effects[X[:, 0].astype(np.int64)] + X[:, 1] / n_levels + random.normal(size=n_rows)
+        shape = {"n_estimators": n_trees // 4 + 1, "max_depth": 4 if same_trees else 6, "max_features": None}
         contenders = {
             name: functools.partial(
-                dtrees.GradientBoostingRegressor(
-                    n_estimators=n_trees // 4 + 1, max_depth=6, n_jobs=run.threads, random_state=0, categorical_features=given
-                ).fit,
-                X,
-                y,
+                dtrees.GradientBoostingRegressor(n_jobs=run.threads, random_state=0, categorical_features=given, **shape).fit, X, y
             )
             for name, given in (("numbers", None), ("categories", list(range(10))))
         }
         for fit in contenders.values():  # compiles
             fit()
         measures = run.measure(contenders)
-        what = f"{n_levels:,} categories{' in the order of their effects' if in_order else ''}"
+        what = f"{n_levels:,} categories{', the same trees' if same_trees else ''}"
         yield Row.of(
             f"boosting, 10 columns of {what}, {n_rows:,} rows", "as numbers", measures["numbers"], measures["categories"],
             at_least=None if run.scale == "tiny" else 1.0,

@@ -17,6 +17,7 @@ from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.newton import newton_impurity, newton_step, soft_threshold
 from dtrees.split.grow.best_first import MergedLeaves, cut, prune
 from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.pruning import kept_nodes
 from dtrees.tree.tree import Tree
 
@@ -36,7 +37,9 @@ def penalties_of(rules: Rules) -> Penalties:
     return Penalties(rules.reg_lambda, rules.reg_alpha)
 
 
-def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalties: Penalties, learning_rate: float) -> Tree:
+def boosted_tree(
+    nodes: Nodes, exponents: tuple[int, int], penalties: Penalties, learning_rate: float, categories: CategorySets = NO_SETS
+) -> Tree:
     """Return the tree that consists of some nodes.
 
     Parameters
@@ -48,13 +51,17 @@ def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalties: Penalties,
     penalties : Penalties
     learning_rate : float
         Multiplies the values.
+    categories : CategorySets, optional
+        Of the nodes that are split by such.
     """
     records, sums = nodes
     n = records.shape[0]
     left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
     value, weight, impurity, gain = values = _room_for_values(n)
     _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), *penalties, learning_rate, apart, values)
-    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
+    if categories is not NO_SETS:
+        threshold[categories.node] = np.nan
+    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value, categories)
 
 
 # Arrays are made here, not in kernels: to hand an array of a kernel's over to Python takes three times as long as to make it.
@@ -99,14 +106,33 @@ class CategorySplits(NamedTuple):
 
 def splits_of_categories(records: NDArray[Any], rules: Rules) -> CategorySplits:
     """Return those splits of some nodes that are on categories."""
-    is_categorical = np.zeros(max(rules.categorical) + 3, np.bool_)
-    is_categorical[list(rules.categorical)] = True
-    # Of leaves, columns are negative: the last ones.
-    node = np.flatnonzero(is_categorical[np.minimum(records["column"], is_categorical.shape[0] - 1)])
-    split = records[node]
-    left = records[split["left"]]
-    number = split["threshold"].astype(np.float64)
-    return CategorySplits(node, split["column"], number, left["start"].astype(np.int64), left["stop"].astype(np.int64))
+    empty, most = np.empty, records.shape[0] // 2
+    splits = CategorySplits(empty(most, _I8), empty(most, _I4), empty(most), empty(most, _I8), empty(most, _I8))
+    is_categorical = _flags(rules.categorical)
+    n = bind(_list_splits, records, is_categorical, splits)(records, is_categorical, splits)
+    return CategorySplits(*[array[:n] for array in splits])
+
+
+@cache
+def _flags(columns: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return, by number, whether a column is one of some; of columns above these it is not said."""
+    flags = np.zeros(max(columns) + 1, np.bool_)
+    flags[list(columns)] = True
+    return flags
+
+
+@kernel
+def _list_splits(records, is_categorical, splits):  # type: ignore[no-untyped-def]
+    node, column, number, start, stop = splits
+    n = 0
+    for i in range(records.shape[0]):
+        split = records[i]
+        if 0 <= split.column < is_categorical.shape[0] and is_categorical[split.column]:
+            left = records[split.left]
+            node[n], column[n], number[n] = i, split.column, split.threshold
+            start[n], stop[n] = left.start, left.stop
+            n += 1
+    return n
 
 
 @kernel

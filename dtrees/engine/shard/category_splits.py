@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.outcome.values import CategorySplits
+from dtrees.split.compile.kernels import bind
 from dtrees.split.search.categories.marking import find_subsets, write_sets
 from dtrees.split.search.categories.subsets import ORDER
 from dtrees.split.table.sparse_columns import AnyColumns
@@ -25,12 +26,12 @@ def find_sets(columns: AnyColumns, places: NDArray[np.int64], rows: NDArray[np.u
     splits : CategorySplits
     """
     node, _, number, start, stop = splits
-    n_distinct = columns.offsets[places + 1] - columns.offsets[places]
-    side = np.zeros(int(n_distinct.max(initial=0)) + 1, np.uint8)
-    found, sizes = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty((node.shape[0], 2), np.int64)
-    find_subsets(columns, places, rows, start, stop, number, side, found, sizes)
-    offset = np.zeros(node.shape[0] + 1, np.int64)
-    np.cumsum(sizes[:, 1], out=offset[1:])
+    n = node.shape[0]
+    n_codes = columns.offsets[places + 1] - columns.offsets[places] + 1
+    side = np.zeros(int(n_codes.max(initial=0)), np.uint8)
+    found, counts, offset = np.empty(int(np.fmod(np.abs(number), ORDER).sum()), np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    find = bind(find_subsets, columns, places, rows, start, stop, number, side, found, counts, offset)
+    find(columns, places, rows, start, stop, number, side, found, counts, offset)
     words = np.zeros(int(offset[-1]), np.uint32)
-    write_sets(found, sizes, words)
+    bind(write_sets, found, counts, offset, words)(found, counts, offset, words)
     return CategorySets(node.astype(np.int32), offset, words)

@@ -223,15 +223,14 @@ class TreeState:
         nodes, merged = pruned(nodes, exponents, rules)
         for leaves in merged if measures else ():
             merge_rows(self._rows, *leaves)
-        tree = boosted_tree(nodes, exponents, penalties_of(rules), message.learning_rate)
+        sets = self._find_sets(splits_of_categories(nodes.records, rules)) if rules.categorical else NO_SETS
+        tree = boosted_tree(nodes, exponents, penalties_of(rules), message.learning_rate, sets)
         if measures:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
             tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
-        if self._plan.rules.monotonic:
-            put_in_order(tree, self._plan.rules.monotonic, measured=measures)
-        if self._plan.rules.categorical:
-            tree = tree.with_categories(self._find_sets(splits_of_categories(nodes.records, self._plan.rules)))
+        if rules.monotonic:
+            put_in_order(tree, rules.monotonic, measured=measures)
         target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
 

@@ -115,10 +115,10 @@ def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
         return np.where(distinct[place] == values, place, np.nan).astype(dtype)
     number_of = np.full(known.max(initial=-1) + 2, np.nan, dtype)  # the last is that of missing values, and of higher ones
     number_of[known] = np.arange(len(distinct))
-    return number_of[np.minimum(integers, len(number_of) - 1)]
+    return number_of.take(np.minimum(integers, len(number_of) - 1, out=integers))
 
 
-def _small_integers(values: NDArray[Any]) -> NDArray[np.int64] | None:
+def _small_integers(values: NDArray[Any]) -> NDArray[np.int32] | NDArray[np.int64] | None:
     """Return values as integers, -1 where missing, if they are integers from 0 to not many times their number; otherwise None.
 
     They are looked up in a table then, in a tenth of the time that it takes to sort them.
@@ -136,7 +136,8 @@ def _small_integers(values: NDArray[Any]) -> NDArray[np.int64] | None:
             return None
     elif lowest < 0.0 or highest >= most:
         return None
-    return values.astype(np.int64) if np.array_equal(np.trunc(values), values) else None
+    integers = values.astype(np.int32 if most < 2**31 else np.int64)
+    return integers if np.array_equal(integers.astype(values.dtype), values) else None
 
 
 def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.numbers.hashing import draw
@@ -72,8 +72,13 @@ def mark_by_sets(nodes, set_offsets, words, columns, places, missing_left, rows,
         mark_left_by_side(codes, side, rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
 
 
+#: How many of a node's rows are looked at first, and how much closer to each other these are each time: rows of a node that was split
+#: further lie in the order of its leaves, so that those that follow each other have few categories.
+_FIRST_LOOKS, _CLOSER = 64, 8
+
+
 @kernel
-def find_subsets(columns, places, rows, starts, stops, numbers, side, found, sizes):
+def find_subsets(columns, places, rows, starts, stops, numbers, side, found, counts, offsets):
     """Find the categories that go left in each of some splits: those of the rows of the left child.
 
     Rows are looked at until all that are to be found are. Rows out of sample change nothing: they go left only with a category that rows in
@@ -94,38 +99,50 @@ def find_subsets(columns, places, rows, starts, stops, numbers, side, found, siz
         Room for a number for each distinct value of a column and one more, all 0, as they are again in the end.
     found : ndarray of int64
         Written: the numbers of the categories, of all splits in turn, -1 for missing values.
-    sizes : ndarray of int64, shape (n, 2)
-        Written: how many of these there are of each split, and how many words of 32 bits its set takes up to the last that is not 0.
+    counts : ndarray of int64, shape (n,)
+        Written: how many of these there are of each split.
+    offsets : ndarray of int64, shape (n + 1,)
+        Written: where the set of each split begins, in words of 32 bits up to the last that is not 0, and where the last one ends.
     """
-    at = ZERO()
+    at = offsets[0] = ZERO()
     for i in range(places.shape[0]):
         j = places[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        n_left, n_found, highest = n_categories_left(numbers[i]), ZERO(), NONE()
-        k = end = starts[i]
-        while n_found < n_left and k < stops[i]:
-            code = np.int64(codes[rows[k]])
-            k += 1
-            if side[code] == 0:
-                side[code] = 1
-                number = np.int64(value_at(values, code)) if code < values.shape[0] else NONE()
-                found[at + n_found] = number
-                highest = max(highest, number)
-                n_found += 1
-                end = k
-        for k in range(starts[i], end):
-            side[codes[rows[k]]] = 0
-        sizes[i, 0], sizes[i, 1] = n_found, (highest + 32) // 32
+        n_found, highest = _find_codes(codes, rows, starts[i], stops[i], n_categories_left(numbers[i]), side, found, at), NONE()
+        for k in range(at, at + n_found):
+            code = found[k]
+            side[code] = 0
+            found[k] = np.int64(value_at(values, code)) if code < values.shape[0] else NONE()
+            highest = max(highest, found[k])
+        counts[i], offsets[i + 1] = n_found, offsets[i] + (highest + 32) // 32
         at += n_found
 
 
+@inner_kernel
+def _find_codes(codes, rows, start, stop, n_wanted, side, found, at):
+    """Write the codes of some rows, of which so many are wanted, to ``found`` from ``at`` on; return how many there are."""
+    n_found, step = ZERO(), ZERO() + 1
+    while step * _FIRST_LOOKS < stop - start:
+        step *= _CLOSER
+    while step > 0 and n_found < n_wanted:
+        k = start
+        while n_found < n_wanted and k < stop:
+            code = np.int64(codes[rows[k]])
+            k += step
+            if side[code] == 0:
+                side[code] = 1
+                found[at + n_found] = code
+                n_found += 1
+        step //= _CLOSER
+    return n_found
+
+
 @kernel
-def write_sets(found, sizes, words):
+def write_sets(found, counts, offsets, words):
     """Set bit ``c % 32`` of word ``c // 32`` of each split's words for the categories c that :func:`find_subsets` found."""
-    at = first = ZERO()
-    for i in range(sizes.shape[0]):
-        for k in range(at, at + sizes[i, 0]):
+    at = ZERO()
+    for i in range(counts.shape[0]):
+        for k in range(at, at + counts[i]):
             if found[k] >= 0:
-                words[first + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
-        at += sizes[i, 0]
-        first += sizes[i, 1]
+                words[offsets[i] + (found[k] >> 5)] |= np.uint32(1) << np.uint32(found[k] & 31)
+        at += counts[i]
