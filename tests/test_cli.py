@@ -570,6 +570,7 @@ def test_california_housing(california_housing: Path, scheduler: str) -> None:
     assert abs(baseline) < 0.01
 
 
+@pytest.mark.slow
 def test_adult(adult_train: Path, adult_test: Path, scheduler: str) -> None:
     result = succeed("fit", adult_train, "--test", adult_test, "--target", "income", "--model", "forest", "--scheduler", scheduler)
     score, baseline = figure(result.stdout, "accuracy")

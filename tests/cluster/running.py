@@ -63,7 +63,8 @@ def joining(client: Client) -> Iterator[str]:
 class Running:
     """A fit over shards that goes on until it is told to end; it may be held between two trees meanwhile.
 
-    ``make`` makes a model of so many rounds or trees. ``pause``: seconds between two trees. What else there is are options of ``fit``.
+    ``make`` makes a model of so many rounds or trees. ``pause``: seconds between two trees, or workers that start would have no processor.
+    What else there is are options of ``fit``.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Running:
         lengths: list[int] = LENGTHS[3],
         weighted: bool = False,
         n_trees: int = 10**5,
-        pause: float = 0.0,
+        pause: float = 0.03,
         **options: Any,
     ) -> None:
         self.client = client
