@@ -19,7 +19,9 @@ from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
 from dtrees.split.search.categories.groups import group_keys
 from dtrees.split.search.categories.subsets import search_groups
 from dtrees.split.search.column import search_any_column, search_sorted
+from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.order_statistics.one_target import search_deviations_of_list
+from dtrees.split.search.thresholds.sweep import SortedRows
 
 
 class InTable(NamedTuple):
@@ -40,8 +42,9 @@ def _(source, columns, column, task, first, last, sums, path, limits, bar):
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
-    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return search_any_column(limits.categories, column, codes, values, task.partition, first, last, sums, limits, bits, bar, task.scratch)
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    pair = NodeColumn(columns.codes[column], values, task.partition, first, last, sums, bits)
+    return search_any_column(limits.categories, column, pair, limits, bar, task.scratch)
 
 
 @_search_column_from.of(InBlock)
@@ -61,27 +64,28 @@ def _search_list(categories, column, values, task, first, last, sums, limits, ba
 def _(categories, column, values, task, first, last, sums, limits, bar):
     block = task.block
     keys = block.keys[block.place_of[column]]
-    return _search_numbers(limits.criterion, keys, values.shape[0], block, first, last, sums, limits, bar, task.scratch)
+    return _search_numbers(limits.criterion, keys, values.shape[0], block, (first, last), sums, limits, bar, task.scratch)
 
 
 @specialised
-def _search_numbers(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
-    """Find the best split of a node in one column of numbers by the block's sorted list."""
+def _search_numbers(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
+    """Find the best split of a node in one column of numbers by the block's sorted list; ``place`` is where its keys begin and end."""
 
 
 @_search_numbers.otherwise
-def _(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
-    return search_sorted(keys, first, last, n_distinct, block.g, block.h, ZERO(), sums, limits, bar, scratch)
+def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
+    rows = SortedRows(keys, place[0], place[1], block.g, block.h, ZERO())
+    return search_sorted(rows, n_distinct, sums, limits, bar, scratch)
 
 
 @_search_numbers.of(InOrder)
-def _(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
-    return _search_numbers(criterion.criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch)
+def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
+    return _search_numbers(criterion.criterion, keys, n_distinct, block, place, sums, limits, bar, scratch)
 
 
 @_search_numbers.of(Deviations)
-def _(criterion, keys, n_distinct, block, first, last, sums, limits, bar, scratch):
-    return search_deviations_of_list(criterion, keys, n_distinct, block, first, last, limits, bar, scratch)
+def _(criterion, keys, n_distinct, block, place, sums, limits, bar, scratch):
+    return search_deviations_of_list(criterion, keys, n_distinct, block, place[0], place[1], limits, bar, scratch)
 
 
 @_search_list.of(Categories)
@@ -92,7 +96,8 @@ def _(categories, column, values, task, first, last, sums, limits, bar):
         node = node_statistic(limits.criterion, sums, last - first)
         m = group_keys(node, keys, first, last, block.g, block.h, ZERO(), groups)
         return search_groups(node, column, values, m, limits, ZERO(), bar, groups, task.scratch)
-    return search_sorted(keys, first, last, values.shape[0], block.g, block.h, ZERO(), sums, limits, bar, task.scratch)
+    rows = SortedRows(keys, first, last, block.g, block.h, ZERO())
+    return search_sorted(rows, values.shape[0], sums, limits, bar, task.scratch)
 
 
 @lean_kernel

@@ -24,6 +24,7 @@ from dtrees.split.node.records import link, make_leaf, note_split
 from dtrees.split.node.sparse_division import mark_left_sparse
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw, draw_columns, undraw_columns
+from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.search.sparse.sparse_column import search_cells
 from dtrees.split.search.sparse.stored_cells import CellRoom, any_varies, find_cells, forget_cells, list_cells, lists_all, may_list_all
@@ -60,10 +61,9 @@ def search_listed(columns, task, column, end, m, first, last, sums, path, bar):
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
-    keys, partition = room.keys[end - m : end], task.partition
-    return search_cells(
-        limits.criterion, columns, column, keys, partition, first, last, sums, limits, bits, bar, task.scratch, room.dense
-    )  # fmt: skip
+    values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], room.keys[end - m : end]
+    pair = NodeColumn(room.dense, values, task.partition, first, last, sums, bits)
+    return search_cells(limits.criterion, columns.zero_code[column], keys, pair, limits, bar, task.scratch)
 
 
 @lean_kernel

@@ -40,6 +40,7 @@ from dtrees.split.node.records import note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import choose_sides_of_node
+from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.by_category import choose_sides_of_slot
@@ -174,8 +175,8 @@ def _choose_sides(sum_slots, columns, task, split, n, start, in_stop, sums, path
 def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
     column, limits, scratch = split.column, task.limits, task.scratch
     codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    bits, number = draw(np.uint64(task.keys[1]) ^ path, column), split.threshold
-    choose_sides_of_node(column, codes, values, task.partition, start, in_stop, sums, limits, bits, number, scratch, scratch.groups.side)
+    pair = NodeColumn(codes, values, task.partition, start, in_stop, sums, draw(np.uint64(task.keys[1]) ^ path, column))
+    choose_sides_of_node(column, pair, limits, split.threshold, scratch, scratch.groups.side)
 
 
 @_choose_sides.of(SumSlots)

@@ -24,35 +24,27 @@ from dtrees.split.node.limits import BestThreshold, Categories, NoCategories, Ra
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import search_categories
+from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.order_statistics.one_target import search_deviations
 from dtrees.split.search.order_statistics.several_targets import search_deviations_of_targets
 from dtrees.split.search.thresholds.dominant_value import find_dominant, list_others, search_around_dominant
 from dtrees.split.search.thresholds.random_threshold import search_random
-from dtrees.split.search.thresholds.sweep import first_above, nothing, sum_rows, sweep_bins, sweep_sorted
+from dtrees.split.search.thresholds.sweep import SortedRows, first_above, nothing, rows_between, sum_rows, sweep_bins, sweep_sorted
 from dtrees.split.search.thresholds.vector_sweep import sweep_stretches, sweeps_stretches
 from dtrees.split.table.keys import code_in
 from dtrees.split.table.sorting import fill_bins, prefers_bins, sort_places
 
 
 @specialised
-def search_column(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+def search_column(criterion, pair, limits, bar, scratch):
     """Find the best split of one node in one column.
 
     Parameters
     ----------
     criterion : named tuple
         That of ``limits``.
-    codes : ndarray of uint32, shape (n_rows,)
-    values : ndarray of float32, shape (n_distinct, n_words)
-        The column's distinct values; see :func:`~dtrees.split.table.columns.value_at`.
-    partition : RowPartition
-    start, in_stop : int
-        The node's in-sample rows.
-    sums : ndarray of int64, shape (n_sums,)
-        The node's.
+    pair : NodeColumn
     limits : SplitLimits
-    threshold_bits : uint64
-        Random bits for this node and column (random thresholds only).
     bar : float
         Only splits of a larger score count.
     scratch : Scratch
@@ -69,28 +61,28 @@ def search_column(criterion, codes, values, partition, start, in_stop, sums, lim
 
 
 @search_column.otherwise
-def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return _search_sums(limits.thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+def _(criterion, pair, limits, bar, scratch):
+    return _search_sums(limits.thresholds, pair, limits, bar, scratch)
 
 
 @search_column.of(Clipped)
 @search_column.of(InOrder)
-def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return search_column(criterion.criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+def _(criterion, pair, limits, bar, scratch):
+    return search_column(criterion.criterion, pair, limits, bar, scratch)
 
 
 @search_column.of(Deviations)
-def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return search_deviations(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+def _(criterion, pair, limits, bar, scratch):
+    return search_deviations(criterion, pair, limits, bar, scratch)
 
 
 @search_column.of(SeveralDeviations)
-def _(criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return search_deviations_of_targets(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+def _(criterion, pair, limits, bar, scratch):
+    return search_deviations_of_targets(criterion, pair, limits, bar, scratch)
 
 
 @specialised
-def search_any_column(categories, column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+def search_any_column(categories, column, pair, limits, bar, scratch):
     """Find the best split of one node in one column, of numbers or categories; see :func:`search_column`.
 
     ``categories`` are those of ``limits``, ``column`` is the number by which they know the column.
@@ -98,61 +90,67 @@ def search_any_column(categories, column, codes, values, partition, start, in_st
 
 
 @search_any_column.of(NoCategories)
-def _(categories, column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return search_column(limits.criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+def _(categories, column, pair, limits, bar, scratch):
+    return search_column(limits.criterion, pair, limits, bar, scratch)
 
 
 @search_any_column.of(Categories)
-def _(categories, column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+def _(categories, column, pair, limits, bar, scratch):
     if is_categorical(categories, column):
-        return search_categories(column, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
-    return search_column(limits.criterion, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+        return search_categories(column, pair, limits, bar, scratch)
+    return search_column(limits.criterion, pair, limits, bar, scratch)
 
 
 @specialised
-def _search_sums(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+def _search_sums(thresholds, pair, limits, bar, scratch):
     """Find the best split by a criterion that follows from sums; parameters and result are those of :func:`search_column`."""
 
 
 @_search_sums.of(RandomThreshold)
-def _(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return search_random(codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+def _(thresholds, pair, limits, bar, scratch):
+    return search_random(pair, limits, bar, scratch)
 
 
 @_search_sums.of(BestThreshold)
-def _(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    return search_by_sums(codes, values, partition, start, in_stop, sums, limits, bar, scratch)
+def _(thresholds, pair, limits, bar, scratch):
+    return search_by_sums(pair, limits, bar, scratch)
 
 
 @_search_sums.of(SortedThreshold)
-def _(thresholds, codes, values, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    n, keys = in_stop - start, scratch.keys
-    sort_places(codes, partition.rows, start, in_stop, keys, scratch.spare, scratch.counts)
-    if code_in(keys[0]) == code_in(keys[n - 1]):
+def _(thresholds, pair, limits, bar, scratch):
+    rows = _sorted_rows(pair, scratch)
+    if code_in(rows.keys[0]) == code_in(rows.keys[rows.last - 1]):
         return CONSTANT, 0.0, False
-    score, has_missing = _sweep_all(keys, ZERO(), n, values.shape[0], partition.g, partition.h, start, sums, limits, bar, scratch)
+    score, has_missing = _sweep_all(rows, pair.values.shape[0], pair.sums, limits, bar, scratch)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
 @separate_kernel
-def search_by_sums(codes, values, partition, start, in_stop, sums, limits, bar, scratch):
+def search_by_sums(pair, limits, bar, scratch):
     """Find the best of all splits by a criterion that follows from sums; parameters and result are those of :func:`search_column`."""
-    n, n_distinct = in_stop - start, values.shape[0]
-    dominant = find_dominant(codes, partition.rows[start:in_stop], scratch)
+    rows = pair.partition.rows[pair.start : pair.in_stop]
+    dominant = find_dominant(pair.codes, rows, scratch)
     if dominant >= 0:
-        m = list_others(codes, partition.rows[start:in_stop], dominant, scratch.keys)
+        m = list_others(pair.codes, rows, dominant, scratch.keys)
         if m >= 0:
-            return search_around_dominant(scratch.keys[:m], n_distinct, partition, start, in_stop, dominant, sums, limits, bar, scratch)
-    node = node_statistic(limits.criterion, sums, n)
-    is_done, status, score, has_missing = _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch)
+            return search_around_dominant(scratch.keys[:m], dominant, pair, limits, bar, scratch)
+    node = node_statistic(limits.criterion, pair.sums, rows.shape[0])
+    is_done, status, score, has_missing = _search_sums_by_value(node, pair, limits, bar, scratch)
     if is_done:
         return status, score, has_missing
-    sort_places(codes, partition.rows, start, in_stop, scratch.keys, scratch.spare, scratch.counts)
-    return search_sorted(scratch.keys, ZERO(), n, n_distinct, partition.g, partition.h, start, sums, limits, bar, scratch)
+    return search_sorted(_sorted_rows(pair, scratch), pair.values.shape[0], pair.sums, limits, bar, scratch)
+
+
+@lean_kernel
+def _sorted_rows(pair, scratch):
+    """Return the rows of a node in the order of a column."""
+    partition = pair.partition
+    sort_places(pair.codes, partition.rows, pair.start, pair.in_stop, scratch.keys, scratch.spare, scratch.counts)
+    return SortedRows(scratch.keys, ZERO(), pair.in_stop - pair.start, partition.g, partition.h, pair.start)
 
 
 @specialised
-def _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
+def _search_sums_by_value(node, pair, limits, bar, scratch):
     """Search a column by bins, where that is faster than to sort it.
 
     Returns whether it was, and status, score and whether values are missing, as :func:`search_column`.
@@ -162,22 +160,22 @@ def _search_sums_by_value(node, codes, n_distinct, partition, start, in_stop, li
 @_search_sums_by_value.of(AmountsOfTargets)
 @_search_sums_by_value.of(ClassesOfTargets)
 @_search_sums_by_value.of(Classes)
-def _(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
+def _(node, pair, limits, bar, scratch):
     return False, CONSTANT, 0.0, False
 
 
 @_search_sums_by_value.of(Moments)
-def _(node, codes, n_distinct, partition, start, in_stop, limits, bar, scratch):
-    if prefers_bins(node.n, n_distinct):
-        status, score, has_missing = search_bins(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch)
+def _(node, pair, limits, bar, scratch):
+    if prefers_bins(node.n, pair.values.shape[0]):
+        status, score, has_missing = search_bins(pair, node, limits, bar, scratch)
         return True, status, score, has_missing
     return False, CONSTANT, 0.0, False
 
 
 @lean_kernel
-def search_bins(codes, n_distinct, partition, start, in_stop, node, limits, bar, scratch):
+def search_bins(pair, node, limits, bar, scratch):
     """Find the best split by one bin for each distinct value; ``node`` is the node's moments."""
-    m, missing = fill_bins(codes, n_distinct, partition, start, in_stop, scratch.bins)
+    m, missing = fill_bins(pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.bins)
     if m == 0 or (m == 1 and missing.n == 0):
         return CONSTANT, 0.0, False
     score = sweep_bins(limits, scratch.bins, m, missing, node, bar, scratch.found)
@@ -185,28 +183,29 @@ def search_bins(codes, n_distinct, partition, start, in_stop, node, limits, bar,
 
 
 @inlined_kernel
-def search_sorted(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
-    """Find the best split by rows that are sorted already: ``keys``, ``a``, ``b`` and ``base`` as of :func:`sweep_sorted`."""
-    if code_in(keys[first]) == code_in(keys[last - 1]):
+def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
+    """Find the best split by rows that are sorted already; codes of missing values are ``n_distinct``."""
+    highest = code_in(rows.keys[rows.last - 1])
+    if code_in(rows.keys[rows.first]) == highest:
         return CONSTANT, 0.0, False
-    node = node_statistic(limits.criterion, sums, last - first)
-    has_missing = code_in(keys[last - 1]) == np.uint64(n_distinct)
+    node = node_statistic(limits.criterion, sums, rows.last - rows.first)
+    has_missing = highest == np.uint64(n_distinct)
     if not has_missing and sweeps_stretches(limits.criterion, node):
-        score = sweep_stretches(node, limits, keys, first, last, a, b, base, bar, scratch.classes[0], scratch.found, scratch.stretch)
+        score = sweep_stretches(node, limits, rows, bar, scratch.classes[0], scratch.found, scratch.stretch)
     else:
-        score, has_missing = _sweep_all(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch)
+        score, has_missing = _sweep_all(rows, n_distinct, sums, limits, bar, scratch)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
 @lean_kernel
-def _sweep_all(keys, first, last, n_distinct, a, b, base, sums, limits, bar, scratch):
+def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
     """Sweep all rows of a node, of which values may be missing; return the best score, and whether values are."""
-    node, room = node_statistic(limits.criterion, sums, last - first), scratch.classes
-    end = first_above(keys, first, last, n_distinct - 1)
-    missing = sum_rows(keys, end, last, a, b, base, nothing(node, room[1]))
-    none = nothing(node, room[0])
-    score = sweep_sorted(limits, keys, first, end, a, b, base, none, missing, node, NONE_HIGHER, bar, room[2], scratch.found)
-    return score, end < last
+    node, room = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes
+    end = first_above(rows.keys, rows.first, rows.last, n_distinct - 1)
+    missing = sum_rows(rows_between(rows, end, rows.last), nothing(node, room[1]))
+    present, none = rows_between(rows, rows.first, end), nothing(node, room[0])
+    score = sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, room[2], scratch.found)
+    return score, end < rows.last
 
 
 @kernel
@@ -233,12 +232,10 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, in_s
         if not begin_column(limits.criterion, sums[node], column):
             out.records[t].status = CONSTANT
             continue
-        values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        start, in_stop = starts[node], in_stops[node]
-        bits = draw(np.uint64(key) ^ paths[node], column)
-        status, score, has_missing = search_any_column(
-            limits.categories, j, columns.codes[j], values, partition, start, in_stop, sums[node], limits, bits, -1.0, scratch
-        )
+        values, bits = columns.words[columns.offsets[j] : columns.offsets[j + 1]], draw(np.uint64(key) ^ paths[node], column)
+        pair = NodeColumn(columns.codes[j], values, partition, starts[node], in_stops[node], sums[node], bits)
+        status, score, has_missing = search_any_column(limits.categories, j, pair, limits, -1.0, scratch)
         out.records[t].status = status
         if status == SPLIT:
-            complete(values, column, in_stop - start, sums[node], limits, score, has_missing, scratch.found, out, t)
+            n = in_stops[node] - starts[node]
+            complete(values, column, n, sums[node], limits, score, has_missing, scratch.found, out, t)

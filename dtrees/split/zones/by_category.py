@@ -13,6 +13,7 @@ from dtrees.split.criteria.parts import most_between_groups
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.search.categories.groups import RARE
 from dtrees.split.search.categories.subsets import choose_kept, choose_sides_of_node, search_categories, search_kept
+from dtrees.split.search.node_column import NO_BITS, NodeColumn
 from dtrees.split.zones.sums import element_of
 
 
@@ -108,8 +109,8 @@ def search_categories_of_slot(columns, zone_map, j, partition, sums, place, node
     column, (start, in_stop, slot) = zone_map.which[j], place
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     if zone_map.n_zones[j] < values.shape[0]:
-        codes = columns.codes[column]
-        return search_categories(column, codes, values, partition, start, in_stop, node_sums, limits, ZERO(), bar, scratch)
+        pair = NodeColumn(columns.codes[column], values, partition, start, in_stop, node_sums, NO_BITS)
+        return search_categories(column, pair, limits, bar, scratch)
     element, least = element_of(sums, slot, j), limits.categories.least[column]
     if most_between_groups(limits.criterion, node, _squares(element, values.shape[0], least, node, scratch.groups.key)) <= bar:
         return NO_SPLIT, 0.0, True
@@ -128,7 +129,8 @@ def choose_sides_of_slot(columns, column, zone_map, partition, sums, place, node
     while zone_map.which[j] != column:
         j += 1
     if zone_map.n_zones[j] < values.shape[0]:
-        choose_sides_of_node(column, codes, values, partition, start, in_stop, node_sums, limits, ZERO(), number, scratch, side)
+        pair = NodeColumn(codes, values, partition, start, in_stop, node_sums, NO_BITS)
+        choose_sides_of_node(column, pair, limits, number, scratch, side)
         return
     _, m = sum_categories(element_of(sums, slot, j), values.shape[0], limits.categories.least[column], scratch.groups)
     choose_kept(node, values, m, limits, ZERO(), number, scratch.groups, side)

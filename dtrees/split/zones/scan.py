@@ -20,7 +20,7 @@ from dtrees.split.node.found import NONE_HIGHER, UNKNOWN, copy_found
 from dtrees.split.node.limits import Categories, NoCategories, is_categorical
 from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import AHEAD, LISTED_PER_PICKED, LONG_SEARCH_SHARE, MAX_PARTS, ROWS_PER_CUT_PART
-from dtrees.split.search.thresholds.sweep import cut_after, first_above, sweep_bins, sweep_sorted
+from dtrees.split.search.thresholds.sweep import SortedRows, cut_after, first_above, sweep_bins, sweep_sorted
 from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out
 from dtrees.split.zones.by_category import search_categories_of_slot
@@ -225,8 +225,9 @@ def _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, miss
         if zone.flag:
             last = first + zone.n
             left = Moments(zone.g_before, zone.h_before, zone.n_before)
-            a, b, next_code = partition.g, partition.h, NONE_HIGHER if z == last_zone else UNKNOWN
-            score = sweep_sorted(limits, keys, first, last, a, b, start, left, missing, node, next_code, top, found.left, found)
+            rows = SortedRows(keys, first, last, partition.g, partition.h, start)
+            next_code = NONE_HIGHER if z == last_zone else UNKNOWN
+            score = sweep_sorted(limits, rows, left, missing, node, next_code, top, found.left, found)
             top = max(top, score)
             first = last
     return top if top > bar else -1.0

@@ -9,6 +9,7 @@ from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.node.partition import mark_left_by_side
 from dtrees.split.numbers.hashing import draw
 from dtrees.split.search.categories.subsets import choose_sides_of_node, n_categories_left
+from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.table.columns import value_at
 
 
@@ -46,8 +47,8 @@ def mark_by_category(
         j = places[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
         random_bits = draw(np.uint64(key) ^ paths[i], np.int64(ids[i]))
-        side = scratch.groups.side
-        choose_sides_of_node(j, codes, values, partition, starts[i], in_stops[i], sums[i], limits, random_bits, numbers[i], scratch, side)
+        pair, side = NodeColumn(codes, values, partition, starts[i], in_stops[i], sums[i], random_bits), scratch.groups.side
+        choose_sides_of_node(j, pair, limits, numbers[i], scratch, side)
         mark_left_by_side(codes, side, partition.rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
         finish(queue)
 

@@ -171,14 +171,21 @@ def _turn(node, n_distinct, m, cut, most, order, groups, found, room):
 
 
 @separate_kernel
-def search_categories(column, codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
+def search_categories(column, pair, limits, bar, scratch):
     """Find the best split of one node in one column of categories.
 
     Parameters and result are those of :func:`~dtrees.split.search.column.search_any_column`.
     """
-    node = node_statistic(limits.criterion, sums, in_stop - start)
-    m = group_rows(node, codes, values.shape[0], partition, start, in_stop, scratch.groups, scratch)
-    return search_groups(node, column, values, m, limits, bits, bar, scratch.groups, scratch)
+    node, m = _group(pair, limits, scratch)
+    return search_groups(node, column, pair.values, m, limits, pair.bits, bar, scratch.groups, scratch)
+
+
+@lean_kernel
+def _group(pair, limits, scratch):
+    """Sum a node's rows by category; return the node's statistic, and how many categories there are."""
+    node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
+    m = group_rows(node, pair.codes, pair.values.shape[0], pair.partition, pair.start, pair.in_stop, scratch.groups, scratch)
+    return node, m
 
 
 @lean_kernel
@@ -217,8 +224,7 @@ def n_categories_left(number):
 
 
 @separate_kernel
-def choose_sides_of_node(column, codes, values, partition, start, in_stop, sums, limits, bits, number, scratch, side):
+def choose_sides_of_node(column, pair, limits, number, scratch, side):
     """Write to ``side``, by code, which rows the split of a node sends left."""
-    node = node_statistic(limits.criterion, sums, in_stop - start)
-    m = group_rows(node, codes, values.shape[0], partition, start, in_stop, scratch.groups, scratch)
-    choose_sides(node, column, values, m, limits, bits, number, scratch.groups, side)
+    node, m = _group(pair, limits, scratch)
+    choose_sides(node, column, pair.values, m, limits, pair.bits, number, scratch.groups, side)

@@ -85,11 +85,12 @@ def list_codes(line, codes, n, missing, keys):
 
 
 @kernel
-def search_deviations_at_random(criterion, codes, values, n, limits, bits, bar, scratch):
+def search_deviations_at_random(criterion, pair, limits, bar, scratch):
     """Try one random threshold; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
 
-    The node's ``n`` rows are lined up already.
+    The node's rows are lined up already.
     """
+    n, codes, values = pair.in_stop - pair.start, pair.codes, pair.values
     line, left, right = scratch.line_up.line, scratch.line_up.left, scratch.line_up.right
     keys, missing = scratch.keys, np.uint64(values.shape[0])
     varies, low, high, n_missing = list_codes(line, codes, n, missing, keys)
@@ -97,7 +98,7 @@ def search_deviations_at_random(criterion, codes, values, n, limits, bits, bar, 
         return CONSTANT, 0.0, False
     threshold, cut = np.inf, np.int64(values.shape[0] - 1)
     if low < high:
-        threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), bits)
+        threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), pair.bits)
     n_below = 0
     for i in range(n):
         n_below += keys[i] <= np.uint64(cut)

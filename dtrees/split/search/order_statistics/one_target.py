@@ -35,27 +35,27 @@ def _sum_left(line, items, end, last, cut, missing_left):
 
 
 @kernel
-def search_deviations(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
+def search_deviations(criterion, pair, limits, bar, scratch):
     """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`."""
-    put_in_line(criterion, partition, start, in_stop, scratch)
-    n = in_stop - start
-    return _search_in_line(limits.thresholds, criterion, codes, values, n, partition.h.shape[0] > 0, limits, threshold_bits, bar, scratch)
+    put_in_line(criterion, pair.partition, pair.start, pair.in_stop, scratch)
+    return _search_in_line(limits.thresholds, criterion, pair, limits, bar, scratch)
 
 
 @specialised
-def _search_in_line(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
-    """Find the best split of a node whose ``n`` rows are in line; result as of :func:`search_deviations`."""
+def _search_in_line(thresholds, criterion, pair, limits, bar, scratch):
+    """Find the best split of a node whose rows are in line; result as of :func:`search_deviations`."""
 
 
 @_search_in_line.of(RandomThreshold)
-def _(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
-    return search_deviations_at_random(criterion, codes, values, n, limits, threshold_bits, bar, scratch)
+def _(thresholds, criterion, pair, limits, bar, scratch):
+    return search_deviations_at_random(criterion, pair, limits, bar, scratch)
 
 
 @_search_in_line.of(SortedThreshold)
 @_search_in_line.of(BestThreshold)
-def _(thresholds, criterion, codes, values, n, weighted, limits, threshold_bits, bar, scratch):
-    return search_all_thresholds(criterion, codes, values.shape[0], n, weighted, limits, bar, scratch)
+def _(thresholds, criterion, pair, limits, bar, scratch):
+    n, weighted = pair.in_stop - pair.start, pair.partition.h.shape[0] > 0
+    return search_all_thresholds(criterion, pair.codes, pair.values.shape[0], n, weighted, limits, bar, scratch)
 
 
 @inner_kernel

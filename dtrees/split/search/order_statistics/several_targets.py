@@ -56,33 +56,34 @@ def _sum_left(codes, partition, start, in_stop, cut, missing, missing_left):
 
 
 @kernel
-def search_deviations_of_targets(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
+def search_deviations_of_targets(criterion, pair, limits, bar, scratch):
     """Find the best split of a node in one column; parameters and result as of :func:`~dtrees.split.search.column.search_column`.
 
     ``criterion`` is the :class:`~dtrees.split.criteria.several.SeveralDeviations` in ``limits``.
     """
-    return _search(limits.thresholds, criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+    return _search(limits.thresholds, criterion, pair, limits, bar, scratch)
 
 
 @specialised
-def _search(thresholds, criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
+def _search(thresholds, criterion, pair, limits, bar, scratch):
     """Find the best split; see :func:`search_deviations_of_targets`."""
 
 
 @_search.of(SortedThreshold)
 @_search.of(BestThreshold)
-def _(thresholds, criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
-    return _search_all_thresholds(criterion, codes, values, partition, start, in_stop, limits, bar, scratch)
+def _(thresholds, criterion, pair, limits, bar, scratch):
+    return _search_all_thresholds(criterion, pair, limits, bar, scratch)
 
 
 @_search.of(RandomThreshold)
-def _(thresholds, criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch):
-    return _search_at_random(criterion, codes, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+def _(thresholds, criterion, pair, limits, bar, scratch):
+    return _search_at_random(criterion, pair, limits, bar, scratch)
 
 
 @kernel
-def _search_all_thresholds(criterion, codes, values, partition, start, in_stop, limits, bar, scratch):
-    n, n_distinct, weighted = in_stop - start, values.shape[0], partition.h.shape[0] > 0
+def _search_all_thresholds(criterion, pair, limits, bar, scratch):
+    codes, partition, start, in_stop = pair.codes, pair.partition, pair.start, pair.in_stop
+    n, n_distinct, weighted = in_stop - start, pair.values.shape[0], partition.h.shape[0] > 0
     line_up, one = scratch.line_up, criterion.criterion
     totals, keys = line_up.totals, scratch.keys
     end = 0
@@ -125,7 +126,8 @@ def _search_all_thresholds(criterion, codes, values, partition, start, in_stop, 
 
 
 @kernel
-def _search_at_random(criterion, codes, values, partition, start, in_stop, limits, bits, bar, scratch):
+def _search_at_random(criterion, pair, limits, bar, scratch):
+    codes, values, partition, start, in_stop = pair.codes, pair.values, pair.partition, pair.start, pair.in_stop
     n, n_distinct, missing = in_stop - start, values.shape[0], np.uint64(values.shape[0])
     line, keys, left, right = scratch.line_up.line, scratch.keys, scratch.line_up.left, scratch.line_up.right
     totals = scratch.line_up.totals
@@ -136,7 +138,7 @@ def _search_at_random(criterion, codes, values, partition, start, in_stop, limit
         if not varies:
             return CONSTANT, 0.0, False
         if t == 0 and low < high:
-            threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), bits)
+            threshold, cut = draw_threshold(values, np.int64(low), np.int64(high), pair.bits)
         deviation_of(criterion.criterion, line, keys, n, np.uint64(cut), missing, (True, True, True), left[1])
         _add(left[1:2], totals[0, 1:2], t == 0)
         for side in range(2):

@@ -24,64 +24,61 @@ from dtrees.split.search.order_statistics.one_target import search_deviations
 from dtrees.split.search.order_statistics.several_targets import search_deviations_of_targets
 from dtrees.split.search.thresholds.dominant_value import search_around_dominant
 from dtrees.split.search.thresholds.random_threshold import draw_threshold, try_threshold
-from dtrees.split.search.thresholds.sweep import nothing
+from dtrees.split.search.thresholds.sweep import SortedRows, nothing
 from dtrees.split.table.keys import code_of, place_in
 from dtrees.split.table.sorting import sort_keys
 
 
 @specialised
-def search_cells(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
+def search_cells(criterion, zero_code, keys, pair, limits, bar, scratch):
     """Find the best split of one node in one sparse column.
 
     Parameters
     ----------
     criterion : named tuple
         That of ``limits``.
-    columns : SparseColumns
-    column : int
+    zero_code : int
+        The code of 0.
     keys : ndarray of uint64, shape (n_stored,)
         Of the node's stored cells in this column, with places from the node's first one on; they may be put in another order.
-    dense : ndarray of uint32
-        Room for the codes of a whole column, for criteria of order statistics.
+    pair : NodeColumn
+        In place of the column's codes it has room for them, for criteria of order statistics.
 
     The others, and the result, are those of :func:`~dtrees.split.search.column.search_column`.
     """
 
 
 @search_cells.otherwise
-def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
-    return _search_sums(limits.thresholds, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+def _(criterion, zero_code, keys, pair, limits, bar, scratch):
+    return _search_sums(limits.thresholds, zero_code, keys, pair, limits, bar, scratch)
 
 
 @search_cells.of(Clipped)
 @search_cells.of(InOrder)
-def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
-    return search_cells(
-        criterion.criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense
-    )  # fmt: skip
+def _(criterion, zero_code, keys, pair, limits, bar, scratch):
+    return search_cells(criterion.criterion, zero_code, keys, pair, limits, bar, scratch)
 
 
 @search_cells.of(Deviations)
-def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
+def _(criterion, zero_code, keys, pair, limits, bar, scratch):
     if keys.shape[0] == 0:
         return CONSTANT, 0.0, False
-    _write_out(columns.zero_code[column], keys, partition.rows[start:in_stop], dense)
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return search_deviations(criterion, dense, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+    _write_out(zero_code, keys, pair)
+    return search_deviations(criterion, pair, limits, bar, scratch)
 
 
 @search_cells.of(SeveralDeviations)
-def _(criterion, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch, dense):
+def _(criterion, zero_code, keys, pair, limits, bar, scratch):
     if keys.shape[0] == 0:
         return CONSTANT, 0.0, False
-    _write_out(columns.zero_code[column], keys, partition.rows[start:in_stop], dense)
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return search_deviations_of_targets(criterion, dense, values, partition, start, in_stop, limits, threshold_bits, bar, scratch)
+    _write_out(zero_code, keys, pair)
+    return search_deviations_of_targets(criterion, pair, limits, bar, scratch)
 
 
 @lean_kernel
-def _write_out(zero_code, keys, rows, dense):
+def _write_out(zero_code, keys, pair):
     """Write the codes of a node's rows to their places in a whole column."""
+    rows, dense = pair.partition.rows[pair.start : pair.in_stop], pair.codes
     for i in range(rows.shape[0]):
         dense[rows[i]] = zero_code
     for i in range(keys.shape[0]):
@@ -89,36 +86,35 @@ def _write_out(zero_code, keys, rows, dense):
 
 
 @specialised
-def _search_sums(thresholds, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+def _search_sums(thresholds, zero_code, keys, pair, limits, bar, scratch):
     """Find the best split by a criterion that follows from sums; parameters and result as of :func:`search_cells`."""
 
 
 @_search_sums.of(BestThreshold)
-def _(thresholds, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    n_distinct = columns.offsets[column + 1] - columns.offsets[column]
-    return _search_best(columns.zero_code[column], n_distinct, keys, partition, start, in_stop, sums, limits, bar, scratch)
+def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
+    return _search_best(zero_code, keys, pair, limits, bar, scratch)
 
 
 @separate_kernel
-def _search_best(zero_code, n_distinct, keys, partition, start, in_stop, sums, limits, bar, scratch):
+def _search_best(zero_code, keys, pair, limits, bar, scratch):
     """Find the best of all splits."""
     m = keys.shape[0]
-    if m < in_stop - start:
-        return search_around_dominant(keys, n_distinct, partition, start, in_stop, zero_code, sums, limits, bar, scratch)
+    if m < pair.in_stop - pair.start:
+        return search_around_dominant(keys, zero_code, pair, limits, bar, scratch)
     sort_keys(keys, scratch.spare, m, scratch.counts)
-    return search_sorted(keys, ZERO(), m, n_distinct, partition.g, partition.h, start, sums, limits, bar, scratch)
+    rows = SortedRows(keys, ZERO(), m, pair.partition.g, pair.partition.h, pair.start)
+    return search_sorted(rows, pair.values.shape[0], pair.sums, limits, bar, scratch)
 
 
 @_search_sums.of(RandomThreshold)
-def _(thresholds, columns, column, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    return _search_random(columns.zero_code[column], values, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch)
+def _(thresholds, zero_code, keys, pair, limits, bar, scratch):
+    return _search_random(zero_code, keys, pair, limits, bar, scratch)
 
 
 @lean_kernel
-def _search_random(zero_code, values, keys, partition, start, in_stop, sums, limits, threshold_bits, bar, scratch):
+def _search_random(zero_code, keys, pair, limits, bar, scratch):
     """Try a random threshold, as :func:`~dtrees.split.search.thresholds.random_threshold.search_random` does."""
-    n_distinct, n, m = values.shape[0], in_stop - start, keys.shape[0]
+    n_distinct, n, m = pair.values.shape[0], pair.in_stop - pair.start, keys.shape[0]
     has_zeros = m < n
     low, high = (zero_code, zero_code) if has_zeros else (np.int64(n_distinct), np.int64(-1))
     n_missing = ZERO()
@@ -132,9 +128,9 @@ def _search_random(zero_code, values, keys, partition, start, in_stop, sums, lim
         return CONSTANT, 0.0, False
     threshold, cut = np.inf, np.int64(n_distinct - 1)
     if low < high:
-        threshold, cut = draw_threshold(values, low, high, threshold_bits)
-    node = node_statistic(limits.criterion, sums, n)
-    left, missing = _sum_cells(keys, cut, n_distinct, has_zeros and zero_code <= cut, partition, start, node, scratch.classes)
+        threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
+    node, zeros_left = node_statistic(limits.criterion, pair.sums, n), has_zeros and zero_code <= cut
+    left, missing = _sum_cells(keys, cut, n_distinct, zeros_left, pair.partition, pair.start, node, scratch.classes)
     top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
     return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
 

@@ -14,7 +14,7 @@ from dtrees.split.criteria.statistics import minus
 from dtrees.split.node.found import NONE_HIGHER
 from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.policy import DOMINANT_HITS, OTHER_CODES_SHARE, PROBED_ROWS, PROBES
-from dtrees.split.search.thresholds.sweep import cut_after, first_above, nothing, sum_rows, sweep_sorted
+from dtrees.split.search.thresholds.sweep import SortedRows, cut_after, first_above, nothing, rows_between, sum_rows, sweep_sorted
 from dtrees.split.table.keys import code_of, first_key, key_of
 from dtrees.split.table.sorting import common_code, sort_keys
 
@@ -47,41 +47,44 @@ def list_others(codes, rows, dominant, keys):
 
 
 @lean_kernel
-def search_around_dominant(keys, n_distinct, partition, start, in_stop, dominant, sums, limits, bar, scratch):
+def search_around_dominant(keys, dominant, pair, limits, bar, scratch):
     """Find the best split of a node in a column from the ``keys`` of the rows that have other codes than the dominant one.
 
     Parameters and result are otherwise as of :func:`~dtrees.split.search.column.search_column`.
     """
-    m = keys.shape[0]
+    m, n_distinct = keys.shape[0], pair.values.shape[0]
     if m == 0:
         return CONSTANT, 0.0, False
     sort_keys(keys, scratch.spare, m, scratch.counts)
     n_present = first_above(keys, ZERO(), m, n_distinct - 1)
     n_lower = first_above(keys, ZERO(), n_present, dominant)
     has_missing = dominant == n_distinct or n_present < m
-    node = node_statistic(limits.criterion, sums, in_stop - start)
-    score = _sweep(limits, keys, n_lower, n_present, n_distinct, partition.g, partition.h, start, dominant, node, bar, scratch)
+    node = node_statistic(limits.criterion, pair.sums, pair.in_stop - pair.start)
+    rows = SortedRows(keys, ZERO(), m, pair.partition.g, pair.partition.h, pair.start)
+    score = _sweep(limits, rows, n_lower, n_present, dominant, dominant == n_distinct, node, bar, scratch)
     return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
 @lean_kernel
-def _sweep(limits, keys, n_lower, n_present, n_distinct, a, b, start, dominant, node, bar, scratch):
-    """Sweep lower codes, then the dominant one, then higher ones. The best split goes to ``scratch.found``, its score is returned."""
+def _sweep(limits, rows, n_lower, n_present, dominant, are_missing, node, bar, scratch):
+    """Sweep lower codes, then the dominant one, then higher ones; ``are_missing`` says whether its rows have no value.
+
+    The best split goes to ``scratch.found``, its score is returned.
+    """
     found, room = scratch.found, scratch.classes
     none = nothing(node, room[0])
-    if dominant == n_distinct:
-        missing = minus(node, sum_rows(keys, ZERO(), n_present, a, b, start, nothing(node, room[1])), room[1])
-        return sweep_sorted(limits, keys, ZERO(), n_present, a, b, start, none, missing, node, NONE_HIGHER, bar, room[2], found)
-    missing = sum_rows(keys, n_present, keys.shape[0], a, b, start, nothing(node, room[1]))
+    if are_missing:
+        present = rows_between(rows, ZERO(), n_present)
+        missing = minus(node, sum_rows(present, nothing(node, room[1])), room[1])
+        return sweep_sorted(limits, present, none, missing, node, NONE_HIGHER, bar, room[2], found)
+    lower, higher = rows_between(rows, ZERO(), n_lower), rows_between(rows, n_lower, n_present)
+    missing = sum_rows(rows_between(rows, n_present, rows.last), nothing(node, room[1]))
     top = bar
     if n_lower > 0:
-        score = sweep_sorted(limits, keys, ZERO(), n_lower, a, b, start, none, missing, node, dominant, top, room[2], found)
-        top = max(top, score)
-    higher = sum_rows(keys, n_lower, n_present, a, b, start, nothing(node, room[0]))
-    left = minus(minus(node, missing, room[2]), higher, room[0])
-    next_code = code_of(keys[n_lower]) if n_lower < n_present else NONE_HIGHER
+        top = max(top, sweep_sorted(limits, lower, none, missing, node, dominant, top, room[2], found))
+    left = minus(minus(node, missing, room[2]), sum_rows(higher, nothing(node, room[0])), room[0])
+    next_code = code_of(rows.keys[n_lower]) if n_lower < n_present else NONE_HIGHER
     top = cut_after(limits, left, missing, node, dominant, next_code, top, room[2], found)
     if n_lower < n_present:
-        score = sweep_sorted(limits, keys, n_lower, n_present, a, b, start, left, missing, node, NONE_HIGHER, top, room[2], found)
-        top = max(top, score)
+        top = max(top, sweep_sorted(limits, higher, left, missing, node, NONE_HIGHER, top, room[2], found))
     return top if top > bar else -1.0

@@ -70,20 +70,20 @@ def sum_left_and_missing(node, codes, n_distinct, partition, start, stop, cut, s
 
 
 @lean_kernel
-def search_random(codes, values, partition, start, in_stop, sums, limits, bits, bar, scratch):
+def search_random(pair, limits, bar, scratch):
     """Try the threshold drawn uniformly between the node's extreme values (Geurts, Ernst and Wehenkel, 2006).
 
-    Parameters and result as of :func:`~dtrees.split.search.column.search_column`; ``bits`` are the random bits.
+    Parameters and result as of :func:`~dtrees.split.search.column.search_column`.
     """
-    n_distinct = np.int64(values.shape[0])
-    low, high, n_missing = find_end_codes(codes, n_distinct, partition.rows, start, in_stop)
+    partition, start, in_stop, n_distinct = pair.partition, pair.start, pair.in_stop, np.int64(pair.values.shape[0])
+    low, high, n_missing = find_end_codes(pair.codes, n_distinct, partition.rows, start, in_stop)
     if high < 0 or (low == high and n_missing == 0):
         return CONSTANT, 0.0, False
     threshold, cut = np.inf, n_distinct - 1
     if low < high:
-        threshold, cut = draw_threshold(values, low, high, bits)
-    node = node_statistic(limits.criterion, sums, in_stop - start)
-    left, missing = sum_left_and_missing(node, codes, n_distinct, partition, start, in_stop, cut, scratch)
+        threshold, cut = draw_threshold(pair.values, low, high, pair.bits)
+    node = node_statistic(limits.criterion, pair.sums, in_stop - start)
+    left, missing = sum_left_and_missing(node, pair.codes, n_distinct, partition, start, in_stop, cut, scratch)
     top = try_threshold(limits, left, missing, node, low < high, cut, threshold, bar, scratch)
     return SPLIT if top >= 0.0 else NO_SPLIT, top, n_missing > 0
 

@@ -7,7 +7,10 @@ missing left" the order among equal scores.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.specialised import specialised
@@ -160,17 +163,42 @@ def sweep_bins(limits, bins, m, missing, node, bar, found):
     return top if top > bar else -1.0
 
 
+class SortedRows(NamedTuple):
+    """Rows of a node sorted by code: all of them, or some.
+
+    Attributes
+    ----------
+    keys : ndarray of uint64
+        ``keys[first:last]`` are the rows' keys (:mod:`dtrees.split.table.keys`), ascending.
+    first, last : int
+    a, b : ndarray of int64
+        Of the row with place i at ``base + i``; ``b`` is empty where every weight is 1.
+    base : int
+    """
+
+    keys: NDArray[np.uint64]
+    first: int
+    last: int
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+    base: int
+
+
 @lean_kernel
-def sweep_sorted(limits, keys, first, last, a, b, base, left, missing, node, next_of_last, bar, room, found):
+def rows_between(rows, first, last):
+    """Return some of sorted rows: those of ``keys[first:last]``."""
+    return SortedRows(rows.keys, first, last, rows.a, rows.b, rows.base)
+
+
+@lean_kernel
+def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, room, found):
     """Find the best split after one of the values of rows sorted by code: all of the node's, or a stretch of them.
 
     Parameters
     ----------
     limits : SplitLimits
-    keys : ndarray of uint64
-        ``keys[first:last]`` are the rows' keys (:mod:`dtrees.split.table.keys`), ascending, none of them missing.
-    a, b : ndarray of int64
-        Of the row with place i at ``base + i``; ``b`` is empty where every weight is 1.
+    rows : SortedRows
+        None of them missing.
     left, missing, node : Moments or Classes
         The rows before the stretch, those where the value is missing, and the whole node. The weights of classes in ``left`` become those
         up to the end of the stretch.
@@ -188,11 +216,11 @@ def sweep_sorted(limits, keys, first, last, a, b, base, left, missing, node, nex
     float
         The score of the best split, -1.0 if none is above the bar.
     """
-    top = bar
-    code = code_of(keys[first])
-    for i in range(first, last):
-        place = base + np.int64(keys[i] & PLACE)
-        left = plus_row(left, a[place], weight_at(b, place))
+    top, keys, last = bar, rows.keys, rows.last
+    code = code_of(keys[rows.first])
+    for i in range(rows.first, last):
+        place = rows.base + np.int64(keys[i] & PLACE)
+        left = plus_row(left, rows.a[place], weight_at(rows.b, place))
         next_code = np.int64(next_of_last)
         if i < last - 1:
             next_code = code_of(keys[i + 1])
@@ -217,9 +245,9 @@ def first_above(keys, first, last, code):
 
 
 @lean_kernel
-def sum_rows(keys, first, last, a, b, base, statistic):
-    """Return a statistic with the rows of ``keys[first:last]`` added; ``a``, ``b`` and ``base`` are as of :func:`sweep_sorted`."""
-    for i in range(first, last):
-        place = base + np.int64(keys[i] & PLACE)
-        statistic = plus_row(statistic, a[place], weight_at(b, place))
+def sum_rows(rows, statistic):
+    """Return a statistic with sorted rows added."""
+    for i in range(rows.first, rows.last):
+        place = rows.base + np.int64(rows.keys[i] & PLACE)
+        statistic = plus_row(statistic, rows.a[place], weight_at(rows.b, place))
     return statistic

@@ -25,7 +25,7 @@ from dtrees.split.node.found import note_found
 from dtrees.split.node.limits import is_allowed
 from dtrees.split.policy import STRETCH
 from dtrees.split.search.thresholds.columnwise import add_class_terms
-from dtrees.split.search.thresholds.sweep import nothing, sum_rows
+from dtrees.split.search.thresholds.sweep import SortedRows, nothing, rows_between, sum_rows
 from dtrees.split.table.keys import code_in, code_of, place_in
 
 #: Largest weight of a node whose sums of squares are below 2**53: floats hold them exactly, whatever the order of the additions.
@@ -77,41 +77,47 @@ def _(criterion, node):
 
 
 @specialised
-def sweep_stretches(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
-    """Find the best split of a node by rows sorted by code, none of them missing.
+def sweep_stretches(node, limits, rows, bar, room, found, stretch):
+    """Find the best split of a node by its rows sorted by code, none of them missing.
 
     Parameters and result are those of :func:`~dtrees.split.search.thresholds.sweep.sweep_sorted`; ``stretch`` is scratch space.
     """
 
 
 @sweep_stretches.of(Moments)
-def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
-    return _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stretch)
+def _(node, limits, rows, bar, room, found, stretch):
+    return _sweep_moments(node, limits, rows, bar, found, stretch)
 
 
 @sweep_stretches.of(Classes)
-def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
-    return _sweep_squares(node, node.weights, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+def _(node, limits, rows, bar, room, found, stretch):
+    return _sweep_squares(node, node.weights, limits, rows, bar, room, found, stretch)
 
 
 @sweep_stretches.of(AmountsOfTargets)
-def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
-    return _sweep_amounts(node, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+def _(node, limits, rows, bar, room, found, stretch):
+    return _sweep_amounts(node, limits, rows, bar, room, found, stretch)
 
 
 @sweep_stretches.of(ClassesOfTargets)
-def _(node, limits, keys, first, last, a, b, base, bar, room, found, stretch):
-    return _sweep_squares(node, node.sums, limits, keys, first, last, a, b, base, bar, room, found, stretch)
+def _(node, limits, rows, bar, room, found, stretch):
+    return _sweep_squares(node, node.sums, limits, rows, bar, room, found, stretch)
 
 
 @lean_kernel
-def _sum_moments(keys, a, b, base, before, g, h):
+def _stretch_of(rows, start, m):
+    """Return ``m`` of sorted rows, from ``keys[start]`` on, as all that there are."""
+    return SortedRows(rows.keys[start : start + m], ZERO(), m, rows.a, rows.b, rows.base)
+
+
+@lean_kernel
+def _sum_moments(rows, before, g, h):
     """Write the running sums of g and h over rows sorted by code."""
     total_g, total_h = before
     for i in range(g.shape[0]):
-        place = np.uint64(base) + place_in(keys[i])
-        total_g += a[place]
-        total_h += weight_at(b, place)
+        place = np.uint64(rows.base) + place_in(rows.keys[i])
+        total_g += rows.a[place]
+        total_h += weight_at(rows.b, place)
         g[i] = total_g
         h[i] = total_h
     return total_g, total_h
@@ -168,13 +174,13 @@ def _highest_score(limits, g, h, node, stretch, first, top):
 
 
 @lean_kernel
-def _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stretch):
-    top = bar
+def _sweep_moments(node, limits, rows, bar, found, stretch):
+    top, keys, first, last = bar, rows.keys, rows.first, rows.last
     sums = ZERO(), ZERO()
     for start in range(first, last, STRETCH):
         m = min(last - start, STRETCH)
         g, h = stretch.sums[0, :m], stretch.sums[1, :m]
-        sums = _sum_moments(keys[start : start + m], a, b, base, sums, g, h)
+        sums = _sum_moments(_stretch_of(rows, start, m), sums, g, h)
         m = min(m, last - 1 - start)  # there is no split after the last row
         if m <= 0:
             continue
@@ -194,21 +200,21 @@ def _sweep_moments(node, limits, keys, first, last, a, b, base, bar, found, stre
 
 
 @lean_kernel
-def _sum_weights(keys, a, b, base, total, numbers, h):
+def _sum_weights(rows, total, numbers, h):
     """Write the numbers of rows sorted by code, and the running sum of their weights, which is returned."""
     for i in range(h.shape[0]):
-        place = np.uint64(base) + place_in(keys[i])
-        numbers[i] = a[place]
-        total += weight_at(b, place)
+        place = np.uint64(rows.base) + place_in(rows.keys[i])
+        numbers[i] = rows.a[place]
+        total += weight_at(rows.b, place)
         h[i] = total
     return total
 
 
 @lean_kernel
-def _sum_amounts(rows, t, numbers, total, g):
+def _sum_amounts(amounts, t, numbers, total, g):
     """Write the running sum of one target over rows, which is returned."""
     for i in range(g.shape[0]):
-        total += rows[numbers[i], t]
+        total += amounts[numbers[i], t]
         g[i] = total
     return total
 
@@ -224,14 +230,14 @@ def _finish_scores(limits, keys, n_before, h, node, scores):
 
 
 @lean_kernel
-def _sweep_amounts(node, limits, keys, first, last, a, b, base, bar, before, found, stretch):
+def _sweep_amounts(node, limits, rows, bar, before, found, stretch):
     """Sweep the sums of several targets: a stretch of rows is gone through once for each."""
-    top, cut, weight = bar, NONE(), ZERO()
+    top, cut, weight, keys, first, last = bar, NONE(), ZERO(), rows.keys, rows.first, rows.last
     before[:] = 0
     for start in range(first, last, STRETCH):
         m = min(last - start, STRETCH)
         h, g, numbers = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
-        weight = _sum_weights(keys[start : start + m], a, b, base, weight, numbers, h)
+        weight = _sum_weights(_stretch_of(rows, start, m), weight, numbers, h)
         m = max(min(m, last - 1 - start), 0)
         scores = stretch.scores[:m]
         scores[:] = 0.0
@@ -247,35 +253,35 @@ def _sweep_amounts(node, limits, keys, first, last, a, b, base, bar, before, fou
             cut = start + where
     if cut < 0:
         return -1.0
-    left = sum_rows(keys, first, cut + 1, a, b, base, nothing(node, before))
+    left = sum_rows(rows_between(rows, first, cut + 1), nothing(node, before))
     note_found(found, code_of(keys[cut]), code_of(keys[cut + 1]), False, left)
     return top
 
 
 @specialised
-def _sum_squares(node, keys, a, b, base, left, before, squares, products, h):
+def _sum_squares(node, rows, left, before, squares, products, h):
     """Write the running sums over classes of left**2 and left * node, and of the weight, over rows sorted by code."""
 
 
 @_sum_squares.of(Classes)
-def _(node, keys, a, b, base, left, before, squares, products, h):
-    return _sum_squares_of_classes(keys, a, b, base, node, left, before, squares, products, h)
+def _(node, rows, left, before, squares, products, h):
+    return _sum_squares_of_classes(node, rows, left, before, squares, products, h)
 
 
 @_sum_squares.of(ClassesOfTargets)
-def _(node, keys, a, b, base, left, before, squares, products, h):
-    return _sum_squares_of_targets(keys, a, b, base, node, left, before, squares, products, h)
+def _(node, rows, left, before, squares, products, h):
+    return _sum_squares_of_targets(node, rows, left, before, squares, products, h)
 
 
 @lean_kernel
-def _sum_squares_of_targets(keys, a, b, base, node, left, before, squares, products, h):
+def _sum_squares_of_targets(node, rows, left, before, squares, products, h):
     square, product, total = before
-    rows, whole = node.rows, node.sums
+    classes, whole = node.rows, node.sums
     for i in range(h.shape[0]):
-        place = np.uint64(base) + place_in(keys[i])
-        row, w = a[place], weight_at(b, place)
-        for t in range(rows.shape[1]):
-            k = rows[row, t]
+        place = np.uint64(rows.base) + place_in(rows.keys[i])
+        row, w = rows.a[place], weight_at(rows.b, place)
+        for t in range(classes.shape[1]):
+            k = classes[row, t]
             square += w * (2 * left[k] + w)
             product += w * whole[k]
             left[k] += w
@@ -287,12 +293,12 @@ def _sum_squares_of_targets(keys, a, b, base, node, left, before, squares, produ
 
 
 @lean_kernel
-def _sum_squares_of_classes(keys, classes, b, base, node, left, before, squares, products, h):
+def _sum_squares_of_classes(node, rows, left, before, squares, products, h):
     square, product, total = before
     for i in range(h.shape[0]):
-        place = np.uint64(base) + place_in(keys[i])
-        k = classes[place]
-        w = weight_at(b, place)
+        place = np.uint64(rows.base) + place_in(rows.keys[i])
+        k = rows.a[place]
+        w = weight_at(rows.b, place)
         square += w * (2 * left[k] + w)
         product += w * node.weights[k]
         total += w
@@ -319,8 +325,8 @@ def _score_squares(limits, keys, n_before, squares, products, h, node_square, no
 
 
 @lean_kernel
-def _sweep_squares(node, weights, limits, keys, first, last, classes, b, base, bar, left, found, stretch):
-    top = bar
+def _sweep_squares(node, weights, limits, rows, bar, left, found, stretch):
+    top, keys, first, last = bar, rows.keys, rows.first, rows.last
     node_square = ZERO()
     for k in range(weights.shape[0]):
         node_square += weights[k] * weights[k]
@@ -330,7 +336,7 @@ def _sweep_squares(node, weights, limits, keys, first, last, classes, b, base, b
     for start in range(first, last, STRETCH):
         m = min(last - start, STRETCH)
         squares, products, h = stretch.sums[0, :m], stretch.sums[1, :m], stretch.sums[2, :m]
-        sums = _sum_squares(node, keys[start : start + m], classes, b, base, left, sums, squares, products, h)
+        sums = _sum_squares(node, _stretch_of(rows, start, m), left, sums, squares, products, h)
         m = min(m, last - 1 - start)
         if m <= 0:
             continue
@@ -342,6 +348,6 @@ def _sweep_squares(node, weights, limits, keys, first, last, classes, b, base, b
             cut = start + where
     if cut < 0:
         return -1.0
-    left_of_cut = sum_rows(keys, first, cut + 1, classes, b, base, nothing(node, left))
+    left_of_cut = sum_rows(rows_between(rows, first, cut + 1), nothing(node, left))
     note_found(found, code_of(keys[cut]), code_of(keys[cut + 1]), False, left_of_cut)
     return top

@@ -23,7 +23,7 @@ from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.numbers.hashing import draw_columns, draw_first_columns, swap_back, undraw_columns
 from dtrees.split.policy import VECTOR
 from dtrees.split.search.column import search_sorted
-from dtrees.split.search.thresholds.sweep import cut_after, nothing
+from dtrees.split.search.thresholds.sweep import SortedRows, cut_after, nothing
 from dtrees.split.search.tiny.cuts import (
     BEST,
     BOUND,
@@ -58,7 +58,8 @@ def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch
         scratch.keys[i] = key_of(codes[block.rows[place]], place)
     sort_keys(scratch.keys, scratch.spare, n, scratch.counts)
     n_distinct = columns.offsets[column + 1] - columns.offsets[column]
-    return search_sorted(scratch.keys, ZERO(), n, n_distinct, block.g, block.h, ZERO(), sums, limits, bar, scratch)
+    rows = SortedRows(scratch.keys, ZERO(), n, block.g, block.h, ZERO())
+    return search_sorted(rows, n_distinct, sums, limits, bar, scratch)
 
 
 @inlined_kernel

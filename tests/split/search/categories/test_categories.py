@@ -18,6 +18,7 @@ from dtrees.split.node.status import CONSTANT, NO_SPLIT, SPLIT
 from dtrees.split.search.categories.groups import make_groups
 from dtrees.split.search.categories.orders import order_ends
 from dtrees.split.search.categories.subsets import choose_sides_of_node, n_categories_left, search_categories
+from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
 
@@ -30,13 +31,13 @@ def _order_ends(groups: Any, m: Any, most: Any) -> None:
 @kernel
 def _search(codes: Any, values: Any, partition: Any, n: Any, sums: Any, limits: Any, scratch: Any) -> Any:
     zero = np.int64(0)
-    return search_categories(zero, codes, values, partition, zero, n, sums, limits, np.uint64(0), -1.0, scratch)
+    return search_categories(zero, NodeColumn(codes, values, partition, zero, n, sums, np.uint64(0)), limits, -1.0, scratch)
 
 
 @kernel
 def _choose_sides(codes: Any, values: Any, partition: Any, n: Any, sums: Any, limits: Any, number: Any, scratch: Any, side: Any) -> None:
     zero = np.int64(0)
-    choose_sides_of_node(zero, codes, values, partition, zero, n, sums, limits, np.uint64(0), number, scratch, side)
+    choose_sides_of_node(zero, NodeColumn(codes, values, partition, zero, n, sums, np.uint64(0)), limits, number, scratch, side)
 
 
 KEYS = {

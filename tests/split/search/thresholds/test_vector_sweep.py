@@ -14,7 +14,7 @@ from dtrees.split.criteria.parts import node_statistic
 from dtrees.split.node.found import NONE_HIGHER, no_split_found
 from dtrees.split.node.limits import BestThreshold, SplitLimits
 from dtrees.split.policy import STRETCH
-from dtrees.split.search.thresholds.sweep import nothing, sweep_sorted
+from dtrees.split.search.thresholds.sweep import SortedRows, nothing, sweep_sorted
 from dtrees.split.search.thresholds.vector_sweep import EXACT_WEIGHT, make_stretch, sweep_stretches, sweeps_stretches
 from tests.naive import ENTROPY, GINI, NEWTON, POISSON, SQUARED_ERROR
 from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
@@ -24,11 +24,11 @@ SIZES = [2, 3, 40, STRETCH - 1, STRETCH, STRETCH + 1, 2 * STRETCH, 3 * STRETCH +
 
 @lean_entry
 def _sweep(limits, keys, first, last, a, b, base, sums, bar, room, found, stretch, plain):  # type: ignore[no-untyped-def]
-    node = node_statistic(limits.criterion, sums, last - first)
+    node, rows = node_statistic(limits.criterion, sums, last - first), SortedRows(keys, first, last, a, b, base)
     if plain:
         left, missing = nothing(node, room[0]), nothing(node, room[1])
-        return sweep_sorted(limits, keys, first, last, a, b, base, left, missing, node, NONE_HIGHER, bar, room[2], found)
-    return sweep_stretches(node, limits, keys, first, last, a, b, base, bar, room[0], found, stretch)
+        return sweep_sorted(limits, rows, left, missing, node, NONE_HIGHER, bar, room[2], found)
+    return sweep_stretches(node, limits, rows, bar, room[0], found, stretch)
 
 
 @lean_entry
