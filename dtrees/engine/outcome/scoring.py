@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -74,8 +75,13 @@ def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | Non
 
 def sums_by_block(losses: NDArray[np.float64], part: NDArray[np.bool_] | None) -> NDArray[np.float64]:
     """Return the sums of the losses of a part of the rows, shape (n_blocks,)."""
-    starts = np.arange(0, losses.shape[0], BLOCK_ROWS)
-    return np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), starts)
+    return np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), _starts(losses.shape[0]))
+
+
+@lru_cache(maxsize=8)  # the same for all trees of a fit
+def _starts(n_rows: int) -> NDArray[np.int64]:
+    """Return the first row of each block."""
+    return np.arange(0, n_rows, BLOCK_ROWS)
 
 
 def with_part(found: Losses, sums: NDArray[np.float64], weight: float) -> Losses:

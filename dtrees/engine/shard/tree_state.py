@@ -44,7 +44,7 @@ from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.constraints.words import divide_sums, root_words
-from dtrees.split.grow.best_first import make_budget, merge_rows
+from dtrees.split.grow.best_first import LeafBudget, make_budget, merge_rows
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
@@ -379,7 +379,8 @@ class TreeState:
     def _context(self, workspace: Workspace) -> TreeContext:
         """Return what all nodes of the tree have in common."""
         spare = workspace.spare_for(self._rows)
-        budget = _NO_BUDGET._replace(control=np.zeros_like(_NO_BUDGET.control))  # a tree that is given up is no other's business
+        largest, control, waiting = _NO_BUDGET
+        budget = LeafBudget(largest, np.zeros(control.shape[0], np.int64), waiting)  # a tree that is given up is no other's business
         return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
 
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -117,12 +117,16 @@ class NodeSearch:
 
     def scratch_for(self, thread: int, workspace: Workspace, limits: SplitLimits) -> Scratch:
         """Return the scratch space of a thread for any node of the tree."""
+        n_rows, categories = int(self._nodes.in_stop[0]), isinstance(limits.categories, Categories)
+        at_hand = workspace.runner.scratch_at_hand(thread, n_rows, categories)
+        if at_hand is not None:  # from the tree before: what it is made for need not be found out again
+            return at_hand
         return workspace.runner.scratch_for(
             thread,
-            int(self._nodes.in_stop[0]),
+            n_rows,
             n_class_sums(limits.criterion, self._nodes.sums.shape[1]),
             self._levels,
-            isinstance(limits.categories, Categories),
+            categories,
             without_words(limits.criterion, self._nodes.sums.shape[1]),
             SeveralDeviations in kinds_of(limits.criterion),
         )

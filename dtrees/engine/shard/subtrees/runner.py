@@ -106,6 +106,13 @@ class Runner(ABC):
             if scratch.line_up is not None:
                 scratch.line_up.node[:] = -1
 
+    def _has_scratch(self, n_rows: int, categories: bool) -> bool:
+        return bool(self._scratch) and self._scratch[0].keys.shape[0] > n_rows and (self._scratch[0].groups is not None) == categories
+
+    def scratch_at_hand(self, thread: int, n_rows: int, categories: bool) -> Scratch | None:
+        """Return the scratch space of a thread for nodes of up to so many rows, None if there is none that is large enough."""
+        return self._scratch[thread] if thread < len(self._scratch) and self._has_scratch(n_rows, categories) else None
+
     def scratch_for(
         self, thread: int, n_rows: int, n_classes: int, levels: NDArray[np.int64], categories: bool, n_sums: int = 0, several: bool = False
     ) -> Scratch:
@@ -113,8 +120,10 @@ class Runner(ABC):
 
         The threads before it have some then, too.
         """
-        if self._scratch and (self._scratch[0].keys.shape[0] <= n_rows or (self._scratch[0].groups is not None) != categories):
+        if not self._has_scratch(n_rows, categories):
             self._forget_scratch()
+        if self._scratch:  # none is smaller than the first, which tells whether they are large enough
+            n_rows = self._scratch[0].keys.shape[0] - 1
         while len(self._scratch) <= thread:
             self._scratch.append(make_scratch(n_rows, self._max_distinct, n_classes, levels, categories, n_sums, several))
         return self._scratch[thread]

@@ -19,6 +19,7 @@ from dtrees.split.compile.kernels import bind, kernel
 from dtrees.split.grow import work_pool as work_pool_module
 from dtrees.split.grow.best_first import was_given_up
 from dtrees.split.grow.work_pool import DONE, OPEN, add_pieces, claim_work, give_up, make_work_pool, opening, wait_for_work_pool
+from dtrees.split.table.columns import presort
 
 
 @kernel
@@ -122,3 +123,18 @@ def test_ctrl_c_gives_up_the_trees_under_way(monkeypatch: pytest.MonkeyPatch, n_
         model.fit(X, X[:, 0])
     assert ended
     assert not model.__sklearn_is_fitted__()
+
+
+def test_scratch_space_of_threads_that_come_later() -> None:
+    """Where the space of the first thread is large enough for a tree, so is that of others, whichever trees they came with."""
+    columns, no_levels = presort([np.arange(200.0)]), np.empty(0, np.int64)
+    threads = runner.SubtreeRunner(columns)
+    assert threads.scratch_at_hand(0, 100, False) is None
+    first = threads.scratch_for(0, 100, 0, no_levels, False)
+    threads.scratch_for(1, 50, 0, no_levels, False)
+    assert threads.scratch_for(0, 100, 0, no_levels, False) is first
+    second = threads.scratch_at_hand(1, 100, False)
+    assert second is not None
+    assert second.keys.shape[0] >= first.keys.shape[0]
+    assert threads.scratch_at_hand(0, 101, False) is None
+    assert threads.scratch_at_hand(0, 100, True) is None
