@@ -30,7 +30,7 @@ from tests.slow import slow_for
 #: Benchmarks that are tried in every run of the tests; the others take long, most of them for clusters or peers.
 QUICK = {"boosting", "tree-depth-6", "best-first"}
 #: Those that take longest.
-THOROUGH = {"model", "chaos", "cold"}
+THOROUGH = {"model", "chaos", "cold", "memory", "accuracy", "past-memory"}
 
 
 @pytest.fixture

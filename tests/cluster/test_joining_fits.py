@@ -20,7 +20,7 @@ from dtrees.engine.rows.between.relay import MOST_DIRECT, grid_of
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.running import FRAME, TARGETS, WEIGHTS, Running, joining
 from tests.cluster.samples import N_ROWS, wait_until
-from tests.slow import one_quick
+from tests.slow import one_of_each, one_quick, thorough_for
 
 #: Rows of partitions.
 LENGTHS = [60, 0, 60, 1, 99, 70, 70, 60]
@@ -55,9 +55,8 @@ def boosting(n: int, **parameters: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [(placement, by) for placement in ("rows", "sharded") for by in ("rows held out", "a set")], ids=str)
-def test_a_fit_ends_by_stopping_early_after_a_worker_joined(no_nannies: Client, tmp_path: Path, case: tuple[str, str]) -> None:
-    placement, by = case
+@pytest.mark.parametrize(("placement", "by"), one_of_each(["rows", "sharded"], ["rows held out", "a set"], others=pytest.mark.thorough))
+def test_a_fit_ends_by_stopping_early_after_a_worker_joined(no_nannies: Client, tmp_path: Path, placement: str, by: str) -> None:
     stopping = {"n_iter_no_change": 5} if by == "rows held out" else {"early_stopping_rounds": 5}
     sets = {} if by == "rows held out" else {"eval_set": [(FRAME[:100], TARGETS["regression"][:100] + np.arange(100) % 3)]}
 
@@ -73,7 +72,7 @@ def test_a_fit_ends_by_stopping_early_after_a_worker_joined(no_nannies: Client, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("placement", ["rows", "sharded"])
+@pytest.mark.parametrize("placement", thorough_for({"sharded"}, ["rows", "sharded"]))
 def test_a_checkpoint_of_a_fit_that_a_worker_joined(no_nannies: Client, tmp_path: Path, placement: str) -> None:
     """What it leaves when it is cut short is gone on from, by a fit that another worker joins, to the model of an unbroken run."""
     path = tmp_path / "checkpoint"
@@ -131,8 +130,7 @@ def test_a_worker_joins_a_forest_by_rows(no_nannies: Client, tmp_path: Path, nam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["OpenForest", "AddVotes", "Draw"])
-@pytest.mark.parametrize("joined", [True, False], ids=["who joined", "who gave"])
+@pytest.mark.parametrize(("kind", "joined"), one_of_each(["OpenForest", "AddVotes", "Draw"], [True, False], others=pytest.mark.thorough))
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
 def test_one_dies_as_soon_as_rows_of_a_forest_are_spread(no_nannies: Client, tmp_path: Path, kind: str, joined: bool) -> None:
     task, make = FORESTS["out of bag"]

@@ -30,7 +30,7 @@ from dtrees.split.table.mmap_arrays import mapped
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.running import Running, joining, lose_at
 from tests.cluster.samples import wait_until
-from tests.slow import one_quick
+from tests.slow import one_of_each, one_quick
 
 #: Rows of partitions.
 LENGTHS = [60, 0, 60, 1, 99, 70, 70, 60]
@@ -144,10 +144,6 @@ def _have_it_soon_again() -> None:
     settling._TIMES_AS_LONG = 0.1
 
 
-def numbers() -> list[Any]:
-    return [pytest.param(number, id=number.name) for number in (signal.SIGKILL, signal.SIGSTOP)]
-
-
 @pytest.mark.parametrize(
     ("kind", "joined"), [("Introduce", True), ("Introduce", False), ("Replay", True), ("Replay", False), ("flags", True)]
 )
@@ -169,8 +165,7 @@ def test_one_dies_as_soon_as_rows_are_spread(no_nannies: Client, tmp_path: Path,
         running.finish()
 
 
-@pytest.mark.parametrize("number", numbers())
-@pytest.mark.parametrize("joined", [True, False], ids=["who joined", "who gave"])
+@pytest.mark.parametrize(("number", "joined"), one_of_each([signal.SIGKILL, signal.SIGSTOP], [True, False], others=pytest.mark.thorough))
 @pytest.mark.slow
 def test_one_is_lost_while_rows_are_handed_over(no_nannies: Client, tmp_path: Path, number: signal.Signals, joined: bool) -> None:
     """Then they stay where they are; those of a lost worker are loaded by the newcomer."""

@@ -22,6 +22,7 @@ from tests.engine.shards import Table, all_equal, grow_here, grow_sharded, rules
 from tests.engine.test_naive_trees import plans, problems, quantile_of, with_categories
 from tests.examples import examples
 from tests.naive_targets import SEVERAL, SeveralTargets
+from tests.slow import thorough_for
 from tests.split.strategies import as_lists
 
 #: Of these, whole trees are compiled; others are grown level by level only, which takes less to compile.
@@ -117,7 +118,7 @@ def several(
 
 @pytest.mark.slow  # kernels of their own
 @pytest.mark.timeout(600)  # several of them
-@pytest.mark.parametrize(("criterion", "classes"), CASES)
+@pytest.mark.parametrize(("criterion", "classes"), thorough_for({"poisson", "entropy"}, CASES))
 @given(data=st.data())
 @examples(150)
 def test_trees_by_the_book(criterion: str, classes: tuple[int, ...], data: st.DataObject) -> None:

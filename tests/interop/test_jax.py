@@ -55,8 +55,7 @@ def test_sets_of_categories(kind: str, task: str) -> None:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("max_depth", [2, 6, None])
-@pytest.mark.parametrize("n_rows", [0, 1, 1024, 5000])
+@pytest.mark.parametrize(("n_rows", "max_depth"), [(0, 2), (0, None), (1, 6), (1, None), (1024, 2), (1024, None), (5000, 6), (5000, None)])
 def test_any_number_of_rows_compiled_and_mapped(n_rows: int, max_depth: int | None) -> None:
     model = dtrees.RandomForestRegressor(3, random_state=0, max_depth=max_depth).fit(X, SIGNAL)
     rows = np.random.default_rng(1).normal(size=(n_rows, 5))

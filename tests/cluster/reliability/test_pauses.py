@@ -18,6 +18,7 @@ from dtrees.cluster.reliability.fit_context import Fit, Settings, coordinating
 from dtrees.cluster.reliability.pauses import Pauses
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import assert_clean, assert_same_model, events, table, targets, wait_until
+from tests.slow import thorough_for
 
 FRAME = table()
 REGRESSION = targets(FRAME)["regression"]
@@ -171,7 +172,7 @@ def test_all_are_paused_before_a_fit_begins(two: Client, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("placement", ["rows", "sharded", "one-worker"])
+@pytest.mark.parametrize("placement", thorough_for({"one-worker"}, ["rows", "sharded", "one-worker"]))
 def test_all_are_paused_while_it_loads(two: Client, placement: str) -> None:
     future = dtrees.submit(boosting(), *filling(), placement=placement)
     with pytest.raises(NotEnoughMemory, match=r"for \d of 2 workers of the Dask cluster. .*tcp://.* uses .*Give workers more memory"):
