@@ -75,6 +75,12 @@ MAX_ZONES = 256
 ROWS_PER_ZONE, FEWEST_ZONES = 320, 32
 
 
+def flagged_bytes(n_rows: int, n_columns: int) -> int:
+    """Return how many bytes of rows in flagged parts may be sent at a time to a shard that has so many rows, of 6 bytes a cell."""
+    most, least = (6 * n_rows * n_columns // share for share in FLAGGED_SHARES)
+    return max(min(most, FLAGGED_BYTES), least, MAPPED_BYTES)
+
+
 def most_zones(n_rows: int) -> int:
     """Return the most zones that a column of numbers is cut into, that of missing values not counted.
 
@@ -133,6 +139,9 @@ LONG_SEARCH_SHARE = 8
 LISTED_PER_PICKED = 4
 #: To look for a listed row takes as long as to look at so many rows of the node.
 ROWS_TO_FIND = 64
+#: Where rows are spread over shards: bytes of rows in flagged parts that a shard is sent at a time, one for so many bytes of its own cells.
+#: Of these, the former where that is less, and the latter where it is more. In noise most cells of a level are flagged.
+FLAGGED_BYTES, FLAGGED_SHARES = 2**23, (16, 64)
 #: Rows that are compared with intervals at a time, a multiple of 64; scratch space has flags for more (MAX_PARTS).
 COMPARED_ROWS = 2048
 #: Where more of a node's rows than one in so many lie in the intervals, it is faster to look at each closely.

@@ -10,6 +10,7 @@ A worker that has columns, or rows, holds, while trees grow::
                         each tree that grows there
     a row partition     of those that the columns are made of; of a sparse table, all of them in one piece; of rows whose cells are on disk
                         two for each thread that encodes them, and of the cells a column or a stretch at a time
+    flagged rows        of rows that stay, those that workers send one another at a time (:data:`~dtrees.split.policy.FLAGGED_BYTES`)
     evaluation sets     boosting: some of their partitions, as numbers (4 or 8 bytes a cell), with targets, weights and predictions
     out-of-bag sums     forests: 8 bytes a row for each class, and 8 more, several times (:meth:`Sizes.votes_in_all`)
     delegated cells     forests over shards: what is sent at a time for small nodes that are delegated, 20 bytes a cell
@@ -34,7 +35,7 @@ from dtrees.cluster.reliability.liveness import WorkerMonitor
 from dtrees.cluster.transport.scheduler_rpc import ask
 from dtrees.ensemble.input.column import CATEGORICAL, NUMERIC, Column
 from dtrees.ensemble.input.schema import Schema
-from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, most_zones
+from dtrees.split.policy import DISK_BYTES, SHARED_CELLS, flagged_bytes, most_zones
 
 #: What a worker's process takes that has imported all that a fit needs, without any data: measured, 298 MB.
 _CODE_BYTES = 300_000_000
@@ -47,6 +48,9 @@ SORTING_BYTES = 24
 PICKING_BYTES = 16
 #: Sums by zones of a column, of all nodes of a level, with those under way between workers, for each zone: measured, 35 MB for 28 columns.
 _ZONE_SUMS_BYTES = 5_000
+#: Rows in flagged parts that are sent at a time: as they are picked, as they come, put together, and merged (measured where two shards take
+#: turns: 2.9 copies for each), and those that have come early.
+_COPIES_OF_FLAGGED = 5
 #: What a forest takes for each of a worker's rows besides: how often it is drawn and where draws begin, its leaf, and what is sent of it
 #: and sorted where leaves are measured. Counted, not measured.
 _FOREST_ROW_BYTES = 88
@@ -207,7 +211,9 @@ class Sizes:
         state += self.amounts // self.n_rows
         looked_at = _COPIES_OF_TARGETS * self.vectors if has_all_targets else 0
         sums = _ZONE_SUMS_BYTES * self.n_sums // 3 * most_zones(self.n_rows) * len(self.columns)
-        return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + partitions * self.partition
+        n_cells = n_rows * len(self.columns)
+        flagged = _COPIES_OF_FLAGGED * min(flagged_bytes(n_rows, len(self.columns)), _VECTOR_BYTES * (self.n_sums + 1) * n_cells)
+        return int(cells + share * self.vectors + max(state * n_rows, looked_at)) + sums + flagged + partitions * self.partition
 
     def forest_by_rows(self, n_rows: int) -> int:
         """Return what a worker needs besides for a forest, if it keeps so many rows."""

@@ -3,6 +3,7 @@
 A message that shards send one another parcels about has the ``serial`` number of its exchange. Parcels are named by the step that they are
 of (:class:`~dtrees.engine.rows.exchange.Step`): "targets", "held out", "totals", "sums", "bars", "flags", "finer sums", "finer flags",
 "picked", "apart", "losses", "scores" and "leaves"; of random thresholds, "ends" and "sides" in place of those from "bars" to "picked".
+Those from "finer sums" to "picked" are repeated for each further batch of flagged rows, whose number is then said, too.
 Where shards take the steps of a tree by themselves, there are parcels with their replies, too, named as the messages are.
 """
 

@@ -111,8 +111,10 @@ class RowShard:
         """
         if isinstance(message, Many):
             self._check_fresh(message)
-            pairs = zip(message.slots, message.messages, strict=True)
-            return side_by_side({slot: self._by_relays(self._in_forest(one, self._in_slot(slot))) for slot, one in pairs})
+            pairs = [(slot, self._in_slot(slot), one) for slot, one in zip(message.slots, message.messages, strict=True)]
+            for _, tree, _ in pairs:
+                tree.n_side_by_side = len(pairs)
+            return side_by_side({slot: self._by_relays(self._in_forest(one, tree)) for slot, tree, one in pairs})
         return self._by_relays(self._program(message))
 
     def _by_relays(self, program: Program) -> Program:
@@ -281,15 +283,18 @@ class RowShard:
         self, serial: int, bars: NDArray[np.float64], drawn: NDArray[np.bool_], tree: RowsInTree
     ) -> Generator[Step, list[Arrays], tuple[m.Scanned, int]]:
         """Find the best splits, knowing bars, of nodes whose sums are ready; return them, and how many rows that has taken."""
-        wanted = tree.flag(bars, drawn)
-        sent = yield self._to_all("flags", serial, (wanted.tasks, wanted.begins, wanted.parts))
-        flagged = int(wanted.tasks[:, 3].sum())
-        if any(Wanted(*one).is_cut for one in sent):
-            sent = yield self._step("finer sums", serial, tree.sum_finer(sent), self._everyone, added)
-            finer = tree.refine([one[0] for one in sent])
-            sent = yield self._to_all("finer flags", serial, (finer.tasks, finer.begins, finer.parts))
-        sent = yield self._step("picked", serial, tree.pick(sent), self._everyone)
-        return tree.scan(sent), flagged
+        own = tree.flag(bars, drawn)
+        every = [Wanted(*one) for one in (yield self._to_all("flags", serial, own))]
+        for number in range(max(one.n_batches for one in every)):
+            batch, of_batch = [one.batch(number) for one in every], f" of batch {number}" if number else ""
+            tree.searcher.open_batch(number)
+            if any(one.is_cut for one in batch):
+                sums = yield self._step("finer sums" + of_batch, serial, tree.sum_finer(batch), self._everyone, added)
+                finer = tree.searcher.refine([one[0] for one in sums])
+                del sums
+                batch = [Wanted(*one) for one in (yield self._to_all("finer flags" + of_batch, serial, finer))]
+            tree.searcher.scan((yield self._step("picked" + of_batch, serial, tree.pick(batch), self._everyone)))
+        return tree.best(), int(own.tasks[:, 3].sum())
 
     def _measure(self, message: by_order.MeasureSizes | by_order.MeasureLeaves) -> Program:
         """Find quantiles of residuals together with the other shards."""

@@ -35,7 +35,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up, scale_into
-from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS
+from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
@@ -67,6 +67,12 @@ class RowsInTree:
     shard, n_shards : int
         Which of how many this is.
     threads : Threads
+
+    Attributes
+    ----------
+    searcher : Searcher
+    n_side_by_side : int
+        How many trees grow at the same time, which share what rows may be sent at a time.
     """
 
     def __init__(
@@ -91,7 +97,7 @@ class RowsInTree:
         self._n_distinct = np.diff(columns.offsets)
         self._kept = SumsKept.of(plan)
         self._width = self._kept.width(not target.unit_hessian)
-        self._room_for_sent = NumbersKept()
+        self._room_for_sent, self.n_side_by_side = NumbersKept(), 1
         self._begin()
         kind = ManySumsFlaggedRows if self._kept.n_numbers else FlaggedRows
         self._flagged = kind(columns, edges, zone_map, self._width, threads, self._kept)
@@ -149,7 +155,7 @@ class RowsInTree:
         np.cumsum(np.diff(starts, axis=1)[:, places], axis=1, out=own_starts[:, 1:])
         layout = own_starts, np.ascontiguousarray(shifts[:, places])
         kind = ManySumsSearcher if self._kept.n_numbers else Searcher
-        self._searcher = kind(
+        self.searcher = kind(
             searcher_zone_map(edges), edges.upper, own, places, layout, self._width, self._threads, self._rooms, self._kept
         )
         places = self._categories.deal(pool, self._n_shards)[self._shard]
@@ -224,7 +230,7 @@ class RowsInTree:
 
     def find_bars(self, message: m.FindBars, sent: list[tuple[NDArray[Any], ...]]) -> NDArray[np.float64]:
         """Put together what all shards have summed; see :meth:`Searcher.find_bars`."""
-        bars = self._searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
+        bars = self.searcher.find_bars(message, self._plan.rules, [one[0] for one in sent])
         if not self._categories.ids.shape[0]:
             return bars
         return np.maximum(bars, self._category_search.find_bars(message, self._plan.rules, [one[1:] for one in sent]))
@@ -233,25 +239,21 @@ class RowsInTree:
         """See :meth:`Searcher.flag`."""
         if self._categories.ids.shape[0]:
             self._category_search.search_again(drawn)
-        return self._searcher.flag(bars, drawn)
+        return self.searcher.flag(bars, drawn, flagged_bytes(self._columns.n_rows, self._columns.n_columns) // self.n_side_by_side)
 
-    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> m.Scanned:
-        """See :meth:`Searcher.scan`."""
-        scanned = self._searcher.scan(sent)
+    def best(self) -> m.Scanned:
+        """See :meth:`Searcher.best`."""
+        scanned = self.searcher.best()
         return self._category_search.merged(scanned) if self._categories.ids.shape[0] else scanned
 
-    def sum_finer(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
+    def sum_finer(self, wanted: list[Wanted]) -> _Sent:
         """Return what :meth:`FlaggedRows.sum_finer` does, packed for other searchers."""
-        sums = self._flagged.sum_finer([Wanted(*one) for one in wanted], self._rows, (self._start, self._stop), self._shift)
+        sums = self._flagged.sum_finer(wanted, self._rows, (self._start, self._stop), self._shift)
         return {searcher: (own if searcher == self._shard else pack(own, self._width),) for searcher, own in sums.items()}
 
-    def refine(self, sent: list[NDArray[np.int64]]) -> Wanted:
-        """See :meth:`Searcher.refine`."""
-        return self._searcher.refine(sent)
-
-    def pick(self, wanted: list[tuple[NDArray[Any], ...]]) -> _Sent:
+    def pick(self, wanted: list[Wanted]) -> _Sent:
         """See :meth:`FlaggedRows.pick`."""
-        return self._flagged.pick([Wanted(*one) for one in wanted], self._rows, (self._start, self._stop))
+        return self._flagged.pick(wanted, self._rows, (self._start, self._stop))
 
     def divide(self, message: m.Divide) -> tuple[m.Cut, _Sent]:
         """Divide nodes, and sum some of their children."""

@@ -19,6 +19,7 @@ from dtrees.engine.plan.plans import BoostingPlan, BoostingResult, ForestPlan
 from dtrees.engine.protocol.executor import ShardsLost
 from dtrees.engine.protocol.messages import Message, StaleMessage
 from dtrees.engine.rows import messages as m
+from dtrees.engine.rows import rows_in_tree
 from dtrees.engine.rows import tree as rows_tree
 from dtrees.engine.rows.between import relay
 from dtrees.engine.rows.exchange import Step
@@ -105,8 +106,12 @@ def fit_spread(table: Any, plan: BoostingPlan, y: NDArray[Any], weight: Any, cut
         executor.close()
 
 
-def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed: bool = True) -> None:
-    """Have nodes of few rows summed by parts of zones, and flagged ones cut into finer ones, too; rows in there are looked up in lists."""
+def cut_finely(patch: pytest.MonkeyPatch, rows: int = 1, fewest: int = 2, listed: bool = True, batch_bytes: int = 1000) -> None:
+    """Have nodes of few rows summed by parts of zones, and flagged ones cut into finer ones, too; rows in there are looked up in lists.
+
+    They are sent in batches of so many bytes.
+    """
+    patch.setattr(rows_in_tree, "flagged_bytes", lambda n_rows, n_columns: batch_bytes)
     patch.setattr(flagged_rows, "CODES_FOR_LISTS", 0 if listed else 2**40)
     patch.setattr(rows_tree, "_ROWS_PER_PART", 8)
     patch.setattr(searcher, "ROWS_PER_FINER_PART", rows)
@@ -265,7 +270,8 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_tree, "SENT_ROWS", data.draw(st.sampled_from([0, 8, 100])))
         patch.setattr(relay, "MOST_DIRECT", data.draw(st.sampled_from([2, 16])))
-        cut_finely(patch, data.draw(st.sampled_from([1, 2, 16])), data.draw(st.sampled_from([1, 2])), data.draw(st.booleans()))
+        rows, fewest, batch_bytes = (data.draw(st.sampled_from(some)) for some in ([1, 2, 16], [1, 2], [1, 100, 2000, 2**30]))
+        cut_finely(patch, rows, fewest, data.draw(st.booleans()), batch_bytes)
         assert_same(fit_here(table, plan, y, weight), fit_spread(table, plan, y, weight, cuts))
 
 
@@ -288,6 +294,7 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
               "before Derive", "before Level", "before GrowApart", "Level on", "held out", "totals", "before totals", "sums",
               "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart", "before apart",
               "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags",
+              "before finer sums of batch 1", "picked of batch 1", "before picked of batch 2",
               "targets on", "totals on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on", "losses on"]
 )  # fmt: skip
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from dtrees.engine.rows.searching.searcher import Searcher
 from dtrees.engine.shard.targets.places import as_columns
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.table.part_lists import NO_LISTS
-from dtrees.split.zones.over_shards.many_sums.flagging import MANY_REQUEST, flag_many
+from dtrees.split.zones.over_shards.many_sums.flagging import MANY_FLAGGED, MANY_REQUEST, flag_many
 from dtrees.split.zones.over_shards.shard_rows import ShardRows
 from dtrees.split.zones.over_shards.value_sums import ValueElements
 
@@ -21,17 +21,22 @@ class ManySumsSearcher(Searcher):
     """The search of one tree in some of its columns; see :class:`Searcher`. Flagged parts are never cut finer."""
 
     _flag_nodes = staticmethod(flag_many)
-    _request, _flagged = MANY_REQUEST, np.dtype(np.int64)
+    _request, _flagged = MANY_REQUEST, MANY_FLAGGED
 
     def _wanted_tasks(self, requests: NDArray[Any]) -> NDArray[np.int64]:
         node, column = requests["looks"].nonzero()
         return as_columns(node, column, np.zeros(node.shape[0]))
 
-    def _numbers(self, parts: NDArray[Any]) -> NDArray[np.int64]:
-        return parts
+    @property
+    def _width_picked(self) -> int:
+        return self._kept.width_picked(self._width > self._kept.n_numbers)
+
+    @property
+    def _row_bytes(self) -> int:
+        return 8 + 8 * self._width_picked
 
     def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
-        width = self._kept.width_picked(self._width > self._kept.n_numbers)
+        width = self._width_picked
         runs = ValueElements(np.concatenate([one[1] for one in sent]), np.concatenate([one[2] for one in sent]).reshape(-1, width))
         return runs, ValueElements(np.empty_like(runs.values), np.empty_like(runs.elements))
 

@@ -204,5 +204,6 @@ def joined(wanted: Sequence[Wanted]) -> tuple[Wanted, NDArray[np.int64]]:
     """Return what several searchers want as one, and where the tasks of each begin, and the last ones end."""
     n_parts = bounds_of(np.array([one.parts.shape[0] for one in wanted]))
     begins = np.concatenate([*(one.begins[:-1] + first for one, first in zip(wanted, n_parts[:-1], strict=True)), n_parts[-1:]])
-    whole = Wanted(np.concatenate([one.tasks for one in wanted]), begins, np.concatenate([one.parts for one in wanted]))
-    return whole, bounds_of(np.array([one.tasks.shape[0] for one in wanted]))
+    ends = bounds_of(np.array([one.tasks.shape[0] for one in wanted]))
+    whole = Wanted(np.concatenate([one.tasks for one in wanted]), begins, np.concatenate([one.parts for one in wanted]), ends[[0, -1]])
+    return whole, ends

@@ -2,7 +2,7 @@
 
 Every shard of rows is the searcher of some columns. It puts together what all shards have summed (:meth:`Searcher.find_bars`), flags the
 parts that may hold the best split of a node (:meth:`Searcher.flag`), looks closer at those of many rows, by sums of finer parts
-(:meth:`Searcher.refine`), and finds the split by the rows in what is still flagged (:meth:`Searcher.scan`).
+(:meth:`Searcher.refine`), and looks for the split in the rows in what is still flagged (:meth:`Searcher.scan`), batch by batch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
 from dtrees.engine.rows.messages import FindBars, Rooted, Scanned
+from dtrees.engine.rows.searching.batches import PIECE, in_batches
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
@@ -89,11 +90,33 @@ class Wanted(NamedTuple):
     begins : ndarray of int64, shape (n + 1,)
     parts : ndarray of uint16
         The flagged parts of task k are ``parts[begins[k]:begins[k + 1]]``.
+    batches : ndarray of int64, shape (n_batches + 1,)
+        Batch k, of which rows are sent at a time, is the tasks ``batches[k]`` to ``batches[k + 1] - 1``.
+
+    Examples
+    --------
+    >>> wanted = Wanted(np.zeros((2, 5), np.int64), np.array([0, 2, 3]), np.array([4, 7, 5], np.uint16), np.array([0, 1, 2]))
+    >>> wanted.n_batches, [wanted.batch(k).parts.tolist() for k in range(3)]
+    (2, [[4, 7], [5], []])
     """
 
     tasks: NDArray[np.int64]
     begins: NDArray[np.int64]
     parts: NDArray[np.uint16]
+    batches: NDArray[np.int64]
+
+    @property
+    def n_batches(self) -> int:
+        """In how many batches rows are to be sent."""
+        return self.batches.shape[0] - 1
+
+    def batch(self, number: int) -> Wanted:
+        """Return what is wanted of a batch: nothing, where there are fewer."""
+        if self.n_batches == 1 and number == 0:
+            return self
+        first, stop = self.batches[[number, number + 1]] if number < self.n_batches else (0, 0)
+        begins = self.begins[first : stop + 1]
+        return Wanted(self.tasks[first:stop], begins - begins[0], self.parts[begins[0] : begins[-1]], np.array([0, stop - first]))
 
     @property
     def is_cut(self) -> bool:
@@ -150,6 +173,7 @@ class Searcher:
         self._rooms = rooms
         self._scratch: list[Scratch] = []
         self._limits: SplitLimits
+        self._pieces: NDArray[Any] | None
         self._limits_of: tuple[Any, ...] = ()
         self._nodes: SearchedNodes
         self._flags: Flags
@@ -199,8 +223,11 @@ class Searcher:
             return np.ones((self._message.node.shape[0], k), np.bool_)
         return np.ascontiguousarray(drawn[:, self._places])
 
-    def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_]) -> Wanted:
-        """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes."""
+    def flag(self, bars: NDArray[np.float64], drawn: NDArray[np.bool_], most_bytes: int) -> Wanted:
+        """Flag parts that may hold better splits than the bars, in columns drawn, and return what rows that takes.
+
+        ``most_bytes`` is how many of rows are to be sent at a time, but for those of one part.
+        """
         message, k = self._message, self._ids.shape[0]
         n = message.node.shape[0]
         self._splits = splits = ColumnSplits(empty_candidates(n * k, message.sums.shape[1]), np.full(n * k, np.nan))
@@ -217,8 +244,34 @@ class Searcher:
                     queue, nodes, limits_for_thread(limits), own, draws, scratch[thread], rooms, flags, splits
                 ),
             )
-        self._tasks = self._wanted_tasks(flags.requests)
-        return self._wanted(self._numbers(flags.parts))
+        self._all_flagged = flags.parts
+        return self._in_batches(self._wanted_tasks(flags.requests), max(1, most_bytes // self._row_bytes))
+
+    @property
+    def _row_bytes(self) -> int:
+        """What a row is sent with: its value, the sums of rows of that value, and their number."""
+        return 8 * self._width + 4
+
+    def _in_batches(self, tasks: NDArray[np.int64], most_rows: int) -> Wanted:
+        """Return what is wanted of shards, so that few rows are sent at a time."""
+        wanted = self._flags.requests[tasks[:, 0], tasks[:, 1]]
+        self._batches, self._pieces = np.array([0, tasks.shape[0]]), None
+        if int(wanted["n_rows"].sum()) > most_rows:
+            # By column: bars rise for all nodes from batch to batch, and of a table on disk few columns are read for each.
+            order = np.lexsort(tasks[:, :2].T)
+            place, wanted, self._batches = in_batches(wanted[order], self._all_flagged, most_rows)
+            tasks, self._pieces = tasks[order[place]], wanted
+        self._tasks = self._all_tasks = tasks
+        return self._wanted(self._all_flagged["part"], wanted, self._batches)
+
+    def open_batch(self, number: int) -> None:
+        """Begin with a batch of what is wanted, which may be empty."""
+        first, stop = self._batches[number : number + 2].tolist() if number < self._batches.shape[0] - 1 else (0, 0)
+        self._tasks, self._flags = self._all_tasks[first:stop], self._flags._replace(parts=self._all_flagged)
+        if self._pieces is not None:
+            node, column, _ = self._tasks.T
+            for name in PIECE.names or ():
+                self._flags.requests[name][node, column] = self._pieces[name][first:stop]
 
     def _wanted_tasks(self, requests: NDArray[Any]) -> NDArray[np.int64]:
         """Return the nodes and columns whose rows are wanted, and into how many finer parts each flagged one is to be cut."""
@@ -229,21 +282,16 @@ class Searcher:
         cut[(cut < FEWEST_FINER_PARTS) | (wanted["bar"] < 0.0)] = 0
         return as_columns(node, column, cut)
 
-    def _numbers(self, parts: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the numbers of flagged parts."""
-        return np.asarray(parts["part"])
-
-    def _wanted(self, numbers: NDArray[np.integer[Any]]) -> Wanted:
-        """Return what is wanted of shards, given the number of each flagged part."""
+    def _wanted(self, numbers: NDArray[np.integer[Any]], wanted: NDArray[Any], batches: NDArray[np.int64]) -> Wanted:
+        """Return what is wanted of shards, given the number of each flagged part, and which are wanted of each task."""
         message, (node, column, cut) = self._message, self._tasks.T
-        wanted = self._flags.requests[node, column]
         first = wanted["first"]
         counts = wanted["last"] - first
         tasks = as_columns(message.node[node], self._places[column], self._zone_map.fold - message.grain[node], wanted["n_rows"], cut)
-        return Wanted(tasks, bounds_of(counts), numbers[places_of(first, counts)].astype(np.uint16))
+        return Wanted(tasks, bounds_of(counts), numbers[places_of(first, counts)].astype(np.uint16), batches)
 
     def refine(self, sent: list[NDArray[Any]]) -> Wanted:
-        """Flag finer parts by what all shards have summed, and return what rows that takes."""
+        """Flag finer parts of a batch by what all shards have summed, and return what rows that takes."""
         node, column, cut = self._tasks.T
         totals = add_up(sent).reshape(-1, self._width)
         nodes, flags = self._nodes, self._flags
@@ -264,10 +312,10 @@ class Searcher:
         if failed[0]:
             raise RowsSentOfOthers("shards summed other rows of a node in finer parts than before")
         self._flags = flags._replace(parts=refined.parts)
-        return self._wanted(refined.numbers)
+        return self._wanted(refined.numbers, flags.requests[node, column], np.array([0, node.shape[0]]))
 
-    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> Scanned:
-        """Find the best splits by the rows that shards have sent: for each how many values of each task, and their runs."""
+    def scan(self, sent: list[tuple[NDArray[Any], ...]]) -> None:
+        """Look for better splits in the rows of a batch that shards have sent: for each how many values of each task, and their runs."""
         n_tasks = self._tasks.shape[0]
         if n_tasks:
             counts = np.array([one[0] for one in sent])
@@ -286,7 +334,6 @@ class Searcher:
             )
             if failed[0]:
                 raise RowsSentOfOthers("shards sent other rows of a node than they had summed")
-        return self._best()
 
     def _rows_sent(self, sent: list[tuple[NDArray[Any], ...]]) -> tuple[Any, Any]:
         """Return the rows of all shards, shard by shard, and room for so many."""
@@ -294,12 +341,12 @@ class Searcher:
         room: list[Any] = [np.empty_like(of) for of in runs]
         return runs, ValueSums(*room)
 
-    def _best(self) -> Scanned:
-        """Return the best split of each node, of those in all columns here."""
+    def best(self) -> Scanned:
+        """Return the best split found of each node, of those in all columns here."""
         n, k = self._message.node.shape[0], self._ids.shape[0]
         best = empty_candidates(n, self._message.sums.shape[1])
         best_by_node(self._splits.candidates, np.repeat(np.arange(n), k), best)
         place = np.searchsorted(self._ids, best.records["column"]) if k else np.zeros(n, np.int64)
         above = self._splits.above[np.arange(n) * k + place] if k else np.full(n, np.nan)
-        del self._flags
+        del self._flags, self._all_flagged
         return Scanned(Candidates(best.records, best.left), above)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.work_queue import claim, finish
 from dtrees.split.criteria.constraints.words import begin_column
@@ -257,15 +257,13 @@ def refine_nodes(queue, tasks, nodes, limits, scratch, flags, finer, refined, fa
             else:
                 n = _outline_parts(some, element_of(sums, i, j), shift, outlined, numbers)
             n = flag_zones(limits, outlined, n, missing, node, bar, ZERO(), slope_of(limits, sums.scales[i]), numbers, scratch.flags)
-            request.first, request.last, request.bar, request.n_rows, request.top = at, at + n, bar, 0, NONE()
+            request.first, request.last, request.bar, request.n_rows = at, at + n, bar, 0
             for z in range(n):
                 one, before = refined.parts[at + z], outlined[N0, z]
                 part = some[numbers[z] // max(1, cut)].part
                 refined.numbers[at + z], one.part = numbers[z] if cut > 0 else part, part
                 one.g, one.h, one.before, one.n = outlined[G0, z], outlined[H0, z], before, outlined[N1, z] - before
                 request.n_rows += one.n
-                if outlined[N1, z] == node.n - missing.n:
-                    request.top = z
         finish(queue)
 
 

@@ -10,7 +10,7 @@ from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.statistics import Moments
 from dtrees.split.node.found import NONE_HIGHER
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
-from dtrees.split.zones.over_shards.requests import note_split
+from dtrees.split.zones.over_shards.requests import ALL_PARTS, note_split
 from dtrees.split.zones.scan import below, flag_column, sweep_values
 from dtrees.split.zones.sums import element_of, n_elements, unpack
 
@@ -46,6 +46,7 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits
             request, t = flags.requests[i, j], i * k + j
             request.first = request.last = at
             request.n_rows, request.score = 0, -1.0
+            request.first_part, request.stop_part, request.best = 0, ALL_PARTS, -1.0
             column = np.int64(nodes.column_ids[zone_map.which[j]])
             records[t].column, records[t].status = column if drawn[i, j] else -1, CONSTANT
             if not drawn[i, j] or not begin_column(limits.criterion, node_sums, column):
@@ -57,7 +58,7 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits
                 if part >= 0 and _is_single(zone_map, sums, i, j, part):
                     continue
                 if part >= 0 and bars[i] < 0.0:  # only its rows can tell
-                    request.bar, request.n_rows, request.top, request.last = bars[i], n_rows, 0, at + 1
+                    request.bar, request.n_rows, request.last = bars[i], n_rows, at + 1
                     request.missing_g, request.missing_h, request.missing_n = 0, 0, 0
                     flagged[at].part, flagged[at].g, flagged[at].h, flagged[at].before, flagged[at].n = part, 0, 0, 0, n_rows
                     at += 1
@@ -74,11 +75,11 @@ def flag_nodes(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits
                     above = np.inf if found.next_code == NONE_HIGHER else upper[j, found.next_code << zone_map.fold]
                     note_split(nodes, i, column, limits, score, cut, above, missing.n > 0, scratch.found, splits, t)
                 continue
-            n_flagged, n_in_parts, top, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
+            n_flagged, n_in_parts, _, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
             if max(edge, score) > bar:
                 bars[i] = max(bars[i], max(edge, score))
                 bar = below(max(edge, score))
-            request.bar, request.n_rows, request.top = bar, n_in_parts, top
+            request.bar, request.n_rows = bar, n_in_parts
             request.missing_g, request.missing_h, request.missing_n = missing.g, missing.h, missing.n
             request.score = score
             if score >= 0.0:

@@ -16,15 +16,18 @@ from dtrees.split.zones.sums import Sums
 
 #: Codes of a part that has more than one value, in the zone map of a searcher.
 CODES = 2**33
-#: A column of a node as its searcher left it: its flagged parts are ``first:last`` of all, and have ``n_rows`` rows; ``top`` is which of
-#: them has the column's highest values in the node (-1: none). Then follow the sums of missing rows, and the best split after a part of a
+#: A column of a node as its searcher left it: its flagged parts are ``first:last`` of all, and have ``n_rows`` rows. Where the rows of a
+#: column are sent in several batches, these are of one batch, which is of the parts ``first_part`` to ``stop_part - 1``; ``best`` is the
+#: score of the best split found in batches before (-1.0: none). Then follow the sums of missing rows, and the best split after a part of a
 #: single value, if its score is not -1.
 REQUEST = np.dtype(
     [
         ("first", np.int64),
         ("last", np.int64),
         ("n_rows", np.int64),
-        ("top", np.int64),
+        ("first_part", np.int64),
+        ("stop_part", np.int64),
+        ("best", np.float64),
         ("missing_g", np.int64),
         ("missing_h", np.int64),
         ("missing_n", np.int64),
@@ -39,6 +42,8 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
+#: After all parts of a column.
+ALL_PARTS = 2**32
 #: A flagged part: its number in the grain of its node, the sums before it, and its number of rows.
 FLAGGED = np.dtype([("part", np.int64), ("g", np.int64), ("h", np.int64), ("before", np.int64), ("n", np.int64)], align=True)
 
@@ -79,8 +84,8 @@ class Flags(NamedTuple):
     Attributes
     ----------
     requests : ndarray of REQUEST, or of MANY_REQUEST, shape (n_nodes, k)
-    parts : ndarray of FLAGGED, or of int64
-        The flagged parts that requests are of: of many sums, their numbers.
+    parts : ndarray of FLAGGED, or of MANY_FLAGGED
+        The flagged parts that requests are of.
     """
 
     requests: NDArray[Any]

@@ -53,6 +53,7 @@ def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed)
         A node and a column.
     nodes : SearchedNodes
     flags : Flags
+        Of a batch; the best scores in it are noted in requests.
     sent : RowsSent
     splits : ColumnSplits
         Written.
@@ -71,11 +72,12 @@ def scan_rows(queue, tasks, nodes, limits, scratch, flags, sent, splits, failed)
         begin_column(limits.criterion, nodes.node_sums[i], column)
         base = sent.rooms[task]
         end = base + _merge(sent, task, heads)
-        bar = max(request.bar, below(bars[i])) if bars[i] >= 0.0 else request.bar
+        bar = max(request.best, max(request.bar, below(bars[i])) if bars[i] >= 0.0 else request.bar)
         score, cut, above, has_missing = _sweep(sent.merged, base, end, nodes, (i, j), limits, flags, bar, scratch, failed)
-        if end - base > 1:
+        if end - base > 1 and request.best < 0.0:
             splits.candidates.records[t].status = NO_SPLIT
         if score >= 0.0:
+            request.best = score
             note_split(nodes, i, column, limits, score, cut, above, has_missing, scratch.found, splits, t)
         finish(queue)
 
@@ -129,7 +131,7 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
     first_codes, shift, flagged = zone_map.first_codes[j], zone_map.fold - nodes.sums.grains[i], flags.parts[request.first : request.last]
     node = Moments(nodes.node_sums[i, 0], nodes.node_sums[i, 1], nodes.n_rows[i])
     missing = Moments(request.missing_g, request.missing_h, request.missing_n)
-    weighted, top, best, at, first = merged.h.shape[0] > 0, bar, NONE(), base, base
+    weighted, top, best, at, first, present = merged.h.shape[0] > 0, bar, NONE(), base, base, node.n - missing.n
     for p in range(flagged.shape[0]):
         part = flagged[p]
         left, stop = Moments(part.g, part.h, part.before), part.before + part.n
@@ -142,7 +144,7 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
             n = np.int64(merged.n[at])
             left = Moments(left.g + merged.g[at], left.h + (merged.h[at] if weighted else n), left.n + n)
             code = first_codes[part.part << shift] + (at - first)
-            next_code = code + 1 if left.n < stop else NONE_HIGHER if p == request.top else UNKNOWN
+            next_code = code + 1 if left.n < stop else NONE_HIGHER if left.n == present else UNKNOWN
             mine = cut_after(limits, left, missing, node, code, next_code, top, found.left, found)
             if mine > top:
                 top, best = mine, at
@@ -153,15 +155,24 @@ def _(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
     if at != end:
         failed[0] = 1
     record, score = found.record[0], top if top > bar else -1.0
-    if request.score > score or (request.score == score and score >= 0.0 and request.code < record.code):
+    part = _part_of_noted(request, first_codes[: zone_map.n_zones[j] << zone_map.fold], shift)
+    if part >= 0 and (request.score > score or (request.score == score and request.code < record.code)):
         _restore(request, found)
-        part = np.searchsorted(first_codes[: zone_map.n_zones[j] << zone_map.fold], request.code, side="right") - 1
         return request.score, nodes.upper[j, part], (np.inf if request.next_code == NONE_HIGHER else np.nan), missing.n > 0
     if score < 0.0:
         return score, np.nan, np.nan, False
     next_code = record.next_code
     above = np.inf if next_code == NONE_HIGHER else np.nan if next_code == UNKNOWN else merged.values[best + 1]
     return score, merged.values[best], above, missing.n > 0
+
+
+@lean_kernel
+def _part_of_noted(request, first_codes, shift):
+    """Return the finest part that the split noted is after, -1 if there is none, it is of another batch, or a better one is known."""
+    if request.score < 0.0 or request.score <= request.best:
+        return NONE()
+    part = np.searchsorted(first_codes, request.code, side="right") - 1
+    return part if request.first_part <= part >> shift < request.stop_part else NONE()
 
 
 @lean_kernel

@@ -219,10 +219,13 @@ def test_a_node_whose_rows_agree_in_all_targets_is_a_leaf(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "place", ["OpenForest", "CountClasses", "Draw", "Level", "MeasureMeans", "held out", "bars", "picked", "apart", "leaves"]
+    "place",
+    ["OpenForest", "CountClasses", "Draw", "Level", "MeasureMeans", "held out", "bars", "picked", "picked of batch 1", "apart", "leaves"],
 )
 def test_a_shard_lost_anywhere(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, 40)
+    if place.endswith("batch 1"):
+        cut_finely(monkeypatch)
     n = 400
     table = wild_table(n, 4)
     plan, weighted = plan_of("classes balanced by tree" if place == "CountClasses" else "weighted forest, best first", len(table))

@@ -28,6 +28,7 @@ from dtrees.split.node.limits import is_allowed
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.search.thresholds.sweep import nothing, score_above
 from dtrees.split.zones.over_shards.many_sums.elements import plus_element, rows_of_element, statistic_of
+from dtrees.split.zones.over_shards.requests import ALL_PARTS
 from dtrees.split.zones.scan import below
 from dtrees.split.zones.sums import element_of, n_elements
 
@@ -36,11 +37,22 @@ _ROUNDING = 2.0**-40
 #: In place of the weight of a side without rows.
 _TINY = 2.0**-1000
 
-#: A column of a node as its searcher left it: its flagged parts are ``first:last`` of all, which have ``n_rows`` rows, and the bar that
-#: splits have to pass. ``looks`` says whether it is to be scanned.
+#: A column of a node as its searcher left it, as REQUEST is; ``looks`` says whether it is to be scanned.
 MANY_REQUEST = np.dtype(
-    [("first", np.int64), ("last", np.int64), ("n_rows", np.int64), ("bar", np.float64), ("looks", np.bool_)], align=True
+    [
+        ("first", np.int64),
+        ("last", np.int64),
+        ("n_rows", np.int64),
+        ("first_part", np.int64),
+        ("stop_part", np.int64),
+        ("best", np.float64),
+        ("bar", np.float64),
+        ("looks", np.bool_),
+    ],
+    align=True,
 )
+#: A flagged part: its number in the grain of its node, and its number of rows.
+MANY_FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)], align=True)
 
 
 def best_edge_of_elements(node, nodes, i, j, limits, bar, scratch):
@@ -154,6 +166,7 @@ def flag_many(queue, nodes, limits, drawn, draws, scratch, rooms, flags, splits)
             request, t = flags.requests[i, j], i * k + j
             request.first = request.last = at
             request.n_rows, request.looks = 0, False
+            request.first_part, request.stop_part, request.best = 0, ALL_PARTS, -1.0
             column = np.int64(nodes.column_ids[zone_map.which[j]])
             records[t].column, records[t].status = column if drawn[i, j] else -1, CONSTANT
             if not drawn[i, j] or not begin_column(limits.criterion, nodes.node_sums[i], column):
@@ -179,7 +192,7 @@ def _is_spread(nodes, i, j, criterion):
 
 @lean_kernel
 def _flag_parts(nodes, i, j, limits, bar, room, flagged):
-    """Write the numbers of parts that may hold a better split; return how many there are, their rows, and whether any part may."""
+    """Write the parts that may hold a better split; return how many there are, their rows, and whether any part may."""
     elements, n_parts = element_of(nodes.sums, i, j), n_elements(nodes.zone_map, nodes.sums, i, j)
     first_codes, shift, size_shift = nodes.zone_map.first_codes[j], nodes.zone_map.fold - nodes.sums.grains[i], nodes.sums.scales[i].shift
     node, criterion = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i]), unconstrained(limits.criterion)
@@ -195,7 +208,7 @@ def _flag_parts(nodes, i, j, limits, bar, room, flagged):
         if may:
             looks = True
             if first_codes[(p + 1) << shift] - first_codes[p << shift] > 1:
-                flagged[at] = p
+                flagged[at].part, flagged[at].n = p, n
                 at += 1
                 n_flagged += n
         left = plus_element(left, elements[p])

@@ -21,12 +21,12 @@ def sweep_elements(merged, base, end, nodes, place, limits, flags, bar, scratch,
     node = node_statistic(limits.criterion, nodes.node_sums[i], nodes.n_rows[i])
     left, missing = nothing(node, room[0]), statistic_of(node, elements[n_parts], room[1])
     top, cut, above, at, f, present = bar, np.nan, np.nan, base, ZERO(), node.n - missing.n
-    for p in range(n_parts):
+    for p in range(min(n_parts, request.stop_part)):
         n = rows_of_element(node, elements[p])
         if n == 0:
             continue
         stop = left.n + n
-        if f < flagged.shape[0] and flagged[f] == p:
+        if f < flagged.shape[0] and flagged[f].part == p:
             f += 1
             while left.n < stop:
                 if at >= end:
@@ -44,7 +44,7 @@ def sweep_elements(merged, base, end, nodes, place, limits, flags, bar, scratch,
                 return -1.0, np.nan, np.nan, False
             continue
         left = plus_element(left, elements[p])
-        if first_codes[(p + 1) << shift] - first_codes[p << shift] == 1:
+        if p >= request.first_part and first_codes[(p + 1) << shift] - first_codes[p << shift] == 1:
             next_code = NONE_HIGHER if left.n == present else UNKNOWN
             mine = cut_after(limits, left, missing, node, at, next_code, top, room[2], found)
             if mine > top:

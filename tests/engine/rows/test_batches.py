@@ -1,0 +1,146 @@
+"""Rows in flagged parts sent in batches: which parts are of each, that splits are the same, and what memory is held at a time."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtrees.engine.plan.plans import ForestPlan
+from dtrees.engine.rows import rows_in_tree
+from dtrees.engine.rows.exchange import Step
+from dtrees.engine.rows.forests.fit import grow_forest_on_rows
+from dtrees.engine.rows.forests.many_search import ManySumsSearcher
+from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.searching.batches import in_batches
+from dtrees.engine.run.boosting_rounds import boost
+from dtrees.split.zones.over_shards.requests import ALL_PARTS
+from tests.engine.rows.forests import test_forests_by_rows as forests
+from tests.engine.rows.test_rows_fit import assert_same, fit_here, make_plan, spread
+from tests.engine.shards import rules
+
+_FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)])
+
+
+def cut_slowly(requests: Any, flagged: Any, most: int) -> list[list[tuple[int, int, int]]]:
+    """Return of each batch the requests that it has parts of, with the first and last of these."""
+    batches: list[list[tuple[int, int, int]]] = []
+    before, last_batch = 0, -1
+    for place, (first, last) in enumerate(requests.tolist()):
+        if first == last and batches:
+            batches[-1].append((place, first, last))
+        for at in range(first, last):
+            if before // most != last_batch:
+                batches.append([])
+                last_batch = before // most
+            if batches[-1] and batches[-1][-1][0] == place:
+                batches[-1][-1] = place, batches[-1][-1][1], at + 1
+            else:
+                batches[-1].append((place, at, at + 1))
+            before += int(flagged["n"][at])
+    return batches
+
+
+@given(data=st.data())
+def test_parts_are_cut_where_their_rows_are_too_many(data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=8))
+    counts[0] += 1
+    n, gap = sum(counts), data.draw(st.integers(0, 2))
+    sizes = np.array(data.draw(st.lists(st.integers(1, 30), min_size=n, max_size=n)))
+    first = np.cumsum(np.array(counts) + gap) - np.array(counts)  # not all parts are of a request
+    requests = np.zeros(len(counts), [("first", np.int64), ("last", np.int64)])
+    requests["first"], requests["last"] = first, first + counts
+    flagged = np.zeros(n + gap * len(counts), _FLAGGED)
+    for begin, count in zip(first.tolist(), counts, strict=True):
+        flagged["part"][begin : begin + count] = np.arange(count) * 3 + 2
+        flagged["n"][begin : begin + count] = sizes[:count]
+        sizes = sizes[count:]
+    most = data.draw(st.integers(1, 60))
+    place, pieces, batches = in_batches(requests, flagged, most)
+    found = list(zip(place.tolist(), pieces["first"].tolist(), pieces["last"].tolist(), strict=True))
+    wanted = cut_slowly(requests, flagged, most)
+    # A request without parts is of the batch before it, or of the one after it.
+    some = [[one for one in found[i:j] if one[1] < one[2]] for i, j in pairwise(batches)]
+    assert some == [[one for one in batch if one[1] < one[2]] for batch in wanted]
+    assert sorted(set(place.tolist())) == list(range(len(counts)))
+    assert len([one for one in found if one[1] == one[2]]) == counts.count(0)
+    largest = int(flagged["n"].max())
+    for i, j in pairwise(batches):
+        assert int(pieces["n_rows"][i:j].sum()) < most + largest
+    for (request, begin, end), piece in zip(found, pieces, strict=True):
+        assert piece["n_rows"] == flagged["n"][begin:end].sum()
+        assert piece["first_part"] == (0 if begin == requests["first"][request] else flagged["part"][begin])
+        assert piece["stop_part"] == (ALL_PARTS if end == requests["last"][request] else flagged["part"][end])
+
+
+class Weighing(LocalRowsExecutor):
+    """Notes the bytes of the parcels of rows that a shard is sent at a time, and how many batches there are of a level."""
+
+    most = n_batches = 0
+
+    def hand_over(self, shard: int, step: Step) -> None:
+        super().hand_over(shard, step)
+        if step.name.startswith("picked"):
+            # Arrays of views of many rows hold these all.
+            held = sum(array.nbytes for parcel in step.parcels.values() for array in parcel.arrays)
+            self.most, self.n_batches = max(self.most, held), self.n_batches + 1
+
+
+def noise(n: int, n_columns: int, seed: int = 0) -> tuple[list[Any], np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    return [np.where(rng.random(n) < 0.05, np.nan, rng.normal(size=n)).astype(np.float32) for _ in range(n_columns)], rng
+
+
+def few_bytes(patch: pytest.MonkeyPatch, n_bytes: int) -> None:
+    patch.setattr(rows_in_tree, "flagged_bytes", lambda n_rows, n_columns: n_bytes)
+
+
+def test_boosted_trees_are_the_same_however_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 12_000
+    table, rng = noise(n, 4)
+    table[1], y = np.round(table[1], 1), rng.normal(size=n)
+    plan = make_plan("squared", 4, rule_changes={"max_depth": 3})
+    one = fit_here(table, plan, y, None)
+    steps = []
+    for n_bytes in (2**23, 50_000, 5_000):
+        few_bytes(monkeypatch, n_bytes)
+        executor = Weighing.of(table, y, None, spread(n, 2, [n // 3], range(2)))
+        assert_same(one, boost(executor, plan))
+        steps.append(executor.n_batches)
+        assert executor.most < n_bytes + 12_000 * 20 / 100  # a part more
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.parametrize("kind", ["classes", pytest.param("targets", marks=pytest.mark.slow)])
+def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cells are flagged where no bar is known."""
+    find_bars = ManySumsSearcher.find_bars
+    monkeypatch.setattr(ManySumsSearcher, "find_bars", lambda *given: np.full_like(find_bars(*given), -1.0))
+    n, n_columns, n_bytes = 60_000, 8, 2**18
+    table, rng = noise(n, n_columns)
+    some = {"n_classes": 3} if kind == "classes" else {"targets": (1, 1, 1)}
+    y = rng.integers(0, 3, n) if kind == "classes" else np.asfortranarray(rng.normal(size=(n, 3)))
+    plan = ForestPlan(rules("gini" if kind == "classes" else "squared_error", n_columns, max_depth=1), seed=1, **some)
+    cuts = spread(n, 2, [n // 2], range(2))
+    one = forests.grow_here(table, plan, y, None, 1)
+    few_bytes(monkeypatch, n_bytes)
+    peaks = []
+    for _ in range(2):  # the first one compiles
+        executor = Weighing.of(table, y, None, cuts)
+        tracemalloc.start()
+        try:
+            forests.assert_same(one, grow_forest_on_rows(executor, plan, 0, 1))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+            executor.close()
+    row_bytes = 8 * (4 if kind == "classes" else 6)
+    assert executor.n_batches * n_bytes > 0.9 * row_bytes * n * n_columns  # those that are not missing
+    assert executor.most < 2 * n_bytes + row_bytes * n / 100
+    # What trees keep, and batches as they are picked, sent and merged; all cells at once would take 50 and 65 MB.
+    assert peaks[-1] < {"classes": 150, "targets": 280}[kind] * n + 7 * n_bytes
