@@ -110,7 +110,7 @@ def splits_of_categories(records: NDArray[Any], rules: Rules) -> CategorySplits:
     splits = CategorySplits(empty(most, _I8), empty(most, _I4), empty(most), empty(most, _I8), empty(most, _I8))
     is_categorical = _flags(rules.categorical)
     n = bind(_list_splits, records, is_categorical, splits)(records, is_categorical, splits)
-    return CategorySplits(*[array[:n] for array in splits])
+    return CategorySplits(splits.node[:n], splits.column[:n], splits.number[:n], splits.start[:n], splits.stop[:n])
 
 
 @cache

@@ -118,7 +118,7 @@ def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     return number_of.take(np.minimum(integers, len(number_of) - 1, out=integers))
 
 
-def _small_integers(values: NDArray[Any]) -> NDArray[np.int32] | NDArray[np.int64] | None:
+def _small_integers(values: NDArray[Any]) -> NDArray[np.signedinteger[Any]] | None:
     """Return values as integers, -1 where missing, if they are integers from 0 to not many times their number; otherwise None.
 
     They are looked up in a table then, in a tenth of the time that it takes to sort them.
@@ -136,7 +136,7 @@ def _small_integers(values: NDArray[Any]) -> NDArray[np.int32] | NDArray[np.int6
             return None
     elif lowest < 0.0 or highest >= most:
         return None
-    integers = values.astype(np.int32 if most < 2**31 else np.int64)
+    integers: NDArray[np.signedinteger[Any]] = values.astype(np.int32 if most < 2**31 else np.int64)
     return integers if np.array_equal(integers.astype(values.dtype), values) else None
 
 
