@@ -190,6 +190,7 @@ class Searcher:
         self._note_limits(rules, root)
         self._message = message
         if not k:
+            self._nodes = SearchedNodes(self._ids, self._zone_map, self._upper, self._sums, message.n_rows, message.sums, bars)
             return bars
         room = int(self._starts[int(message.summed.grain.max(initial=0)), -1])
         self._rooms.reverse()

@@ -155,8 +155,8 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(
     monkeypatch.setattr(zone_edges, "most_zones", lambda n_rows: 8)
     shares, flag = list[float](), ManySumsSearcher.flag
 
-    def flag_and_note(searcher: ManySumsSearcher, bars: Any, drawn: Any) -> Any:
-        wanted = flag(searcher, bars, drawn)
+    def flag_and_note(searcher: ManySumsSearcher, bars: Any, drawn: Any, most_bytes: int) -> Any:
+        wanted = flag(searcher, bars, drawn, most_bytes)
         rows = int(searcher._message.n_rows.sum()) * searcher._ids.shape[0]
         shares.append(int(wanted.tasks[:, 3].sum()) / max(1, rows))
         return wanted

@@ -146,8 +146,8 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(criterion
     monkeypatch.setattr(zone_edges, "most_zones", lambda n_rows: 32)
     cells, flag = list[tuple[int, int]](), ManySumsSearcher.flag
 
-    def flag_and_note(searcher: ManySumsSearcher, bars: Any, drawn: Any) -> Any:
-        wanted = flag(searcher, bars, drawn)
+    def flag_and_note(searcher: ManySumsSearcher, bars: Any, drawn: Any, most_bytes: int) -> Any:
+        wanted = flag(searcher, bars, drawn, most_bytes)
         cells.append((int(wanted.tasks[:, 3].sum()), int(searcher._message.n_rows.sum()) * searcher._ids.shape[0]))
         return wanted
 
