@@ -212,7 +212,7 @@ RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
 BY_ORDER = ("MeasureSizes", "MeasureLeaves", "AddDeviations", "scores")
 RARE |= {*BY_ORDER, "SumLeaves"}
 #: What shards send one another: a worker may be lost before it does, and after.
-STEPS = ["targets", "totals", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "apart", "losses"]
+STEPS = ["targets", "totals", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "picked of batch 1", "apart", "losses"]
 
 
 @pytest.mark.slow
@@ -224,6 +224,8 @@ def test_a_worker_is_lost_at_every_message_and_step(
     monkeypatch.setattr("dtrees.cluster.growing.actors._SECONDS_TO_EXPLAIN", 0.5)  # the scheduler is in this process
     if kind == "GrowApart":  # each small node has too many rows for one exchange with others
         monkeypatch.setattr("dtrees.engine.rows.tree.SHARED_CELLS", 1)
+    if "of batch" in kind:
+        monkeypatch.setattr("dtrees.engine.rows.rows_in_tree.flagged_bytes", lambda n_rows, n_columns: 200)
     cut, name = (
         Cut(kind, 1 if kind in ("Introduce", "Open", "targets") else 3, how),
         "targets, by Huber's loss" if kind in BY_ORDER else "squared error",

@@ -35,7 +35,7 @@ from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up, scale_into
-from dtrees.split.policy import ADDITION_ROWS, THREAD_ROWS, flagged_bytes
+from dtrees.split.policy import ADDITION_ROWS, MAPPED_BYTES, THREAD_ROWS, flagged_bytes
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
 from dtrees.split.table.zone_map import ZoneMap
@@ -239,7 +239,9 @@ class RowsInTree:
         """See :meth:`Searcher.flag`."""
         if self._categories.ids.shape[0]:
             self._category_search.search_again(drawn)
-        return self.searcher.flag(bars, drawn, flagged_bytes(self._columns.n_rows, self._columns.n_columns) // self.n_side_by_side)
+        most = flagged_bytes(self._columns.n_rows, self._columns.n_columns)
+        # In small batches, steps would take longer than rows do.
+        return self.searcher.flag(bars, drawn, max(most // self.n_side_by_side, min(most, MAPPED_BYTES)))
 
     def best(self) -> m.Scanned:
         """See :meth:`Searcher.best`."""

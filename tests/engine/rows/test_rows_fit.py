@@ -168,6 +168,16 @@ def test_models_are_those_of_one_process(case: str, sent_rows: int, monkeypatch:
         assert_same(one, fit_spread(table, plan, y, weight, spread(n, n_shards, cuts, range(9)), n_threads))
 
 
+def test_more_shards_than_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard that searches no column waits while others have parts cut finer."""
+    monkeypatch.setattr(rows_tree, "SENT_ROWS", 1)
+    cut_finely(monkeypatch)
+    n = 400
+    table = wild_table(n, 4)[:2]
+    y, plan = wild_target(table, 1, 4), make_plan("squared", 2)
+    assert_same(fit_here(table, plan, y, None), fit_spread(table, plan, y, None, spread(n, 3, [10, 200], range(3))))
+
+
 @pytest.mark.slow
 def test_children_are_summed_by_finer_parts_than_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "_ROWS_PER_PART", 8)

@@ -11,6 +11,7 @@ from dtrees.engine.rows.searching.flagged_rows import FlaggedRows
 from dtrees.engine.rows.searching.searcher import Searcher
 from dtrees.engine.shard.targets.places import as_columns
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.part_lists import NO_LISTS
 from dtrees.split.zones.over_shards.many_sums.flagging import MANY_FLAGGED, MANY_REQUEST, flag_many
 from dtrees.split.zones.over_shards.shard_rows import ShardRows
@@ -56,4 +57,6 @@ class ManySumsFlaggedRows(FlaggedRows):
         return ShardRows(self._columns, self._zone_map, NO_LISTS, rows, self.targets, self._sums_kept.n_classes)
 
     def _room(self, n: int, weighted: bool) -> ValueElements:
-        return ValueElements(np.empty(n), np.empty((n, self._sums_kept.width_picked(weighted)), np.int64))
+        width = self._sums_kept.width_picked(weighted)
+        elements = mapped(n * width, np.int64, large_pages=False).reshape(n, width)
+        return ValueElements(mapped(n, np.float64, large_pages=False), elements)

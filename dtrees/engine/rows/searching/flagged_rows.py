@@ -24,6 +24,7 @@ from dtrees.split.policy import CODES_FOR_LISTS, LARGE_NODE_SHARE
 from dtrees.split.search.scratch import Scratch, make_scratch
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import is_on_disk
+from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.part_lists import NO_LISTS, PartLists, list_parts
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import sum_finer
@@ -190,7 +191,10 @@ class FlaggedRows:
 
     def _room(self, n: int, weighted: bool) -> ValueSums | ValueElements:
         """Return room for the sums of so many values."""
-        return ValueSums(np.empty(n), np.empty(n, np.int64), np.empty(n if weighted else 0, np.int64), np.empty(n, np.uint32))
+        kinds = ((n, np.float64), (n, np.int64), (n if weighted else 0, np.int64), (n, np.uint32))
+        # Without large pages, as there is room for rows of all shards here, too.
+        room: list[Any] = [mapped(size, kind, large_pages=False) for size, kind in kinds]
+        return ValueSums(*room)
 
     def _make_scratch(self) -> None:
         n_distinct = np.diff(self._columns.offsets)

@@ -258,7 +258,8 @@ class Searcher:
         wanted = self._flags.requests[tasks[:, 0], tasks[:, 1]]
         self._batches, self._pieces = np.array([0, tasks.shape[0]]), None
         if int(wanted["n_rows"].sum()) > most_rows:
-            # By column: bars rise for all nodes from batch to batch, and of a table on disk few columns are read for each.
+            # By column: where parts are cut finer, they are bounded again by what earlier batches found, of all nodes; and of a table on
+            # disk few columns are read for each.
             order = np.lexsort(tasks[:, :2].T)
             place, wanted, self._batches = in_batches(wanted[order], self._all_flagged, most_rows)
             tasks, self._pieces = tasks[order[place]], wanted
