@@ -34,7 +34,7 @@ from dtrees.split.numbers.fixed_point import to_fixed
 from dtrees.split.policy import BLOCK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.scratch import make_scratch
-from dtrees.split.search.thresholds.sweep import sweep_sorted
+from dtrees.split.search.thresholds.sweep import SortedRows, sweep_sorted
 from dtrees.split.table.columns import Columns, presort, presort_column
 from dtrees.split.table.sorting import RADIX, sort_places
 
@@ -46,8 +46,9 @@ def _sort(codes, rows, start, in_stop, keys, spare, counts):  # type: ignore[no-
 
 @compiled
 def _sweep(limits, keys, partition, root, scratch):  # type: ignore[no-untyped-def]
-    n, g, h, found, none = keys.shape[0], partition.g, partition.h, scratch.found, no_moments()
-    return sweep_sorted(limits, keys, ZERO(), n, g, h, ZERO(), none, none, root, NONE_HIGHER, -1.0, found.left, found)
+    rows = SortedRows(keys, ZERO(), keys.shape[0], partition.g, partition.h, ZERO())
+    found, none = scratch.found, no_moments()
+    return sweep_sorted(limits, rows, none, none, root, NONE_HIGHER, -1.0, found.left, found)
 
 
 @compiled
