@@ -232,7 +232,7 @@ class Logistic(OpensRaw):
         h[:] = p * expit(-raw[output])
 
     def pointwise(self, target: Any, raw: Any, out: Any) -> None:
-        out[:] = -np.log(expit(np.where(target == 1, raw[0], -raw[0])))
+        out[:] = np.logaddexp(0.0, np.where(target == 1, -raw[0], raw[0]))
 
 
 @dataclass(frozen=True)

@@ -173,8 +173,8 @@ def test_more_shards_than_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 1)
     cut_finely(monkeypatch)
     n = 400
-    table = wild_table(n, 4)[:2]
-    y, plan = wild_target(table, 1, 4), make_plan("squared", 2)
+    table = wild_table(n, 4)
+    y, plan, table = wild_target(table, 0, 4), make_plan("squared", 2), [table[0], table[2]]
     assert_same(fit_here(table, plan, y, None), fit_spread(table, plan, y, None, spread(n, 3, [10, 200], range(3))))
 
 
