@@ -96,7 +96,7 @@ def unpack(packed: Any) -> tuple[Any, tuple[Any, ...]]:
     name, pickled, about = pickle.loads(view[_NUMBER.size : end])
     arrays = []
     for dtype, shape in about:
-        n = shape[0] if len(shape) == 1 else math.prod(shape)
+        n = math.prod(shape)
         if n:
             end += -end % _ALIGNED
             array = np.frombuffer(view, dtype, n, end)

@@ -183,15 +183,11 @@ class Peers:
         unsent: set[int] = set()
         for i, thing in things.items():
             link = self._links[i]
-            try:
+            with self._named(i):
                 link.call(*framed_pieces(thing))
-            except OSError as error:
-                raise self._unreachable(i, error) from error
             if link.has_to_send:
                 self._selector.register(link.socket, selectors.EVENT_WRITE, i)
                 unsent.add(i)
-        if not unsent:
-            return
         heard = time.monotonic()
         while unsent:
             sent = self._turn()
@@ -216,10 +212,8 @@ class Peers:
             elif isinstance(key.data, DirectChannel):
                 self._receive(key.data)
             else:
-                try:
+                with self._named(key.data):
                     self._links[key.data].send()
-                except OSError as error:
-                    raise self._unreachable(key.data, error) from error
                 sent.append(key.data)
         return sent
 
@@ -236,19 +230,15 @@ class Peers:
 
     async def _by_dask(self, things: Mapping[int, Sequence[Any]]) -> None:
         async def one(i: int, thing: Sequence[Any]) -> None:
-            try:
+            with self._named(i):
                 await call_actor(self._worker, *self._where[i], _ASIDE, b"".join(thing))
-            except OSError as error:
-                raise self._unreachable(i, error) from error
 
         await asyncio.gather(*(one(i, thing) for i, thing in things.items()))
 
     async def _open(self, peers: Sequence[int]) -> None:
         async def one(i: int) -> None:
-            try:
+            with self._named(i):
                 opened = await open_channel(*self._where[i], self._worker.connection_args, _OPERATION)
-            except OSError as error:
-                raise self._unreachable(i, error) from error
             if opened is None:
                 self._uses_links = False
             else:
@@ -281,9 +271,13 @@ class Peers:
         if awaited and time.monotonic() - heard > _SECONDS_WITHOUT_PROGRESS:
             raise PeerLost(f"other workers have taken nothing for {_SECONDS_WITHOUT_PROGRESS:.0f} s")
 
-    def _unreachable(self, i: int, error: OSError) -> PeerLost:
-        """Return an error that says which actor it is that cannot be reached."""
-        return PeerLost(f"{self._where[i][0]} cannot be reached: {error}")
+    @contextlib.contextmanager
+    def _named(self, i: int) -> Any:
+        """Say which actor it is that cannot be reached."""
+        try:
+            yield
+        except OSError as error:
+            raise PeerLost(f"{self._where[i][0]} cannot be reached: {error}") from error
 
 
 def _serve_links(worker: Worker, actor: str) -> Callable[[TakenConnection], Awaitable[None]] | None:

@@ -17,7 +17,6 @@ from dtrees.split.criteria.criterion import Criterion, criterion_named
 from dtrees.split.criteria.newton import newton_impurity, newton_step, soft_threshold
 from dtrees.split.grow.best_first import MergedLeaves, cut, prune
 from dtrees.split.node.records import Nodes, empty_nodes
-from dtrees.tree.category_sets import NO_SETS, CategorySets
 from dtrees.tree.pruning import kept_nodes
 from dtrees.tree.tree import Tree
 
@@ -37,9 +36,7 @@ def penalties_of(rules: Rules) -> Penalties:
     return Penalties(rules.reg_lambda, rules.reg_alpha)
 
 
-def boosted_tree(
-    nodes: Nodes, exponents: tuple[int, int], penalties: Penalties, learning_rate: float, categories: CategorySets = NO_SETS
-) -> Tree:
+def boosted_tree(nodes: Nodes, exponents: tuple[int, int], penalties: Penalties, learning_rate: float) -> Tree:
     """Return the tree that consists of some nodes.
 
     Parameters
@@ -51,17 +48,13 @@ def boosted_tree(
     penalties : Penalties
     learning_rate : float
         Multiplies the values.
-    categories : CategorySets, optional
-        Of the nodes that are split by such.
     """
     records, sums = nodes
     n = records.shape[0]
     left, right, feature, threshold, missing_left, n_samples = apart = _room_for_nodes(n)
     value, weight, impurity, gain = values = _room_for_values(n)
     _finish()(records, sums, *exponents, _NEWTON.gain_exponent(exponents), *penalties, learning_rate, apart, values)
-    if categories is not NO_SETS:
-        threshold[categories.node] = np.nan
-    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value, categories)
+    return Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value)
 
 
 # Arrays are made here, not in kernels: to hand an array of a kernel's over to Python takes three times as long as to make it.

@@ -440,7 +440,7 @@ class RowsInTree:
             step = max(THREAD_ROWS, -(-(last - first) // (4 * self._threads.n_threads)))
             pieces = np.array([(at, min(at + step, last)) for at in range(first, last, step)], np.int64).reshape(-1, 2)
             if by_set:
-                self._categories.walk(tree, walked, pieces, rows, total)
+                self._categories.walk(walked, tree.categories, pieces, rows, total)
                 return
             self._threads.share(pieces.shape[0], lambda queue, _: walk_rows(queue, pieces, codes, n_distinct, walked, rows, total))
 

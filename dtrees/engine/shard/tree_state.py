@@ -223,14 +223,15 @@ class TreeState:
         nodes, merged = pruned(nodes, exponents, rules)
         for leaves in merged if measures else ():
             merge_rows(self._rows, *leaves)
-        sets = self._find_sets(splits_of_categories(nodes.records, rules)) if rules.categorical else NO_SETS
-        tree = boosted_tree(nodes, exponents, penalties_of(rules), message.learning_rate, sets)
+        tree = boosted_tree(nodes, exponents, penalties_of(rules), message.learning_rate)
         if measures:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
             tree.value[leaf, 0] = message.learning_rate * self._measure_steps(message.output, start, in_stop)
         if rules.monotonic:
             put_in_order(tree, rules.monotonic, measured=measures)
+        if rules.categorical:
+            tree = tree.with_categories(self._find_sets(splits_of_categories(nodes.records, rules)))
         target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
         return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
 

@@ -19,7 +19,6 @@ from dtrees.split.table.disk_arrays import beside, forget
 from dtrees.split.zones.over_shards.categories import Tally, make_lists, make_tally, sum_by_category
 from dtrees.split.zones.over_shards.own_rows import SetsOfTree, SplitsBySets, WalkedTree, mark_by_words, walk_rows_by_sets
 from dtrees.tree.category_sets import CategorySets
-from dtrees.tree.tree import Tree
 
 #: Rows that are looked up at a time.
 _ROWS_AT_A_TIME = 1 << 16
@@ -166,18 +165,18 @@ class CategoryRows:
 
     def walk(
         self,
-        tree: Tree,
-        walked: WalkedTree,
+        tree: WalkedTree,
+        sets: CategorySets,
         pieces: NDArray[np.int64],
         rows: NDArray[np.uint32],
         total: NDArray[np.float64],
     ) -> None:
         """Look rows up in a tree with sets, and add its values to their predictions."""
-        sets, columns, missing = tree.categories, self._columns.codes, np.diff(self._columns.offsets)
-        set_of = np.full(tree.node_count, -1, np.int64)
+        columns, missing = self._columns.codes, np.diff(self._columns.offsets)
+        set_of = np.full(tree.left.shape[0], -1, np.int64)
         set_of[sets.node] = np.arange(sets.node.shape[0])
         of_tree = SetsOfTree(self._place_of, self._codes, set_of, sets.offset, sets.words)
         self._threads.share(
-            pieces.shape[0], lambda queue, _: walk_rows_by_sets(queue, pieces, columns, missing, walked, of_tree, rows, total)
+            pieces.shape[0], lambda queue, _: walk_rows_by_sets(queue, pieces, columns, missing, tree, of_tree, rows, total)
         )
         forget(self._codes)

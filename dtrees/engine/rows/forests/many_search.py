@@ -13,7 +13,8 @@ from dtrees.engine.shard.targets.places import as_columns
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.part_lists import NO_LISTS
-from dtrees.split.zones.over_shards.many_sums.flagging import MANY_FLAGGED, MANY_REQUEST, flag_many
+from dtrees.split.zones.over_shards.many_sums.flagging import MANY_FLAGGED, flag_many
+from dtrees.split.zones.over_shards.requests import MANY_REQUEST
 from dtrees.split.zones.over_shards.shard_rows import ShardRows
 from dtrees.split.zones.over_shards.value_sums import ValueElements
 

@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.shard.targets.places import bounds_of, places_of
-from dtrees.split.zones.over_shards.requests import ALL_PARTS
-
-#: What a request says of a piece (:data:`~dtrees.split.zones.over_shards.requests.REQUEST`).
-PIECE = np.dtype([(name, np.int64) for name in ("first", "last", "n_rows", "first_part", "stop_part")])
+from dtrees.split.zones.over_shards.requests import ALL_PARTS, PIECE
 
 
 def in_batches(requests: NDArray[Any], flagged: NDArray[Any], most: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:

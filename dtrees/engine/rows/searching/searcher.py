@@ -17,7 +17,7 @@ from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import Rules
 from dtrees.engine.rows.between.packed import add_up
 from dtrees.engine.rows.messages import FindBars, Rooted, Scanned
-from dtrees.engine.rows.searching.batches import PIECE, in_batches
+from dtrees.engine.rows.searching.batches import in_batches
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
@@ -29,7 +29,7 @@ from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.finer_parts import FinerTotals, RefinedParts, refine_nodes
 from dtrees.split.zones.over_shards.flagging import flag_nodes
 from dtrees.split.zones.over_shards.node_sums import settle_sums
-from dtrees.split.zones.over_shards.requests import FLAGGED, REQUEST, ColumnSplits, Flags, SearchedNodes
+from dtrees.split.zones.over_shards.requests import FLAGGED, PIECE, REQUEST, ColumnSplits, Flags, SearchedNodes
 from dtrees.split.zones.over_shards.scanning import RowsSent, scan_rows
 from dtrees.split.zones.over_shards.value_sums import ValueSums
 from dtrees.split.zones.sums import SCALE, Sums

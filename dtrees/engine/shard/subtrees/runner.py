@@ -110,7 +110,10 @@ class Runner(ABC):
         return bool(self._scratch) and self._scratch[0].keys.shape[0] > n_rows and (self._scratch[0].groups is not None) == categories
 
     def scratch_at_hand(self, thread: int, n_rows: int, categories: bool) -> Scratch | None:
-        """Return the scratch space of a thread for nodes of up to so many rows, None if there is none that is large enough."""
+        """Return the scratch space of a thread for nodes of up to so many rows, None if there is none that is large enough.
+
+        What else it is made for is the same for all trees of a fit, unless it was forgotten meanwhile.
+        """
         return self._scratch[thread] if thread < len(self._scratch) and self._has_scratch(n_rows, categories) else None
 
     def scratch_for(

@@ -16,22 +16,19 @@ from dtrees.split.zones.sums import Sums
 
 #: Codes of a part that has more than one value, in the zone map of a searcher.
 CODES = 2**33
-#: A column of a node as its searcher left it: its flagged parts are ``first:last`` of all, and have ``n_rows`` rows. Where the rows of a
-#: column are sent in several batches, these are of one batch, which is of the parts ``first_part`` to ``stop_part - 1``; ``best`` is the
-#: score of the best split found in batches before (-1.0: none). Then follow the sums of missing rows, and the best split after a part of a
-#: single value, if its score is not -1.
+#: What a batch of rows has of a column of a node: the flagged parts ``first:last`` of all, which have ``n_rows`` rows. They are of the
+#: parts ``first_part`` to ``stop_part - 1``: of all, unless rows of the column are sent in several batches.
+PIECE = np.dtype([(name, np.int64) for name in ("first", "last", "n_rows", "first_part", "stop_part")])
+#: Of a piece, the score of the best split found in batches before (-1.0: none), and what splits have to pass.
+_SOUGHT = [*((name, np.int64) for name in PIECE.names or ()), ("best", np.float64), ("bar", np.float64)]
+#: A column of a node as its searcher left it: a piece, the sums of missing rows, and the best split after a part of a single value, if its
+#: score is not -1.
 REQUEST = np.dtype(
     [
-        ("first", np.int64),
-        ("last", np.int64),
-        ("n_rows", np.int64),
-        ("first_part", np.int64),
-        ("stop_part", np.int64),
-        ("best", np.float64),
+        *_SOUGHT,
         ("missing_g", np.int64),
         ("missing_h", np.int64),
         ("missing_n", np.int64),
-        ("bar", np.float64),
         ("score", np.float64),
         ("code", np.int64),
         ("next_code", np.int64),
@@ -42,6 +39,8 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
+#: The same where many numbers are summed; ``looks`` says whether it is to be scanned.
+MANY_REQUEST = np.dtype([*_SOUGHT, ("looks", np.bool_)], align=True)
 #: After all parts of a column.
 ALL_PARTS = 2**32
 #: A flagged part: its number in the grain of its node, the sums before it, and its number of rows.

@@ -37,20 +37,6 @@ _ROUNDING = 2.0**-40
 #: In place of the weight of a side without rows.
 _TINY = 2.0**-1000
 
-#: A column of a node as its searcher left it, as REQUEST is; ``looks`` says whether it is to be scanned.
-MANY_REQUEST = np.dtype(
-    [
-        ("first", np.int64),
-        ("last", np.int64),
-        ("n_rows", np.int64),
-        ("first_part", np.int64),
-        ("stop_part", np.int64),
-        ("best", np.float64),
-        ("bar", np.float64),
-        ("looks", np.bool_),
-    ],
-    align=True,
-)
 #: A flagged part: its number in the grain of its node, and its number of rows.
 MANY_FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)], align=True)
 
@@ -58,7 +44,7 @@ MANY_FLAGGED = np.dtype([("part", np.int64), ("n", np.int64)], align=True)
 def best_edge_of_elements(node, nodes, i, j, limits, bar, scratch):
     """Return the highest score of a split of a node between two parts of a column, or the bar if that is higher.
 
-    It is a version of a function of :mod:`dtrees.split.zones.over_shards.node_sums`.
+    It is the version of ``_best_edge`` of :mod:`dtrees.split.zones.over_shards.node_sums` for such sums.
     """
     if not begin_column(limits.criterion, nodes.node_sums[i], np.int64(nodes.column_ids[nodes.zone_map.which[j]])):
         return bar

@@ -13,7 +13,7 @@ from dtrees.split.zones.sums import element_of, n_elements
 
 
 def sweep_elements(merged, base, end, nodes, place, limits, flags, bar, scratch, failed):
-    """Find the best split, where many numbers are summed: a version of a function of :mod:`dtrees.split.zones.over_shards.scanning`."""
+    """Find the best split: the version of ``_sweep`` of :mod:`dtrees.split.zones.over_shards.scanning` for such sums."""
     i, j = place
     zone_map, request, found, room = nodes.zone_map, flags.requests[i, j], scratch.found, scratch.classes
     first_codes, shift, flagged = zone_map.first_codes[j], zone_map.fold - nodes.sums.grains[i], flags.parts[request.first : request.last]
