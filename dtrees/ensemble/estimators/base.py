@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.ensemble.backend import Backend, LoadOptions, Output, Placement, Table
-from dtrees.ensemble.compat import DocumentationLink, parameter_names, stand_in_for_sklearns
+from dtrees.ensemble.compat import CheckedParameters, DocumentationLink, parameter_names, stand_in_for_sklearns
 from dtrees.ensemble.estimators.explaining import Explaining
 from dtrees.ensemble.evaluation.progress import shown, with_bars
 from dtrees.ensemble.in_process import LOCAL, backend_for
@@ -52,7 +52,7 @@ R = TypeVar("R")
 GrownBy = tuple[tuple[int, dict[str, Any]], ...]
 
 
-class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator, ABC):
+class TreeEstimator(Explaining, EstimatorState, CheckedParameters, DocumentationLink, BaseEstimator, ABC):
     """Base class of the ten estimators."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
@@ -263,6 +263,10 @@ class TreeEstimator(Explaining, EstimatorState, DocumentationLink, BaseEstimator
 
     def _check_names(self, X: Any, *, reset: bool) -> None:
         """Check the names and the number of columns by scikit-learn's rules, or, with ``reset``, take them over."""
+        if reset and type(X) is np.ndarray:  # it has no names; scikit-learn looks for some as long as it takes to grow a small tree
+            self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+            return
         names = column_names(X)
         if len(set(names)) < len(names):
             twice = sorted({str(name) for name in names if names.count(name) > 1})
