@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
@@ -72,6 +73,11 @@ class Schema:
     def __len__(self) -> int:
         """Return the number of columns."""
         return len(self.columns)
+
+    @cached_property
+    def _categorical(self) -> list[tuple[int, Column]]:
+        """The columns of categories, and their places."""
+        return [(j, column) for j, column in enumerate(self.columns) if column.kind == CATEGORICAL]
 
     @classmethod
     def infer(cls, X: Any, categories: Collection[int] = ()) -> Schema:
@@ -187,13 +193,13 @@ class Schema:
             return matrix
         X = checked_table(X)
         self._check_width(X.shape[1])
-        for column in self.columns:
-            if column.kind == CATEGORICAL and not column.holds_numbers:
+        for _, column in self._categorical:
+            if not column.holds_numbers:
                 raise ValueError(f"X is an array, but column {column.name!r} held categories at fit; pass a frame with the columns of fit")
         if is_sparse(X):
             return self._sparse_rows(X)
         check_values(X, "X")
-        numbers = {j: numbers_of(column, X[:, j]) for j, column in enumerate(self.columns) if column.kind == CATEGORICAL}
+        numbers = {j: numbers_of(column, X[:, j]) for j, column in self._categorical}
         matrix = X.astype(float_dtype(X.dtype, *(array.dtype for array in numbers.values())), copy=bool(numbers))
         for j, array in numbers.items():
             matrix[:, j] = array
@@ -202,7 +208,7 @@ class Schema:
     def _sparse_rows(self, X: Any) -> Any:
         from dtrees.tree.sparse_rows import SparseRows
 
-        if any(column.kind == CATEGORICAL for column in self.columns):
+        if self._categorical:
             raise ValueError("X is sparse, but some columns held categories at fit; pass it as a dense table")
         X = by_rows(X)
         check_values(X.data, "X")

@@ -200,7 +200,9 @@ def bound(kernel: Any, *arguments: Any) -> Callable[..., Any] | None:
 
 
 def _key(kernel: Any, arguments: tuple[Any, ...], any_layout: Any) -> Any:
-    return kernel, tuple(_any_layout(value) if value is any_layout is not None else _kind(value) for value in arguments)
+    return kernel, tuple(
+        (value.dtype, value.ndim, value.flags.aligned) if value is any_layout is not None else _kind(value) for value in arguments
+    )
 
 
 def _any_layout(array: Any) -> Any:
@@ -212,5 +214,6 @@ def _kind(value: Any) -> Any:
     if isinstance(value, tuple):
         return type(value), tuple(map(_kind, value))
     if isinstance(value, np.ndarray):
-        return value.dtype, value.ndim, value.flags.c_contiguous, value.flags.f_contiguous, value.flags.writeable, value.flags.aligned
+        flags = value.flags
+        return value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
     return type(value)
