@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dtrees.engine.coordinator.delegation import NO_DELEGATION, Delegation, place_of_split
 from dtrees.engine.coordinator.session import Session, Steps
 from dtrees.engine.outcome.monotonic import put_in_order
-from dtrees.engine.outcome.values import class_values, newton_values, penalties_of, splits_of_categories, take_apart
+from dtrees.engine.outcome.values import class_values, newton_values, penalties_of, places_of_leaves, splits_of_categories, take_apart
 from dtrees.engine.plan.node_limits import n_sums_of, scaled
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
@@ -55,7 +55,8 @@ def complete(
     rules, criterion = plan.rules, criterion_named(plan.rules.criterion)
     one = started.tree % session.executor.n_shards
     records = nodes.records
-    left, right, feature, threshold, missing_left, n_samples, leaf, start, in_stop, stop = take_apart(records)
+    left, right, feature, threshold, missing_left, n_samples = take_apart(records)
+    leaf, start, in_stop, stop = places_of_leaves(records if closes(plan) or measures(plan) else records[:0])
     g_exponent, h_exponent = root.exponents
     if criterion.measured == "leaves":
         asked = delegation.ask(start, one)

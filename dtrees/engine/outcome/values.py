@@ -69,11 +69,17 @@ def _room_for_values(n: int) -> tuple[NDArray[np.float64], ...]:
 
 
 def take_apart(records: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return arrays of a tree, which nodes are leaves, and where the rows of the leaves lie."""
+    """Return the arrays of a tree but for those of values: of children, columns, thresholds, missing values and numbers of rows."""
     apart = _room_for_nodes(records.shape[0])
     _take_apart(records, apart)
+    return apart
+
+
+def places_of_leaves(records: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return which nodes are leaves, and where the rows of each leaf start, in sample and in all end."""
     leaf = records["column"] < 0
-    return *apart, leaf, *(records[name][leaf].astype(np.int64) for name in ("start", "in_stop", "stop"))
+    start, in_stop, stop = (records[name][leaf].astype(np.int64) for name in ("start", "in_stop", "stop"))
+    return leaf, start, in_stop, stop
 
 
 class CategorySplits(NamedTuple):

@@ -130,7 +130,7 @@ class RowTarget(AddsByLeaf):
         self._drawn_for: int | None = None
         self._parts = Parts(train, held_out, weights)
         self.in_sample = train
-        self.raw = starts(initial, n).copy()
+        self.raw = starts(initial, n)
         self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._loss: Loss = plan.loss
         self.unit_hessian = unit_hessian = has_unit_hessian(plan, self._weight)
@@ -238,7 +238,7 @@ class RowTarget(AddsByLeaf):
             by_part.append(np.where(undrawn, losses, 0.0))
             if self._drawn_for == 0:
                 losses = np.empty_like(losses)
-                self._loss.pointwise(self._target, starts(self._initial, losses.shape[0]).copy(), losses)
+                self._loss.pointwise(self._target, starts(self._initial, losses.shape[0]), losses)
                 if self._weight is not None:
                     losses *= self._weight
                 by_part.append(np.where(undrawn, losses, 0.0))

@@ -161,14 +161,15 @@ class TreeState:
         Unless levels are to be searched, the tree is grown at once. ``plain`` is as of :class:`~dtrees.engine.protocol.messages.Start`.
         """
         in_sample, a, b, exponents, self._pure_by, self._levels, spent, totals, self._targets = self._target.start(tree, output)
-        n_in = a.shape[0] if in_sample is None else int(np.count_nonzero(in_sample))
+        inside = None if in_sample is None else in_sample.nonzero()[0]
+        n_in = a.shape[0] if inside is None else inside.shape[0]
         n = a.shape[0] if self._target.keeps_out_of_sample else n_in
         in_order = in_sample is None and spent
         self._lay_out(n, a if in_order else None, b)
         if in_sample is None:
             partition.number(self._rows.rows)
         else:
-            self._rows.rows[:n_in] = np.flatnonzero(in_sample)
+            self._rows.rows[:n_in] = inside
             if n > n_in:
                 self._rows.rows[n_in:] = np.flatnonzero(~in_sample)
         if not in_order or totals is None:
@@ -176,10 +177,9 @@ class TreeState:
         total_a, total_b, size, slope = totals
         if spent and not in_order:
             workspace.divide_in(a, b)
-        del a, b  # their memory may be needed
+        del a, b, inside  # their memory may be needed
         if n_in < n:  # not what an earlier tree left there: shards that saw other trees must agree
-            self._rows.g[n_in:] = 0
-            self._rows.h[n_in:] = 0
+            self._rows.g[n_in:] = self._rows.h[n_in:] = 0
         if self._levels.shape[0]:
             workspace.runner.forget()  # it holds the levels, which weights drawn anew change
         rules, several = self._plan.rules, None if self._targets is None else Targets(self._classes, self._targets)

@@ -7,6 +7,7 @@ both lists, the counters and the numbering of nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +29,6 @@ DONE, GROW, OPEN, SUM, SETTLE, LEAD, SCAN, MARK, SPREAD = (np.int64(kind) for ki
 LOCK, WAITING_PIECES, WAITING_NODES, PIECES_LEFT, NODES_LEFT, N_NODES, FAILED = (np.int64(8 * k) for k in range(7))
 #: What is in ``places``: see there.
 START, IN_STOP, STOP, DEPTH, SLOT, LEFT_CHILD, ALL, UNDONE, FIRST_PART, COUNT, SUMMED, N_SLOTS, IDLE_SLOTS, FIRST_COLUMN, SIDE = range(15)
-#: What is as many as there are subtrees at the beginning.
-_COUNTS = np.array([WAITING_PIECES, PIECES_LEFT, N_NODES])
 
 
 class Roots(NamedTuple):
@@ -156,11 +155,10 @@ def opening(work_pool: WorkPool, roots: Sequence[tuple[int, int, int, int]], mos
     places = np.zeros(work_pool.places.shape, np.int64)
     places[:, SLOT] = -1
     places[:n, :4] = roots
-    places[1:n, FIRST_PART] = np.cumsum(most_nodes)[:-1]
-    pieces = np.zeros((n, 3), np.int64)
-    pieces[:, 0], pieces[:, 1] = OPEN, np.arange(n)[::-1]
+    places[1:n, FIRST_PART] = list(accumulate(most_nodes[:-1]))
+    pieces = np.array([(OPEN, root, 0) for root in range(n - 1, -1, -1)], np.int64)
     control = np.zeros(64, np.int64)
-    control[_COUNTS] = n
+    control[WAITING_PIECES] = control[PIECES_LEFT] = control[N_NODES] = n
     return Opening(control, places, pieces)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dtrees.engine.outcome.values import Penalties, boosted_tree, newton_values, take_apart
+from dtrees.engine.outcome.values import Penalties, boosted_tree, newton_values, places_of_leaves, take_apart
 from dtrees.split.node.records import NODE, Nodes
 from dtrees.tree.tree import Tree
 from tests.examples import examples
@@ -71,7 +71,8 @@ def test_nodes_are_taken_apart(nodes: list[Grown]) -> None:
         "in_stop": [node.in_stop for node in leaves],
         "stop": [node.stop for node in leaves],
     }
-    found = take_apart(as_records(nodes))
+    records = as_records(nodes)
+    found = (*take_apart(records), *places_of_leaves(records))
     for array, (name, values) in zip(found, wanted.items(), strict=True):
         np.testing.assert_array_equal(array, values, err_msg=name)
     assert [array.dtype.name for array in found[:7]] == ["int32", "int32", "int32", "float64", "bool", "int64", "bool"]
@@ -128,7 +129,7 @@ def test_boosted_trees(
     sums = np.array(data.draw(st.lists(st.tuples(st.integers(-99, 99), st.integers(0, 99)), min_size=len(nodes), max_size=len(nodes))))
     records = as_records(nodes)
     tree = boosted_tree(Nodes(records, sums), (g_exponent, h_exponent), Penalties(penalty), learning_rate)
-    left, right, feature, threshold, missing_left, n_samples, *_ = take_apart(records)
+    left, right, feature, threshold, missing_left, n_samples = take_apart(records)
     steps = newton_values(records, sums, g_exponent, h_exponent, 2 * g_exponent - h_exponent, Penalties(penalty), learning_rate)
     value, weight, impurity, gain = steps
     assert tree.equals(Tree(left, right, feature, threshold, missing_left, impurity, gain, n_samples, weight, value))

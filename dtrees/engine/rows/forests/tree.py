@@ -85,7 +85,7 @@ def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestSc
     nodes, known, sets = yield from grow_nodes(session, number, derived, exponents, rounded)
     nodes, _ = pruned(nodes, exponents, rules)
     records = nodes.records
-    left, right, feature, threshold, missing_left, n_samples, leaf, *_ = take_apart(records)
+    left, right, feature, threshold, missing_left, n_samples = take_apart(records)
     gain = scaled(records["gain"], -criterion.gain_exponent(exponents))
     sets_of_tree, none = sets.of_tree(records, rules), np.zeros(n_samples.shape[0])
 
@@ -97,7 +97,7 @@ def forest_tree_steps(session: RowsSession, plan: ForestPlan, scales: f.ForestSc
 
     if criterion.measured:
         shape = tree_of(none[:, None], none, none)
-        mean, spread = yield from _measured(session, shape, leaves_known(records, known), n_samples[leaf])
+        mean, spread = yield from _measured(session, shape, leaves_known(records, known), n_samples[records["column"] < 0])
         grown = tree_of(*values_by_leaves(plan, nodes, left, right, n_samples, exponents[1], gain, mean, spread))
     else:
         grown = tree_of(*class_values(nodes, criterion, exponents[1], plan.n_classes, plan.targets))

@@ -38,8 +38,10 @@ def rows_at_once(loss: Loss, n_rows: int) -> int:
 
 
 def starts(initial: NDArray[np.float64], n_rows: int) -> NDArray[np.float64]:
-    """Return what rows start from, shape (K, n_rows), where ``initial`` is of shape (K,) or (K, n_rows)."""
-    return np.broadcast_to(initial[:, None], (initial.shape[0], n_rows)) if initial.ndim == 1 else initial
+    """Return a new array of what rows start from, shape (K, n_rows), where ``initial`` is of shape (K,) or (K, n_rows)."""
+    raw = np.empty((initial.shape[0], n_rows))
+    raw[:] = initial.reshape(initial.shape[0], -1)
+    return raw
 
 
 def draw_rows(plan: BoostingPlan, round_: int, eligible: NDArray[np.bool_]) -> NDArray[np.bool_]:

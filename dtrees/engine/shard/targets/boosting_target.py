@@ -92,7 +92,7 @@ class BoostingTarget:
             initial = plan.loss.initial(self.target[..., which], None if self.weight is None else self.weight[which])
         self._start = np.array(initial, np.float64)
         self.initial = self._start if self._start.ndim == 1 else np.zeros(self._start.shape[0])
-        self.raw = starts(self._start, n).copy()
+        self.raw = starts(self._start, n)
         # A round's trees share rows, and gradients at the predictions at its beginning: what these follow from.
         self._opened = self.raw.copy() if plan.loss.n_outputs > 1 else self.raw
         self._drawn_for: int | None = None
