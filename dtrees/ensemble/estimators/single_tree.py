@@ -70,16 +70,11 @@ class SingleTree(TreeEstimator):
             If a parameter or the data cannot be used; the message says what is wanted.
         """
         callback = called_together(callbacks)
-        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=self.splitter == "random")
+        random_splits = self.splitter == "random"
+        refusal = parameters.rows_refusal_of_trees(self.criterion, random_splits=random_splits)
         backend, table = self._load(X, y, sample_weight, keep=False, n_trees=1, single_use=True, rows_refusal=refusal)
         several_targets.check(self, table)
-        rules = parameters.rules_for(
-            self,
-            self.criterion,
-            table.n_rows,
-            self.n_features_in_,
-            random_splits=self.splitter == "random",
-        )
+        rules = parameters.rules_for(self, self.criterion, table.n_rows, self.n_features_in_, random_splits=random_splits)
         plan = ForestPlan(
             rules=rules,
             seed=parameters.draw_seed(self.random_state),

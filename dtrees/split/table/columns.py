@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.words import bits_of_float32, float32_of_bits, read_float64
+from dtrees.split.numbers.ordered import float32_of_key, key_of_float32
 from dtrees.split.numbers.rounding import rounded_down
 from dtrees.split.table.disk_arrays import Room, forget, is_on_disk
 from dtrees.split.table.mmap_arrays import Reused, mapped
@@ -139,24 +140,6 @@ class Columns(NamedTuple):
 
     def _lowest_keys(self) -> NDArray[np.int64]:
         return key_of_float32(self.words[: self.n_columns, 0])
-
-
-def key_of_float32(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the bits of numbers as integers in the order of the numbers, -0.0 as 0.0.
-
-    Examples
-    --------
-    >>> key_of_float32(np.array([-0.0, 0.0, 1e-45], np.float32)) - 2**31
-    array([0, 0, 1])
-    """
-    bits = (values + np.float32(0.0)).view(np.uint32)
-    return (bits ^ ((bits.view(np.int32) >> 31).view(np.uint32) | np.uint32(0x80000000))).astype(np.int64)
-
-
-def float32_of_key(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Return the numbers that have these keys (:func:`key_of_float32`)."""
-    sign = np.uint32(0x80000000)
-    return np.where(keys & sign, keys ^ sign, ~keys).view(np.float32)
 
 
 class Bench(NamedTuple):

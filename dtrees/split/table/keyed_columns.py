@@ -32,8 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
+from dtrees.split.numbers.ordered import float32_of_key
 from dtrees.split.policy import DISK_BYTES
-from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns, float32_of_key
+from dtrees.split.table.columns import MAX_ROWS, Assembly, Columns
 from dtrees.split.table.disk_arrays import Room, beside, forget, is_on_disk
 from dtrees.split.table.mmap_arrays import mapped
 

@@ -1,0 +1,24 @@
+"""Numbers as integers in the same order, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def key_of_float32(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the bits of numbers as integers in the order of the numbers, -0.0 as 0.0.
+
+    Examples
+    --------
+    >>> key_of_float32(np.array([-0.0, 0.0, 1e-45], np.float32)) - 2**31
+    array([0, 0, 1])
+    """
+    bits = (values + np.float32(0.0)).view(np.uint32)
+    return (bits ^ ((bits.view(np.int32) >> 31).view(np.uint32) | np.uint32(0x80000000))).astype(np.int64)
+
+
+def float32_of_key(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Return the numbers that have these keys (:func:`key_of_float32`)."""
+    sign = np.uint32(0x80000000)
+    return np.where(keys & sign, keys ^ sign, ~keys).view(np.float32)
