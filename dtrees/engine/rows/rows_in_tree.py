@@ -183,6 +183,7 @@ class RowsInTree:
             rows = np.flatnonzero(in_sample).astype(np.uint32)
             self._rows = partition.RowPartition(rows, a[rows], b[rows] if b.shape[0] else b)
         del a, b
+        self._flagged.rows_moved()
         n = rows.shape[0]
         if self._spare.rows.shape[0] < n or self._spare.h.shape[0] < self._rows.h.shape[0]:
             self._spare = self._rows.spare(n)
@@ -290,6 +291,7 @@ class RowsInTree:
         self._threads.share(
             tasks.shape[0], lambda queue, _: partition.divide_many(queue, tasks, bits, offsets, rows, start, stop, stop, spare), most
         )
+        self._flagged.rows_moved()
         self._reserve(int(message.left.max()) + 2)
         left, right = message.left, message.left + 1
         self._start[left], self._stop[left] = start, left_stop

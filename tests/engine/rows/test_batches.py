@@ -17,8 +17,10 @@ from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.forests.many_search import ManySumsSearcher
 from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.searching import flagged_rows
 from dtrees.engine.rows.searching.batches import in_batches
 from dtrees.engine.run.boosting_rounds import boost
+from dtrees.split.policy import flagged_bytes
 from dtrees.split.zones.over_shards.requests import ALL_PARTS
 from tests.engine.rows.forests import test_forests_by_rows as forests
 from tests.engine.rows.test_rows_fit import assert_same, fit_here, make_plan, spread
@@ -114,6 +116,41 @@ def test_boosted_trees_are_the_same_however_many_batches(monkeypatch: pytest.Mon
         steps.append(executor.n_batches)
         assert executor.most < n_bytes + 12_000 * 20 / 100  # a part more
     assert steps == sorted(set(steps))
+
+
+def test_a_small_table_takes_one_batch() -> None:
+    """Steps of three exchanges each would take longer than all its rows."""
+    n_rows, n_columns, row_bytes = 20_000, 28, 20
+    assert flagged_bytes(n_rows // 2, n_columns) >= row_bytes * n_rows * n_columns // 4
+
+
+@pytest.mark.parametrize("kind", ["boosting", "forest"])
+def test_rows_that_are_looked_up_in_lists(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their places are noted anew once they have moved, or those of another tree were noted in between."""
+    monkeypatch.setattr(flagged_rows, "CODES_FOR_LISTS", 0)
+    monkeypatch.setattr(flagged_rows, "LARGE_NODE_SHARE", 2**20)
+    noted, looked_up = [], []
+    note_places, lists = flagged_rows.note_places, flagged_rows._Listed.lists
+    monkeypatch.setattr(flagged_rows, "note_places", lambda *given: (noted.append(1), note_places(*given)))
+
+    def look_up(*given: Any, **options: Any) -> Any:
+        found = lists(*given, **options)
+        looked_up.append(found is not flagged_rows.NO_LISTS)
+        return found
+
+    monkeypatch.setattr(flagged_rows._Listed, "lists", look_up)
+    n = 12_000
+    table, rng = noise(n, 4)
+    y, cuts = rng.normal(size=n), spread(n, 2, [n // 3], range(2))
+    executor = LocalRowsExecutor.of(table, y, None, cuts)
+    if kind == "boosting":
+        plan = make_plan("squared", 4, rule_changes={"max_depth": 3})
+        assert_same(fit_here(table, plan, y, None), boost(executor, plan))
+    else:
+        monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 1000)
+        trees = ForestPlan(rules("squared_error", 4, max_depth=3), seed=1, n_draws=9000)
+        forests.assert_same(forests.grow_here(table, trees, y, None, 4), grow_forest_on_rows(executor, trees, 0, 4, n_side_by_side=2))
+    assert 0 < len(noted) <= sum(looked_up)
 
 
 @pytest.mark.parametrize("kind", ["classes", pytest.param("targets", marks=pytest.mark.slow)])

@@ -49,9 +49,14 @@ class _Listed:
         self._part, self._n_parts, self._threads = part, n_parts, threads
         self._n_compared = 0
         self._lists: PartLists | None = None
+        self._noted: object = None
 
-    def lists(self, rows: RowPartition, sizes: NDArray[np.int64], share: int = 1) -> PartLists:
-        """Return lists to look rows up in, with their places noted; empty ones where to compare codes is faster.
+    def rows_moved(self) -> None:
+        """Note the places of rows anew before they are looked up again."""
+        self._noted = None
+
+    def lists(self, tree: object, rows: RowPartition, sizes: NDArray[np.int64], share: int = 1) -> PartLists:
+        """Return lists to look rows up in, with their places in a tree noted; empty ones where to compare codes is faster.
 
         ``sizes`` are the numbers of rows of nodes: the codes of one node in so many as ``share`` would be compared.
         """
@@ -63,10 +68,12 @@ class _Listed:
             self._lists = list_parts(self._part, self._n_parts, self._threads.share)
         if self._lists is None:
             return NO_LISTS
-        n_in = rows.rows.shape[0]
-        if n_in < n_rows:
-            self._lists.place_of[:] = 0xFFFFFFFF
-        note_places(self._lists.place_of, rows.rows, 0, n_in)
+        if self._noted is not tree:
+            n_in = rows.rows.shape[0]
+            if n_in < n_rows:
+                self._lists.place_of[:] = 0xFFFFFFFF
+            note_places(self._lists.place_of, rows.rows, 0, n_in)
+            self._noted = tree
         return self._lists
 
 
@@ -106,6 +113,10 @@ class FlaggedRows:
         other = copy.copy(self)
         other._begin()
         return other
+
+    def rows_moved(self) -> None:
+        """Know that the tree's rows lie elsewhere than before."""
+        self._listed.rows_moved()
 
     def use_columns(self, zone_map: ZoneMap, pool: NDArray[np.int32]) -> None:
         """Have a tree of some columns, and their zone map."""
@@ -154,7 +165,7 @@ class FlaggedRows:
 
     def _of_shard(self, rows: RowPartition, sizes: NDArray[np.int64], share: int = 1) -> ShardRows:
         """Return rows for kernels; ``sizes`` and ``share`` are as of :meth:`_Listed.lists`."""
-        return ShardRows(self._columns, self._zone_map, self._listed.lists(rows, sizes, share), rows, _ONE_TARGET, 0)
+        return ShardRows(self._columns, self._zone_map, self._listed.lists(self, rows, sizes, share), rows, _ONE_TARGET, 0)
 
     def pick(self, wanted: Sequence[Wanted], rows: RowPartition, places: _Places) -> _Sent:
         """Return the rows that searchers want: how many values of each task, and the values with the sums of their rows."""
