@@ -552,7 +552,7 @@ def test_a_table_for_the_cluster_but_no_single_worker(client: Client, limited: A
     X = da.random.default_rng(0).integers(0, 2**20, (n, 24), chunks=(50_000, 24)).astype(np.float32)
     y = X[:, 0] + X[:, 1] // 1000
     model = MODELS[name]().set_params(n_estimators=2, max_depth=3)
-    limited({"boosting": 65e6, "forest": 108e6}[name])
+    limited({"boosting": 80e6, "forest": 108e6}[name])
     fitted = dtrees.submit(model, X, y).result(timeout=150)
     assert fitted.placement_.kind == {"boosting": "rows", "forest": "sharded"}[name]
     assert "(68.66 MiB presorted) fits no single worker" in fitted.placement_.reason
