@@ -11,7 +11,14 @@ lists, in order, where most of them are in the node; otherwise they are picked f
 
 To sum all columns of a node in one pass over its rows, the parts of a row's columns are stored side by side, two bytes each.
 
-Categories have no order, so that each is a zone, and is not cut into parts; columns of very many have no zones.
+Categories have no order, so that each is a zone, and is not cut into parts; columns of very many have no zones. Those of fewest
+come first.
+
+Joined columns
+--------------
+A node's sums by pairs of categories of two columns tell its sums by category of both. So columns of few categories are *joined*: a row
+has one number in place of its codes in two or three of them, its *element*, by which it is added up once, and the sums of each column are
+added up from these (:mod:`dtrees.split.zones.joined_sums`).
 
 Cuts
 ----
@@ -31,14 +38,19 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.policy import (
+    ALL_JOINED,
     ALL_SUMMED_CATEGORIES,
     DISK_BYTES,
     FOLD,
+    JOINED_SAVES,
     LIST_ROWS,
     LISTED_AT_ENDS,
     MAX_CELLS,
     MAX_SINGLE_CELLS,
     MAX_ZONES,
+    MOST_JOINED,
+    ROWS_PER_JOINED,
+    SAVES_PASS,
     SUMMED_CATEGORIES,
     most_zones,
 )
@@ -59,7 +71,7 @@ class ZoneMap(NamedTuple):
     part : ndarray of uint16, shape (n_rows, k)
         The part of each value; shifted right by ``fold``, its zone. Missing values have the number after the last part.
     which : ndarray of int64, shape (k,)
-        The columns, ascending.
+        The columns: those of categories, by their number, then the others, ascending.
     n_zones : ndarray of int64, shape (k,)
         At most 255; in columns of categories their number, 0 if they are too many to be zones.
     by_category : ndarray of bool, shape (k,)
@@ -78,6 +90,13 @@ class ZoneMap(NamedTuple):
         In tables of up to LIST_ROWS rows ``code << 32 | row`` of all rows, ascending, for each column; those of missing values come last.
     firsts : ndarray of int64, shape (k, most parts + 1)
         Where the rows of each part begin in a column's list, and those of missing values; not for exact columns.
+    first_joined, stride, n_joined : ndarray of int64, shape (n,)
+        The first n columns are joined: where the elements of those that each is joined with begin, what its codes are multiplied by in
+        their numbers, and how many elements these are.
+    joined : ndarray of uint16, shape (n_rows, n_tables)
+        The elements of each row, one for each set of columns joined with each other.
+    n_elements : int
+        How many elements there are in all.
     fold : int
         A zone has ``2**fold`` parts, of which the last zone's last ones may be empty.
     most_codes : int
@@ -95,13 +114,28 @@ class ZoneMap(NamedTuple):
     ends: NDArray[np.int64]
     lists: NDArray[np.uint64]
     firsts: NDArray[np.int64]
+    first_joined: NDArray[np.int64]
+    stride: NDArray[np.int64]
+    n_joined: NDArray[np.int64]
+    joined: NDArray[np.uint16]
+    n_elements: int
     fold: int
     most_codes: int
 
-    def take(self, places: NDArray[np.int64]) -> ZoneMap:
+    def take(self, columns: NDArray[np.int64]) -> ZoneMap:
         """Return some of the columns."""
-        rest: dict[str, Any] = {name: getattr(self, name)[places] for name in self._fields[1:-2]}
-        return self._replace(part=_take_columns(self.part, places), **rest)
+        places = np.flatnonzero(np.isin(self.which, columns))
+        rest: dict[str, Any] = {name: getattr(self, name)[places] for name in self._fields[1:-7]}
+        return self._replace(part=_take_columns(self.part, places), **rest, **self._take_joined(places))
+
+    def _take_joined(self, places: NDArray[np.int64]) -> dict[str, Any]:
+        """Return what is said of joined columns for some of the columns; others may be joined with them."""
+        own = places[places < self.first_joined.shape[0]]
+        if not _is_worth_it(self.first_joined[own], places.shape[0] - own.shape[0]):
+            own = own[:0]
+        taken = {name: getattr(self, name)[own] for name in ("first_joined", "stride", "n_joined")}
+        tables = np.flatnonzero(np.isin(np.unique(self.first_joined), taken["first_joined"]))
+        return taken | {"joined": _take_columns(self.joined, tables)}
 
 
 def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArray[np.uint16]:
@@ -124,7 +158,11 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
     ``map`` is as in :func:`~dtrees.split.table.columns.presort`; ``categorical`` are the columns that hold categories.
     """
     n_rows, n_columns = columns.n_rows, columns.n_columns
+    by_category = np.zeros(n_columns, np.bool_)
+    by_category[list(categorical)] = True
     n_distinct = np.diff(columns.offsets)
+    which = np.argsort(np.where(by_category, n_distinct, n_rows + 1), kind="stable")
+    by_category, n_distinct = by_category[which], n_distinct[which]
     n_parts = most_zones(n_rows) << fold
     quantiles = _quantiles(n_rows, n_parts)
     shifts = np.zeros(n_columns, np.int64)
@@ -133,8 +171,7 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
     first_codes = np.zeros((n_columns, n_parts + 1), np.int64)
     listed, ends = np.zeros((n_columns, 2, LISTED_AT_ENDS), np.uint32), np.zeros((n_columns, 4), np.int64)
     lists, firsts = np.empty((n_columns, n_rows if n_rows <= LIST_ROWS else 0), np.uint64), np.zeros(first_codes.shape, np.int64)
-    n_zones, by_category = np.zeros(n_columns, np.int64), np.zeros(n_columns, np.bool_)
-    by_category[list(categorical)] = True
+    n_zones = np.zeros(n_columns, np.int64)
     summed = _summed_categories(n_distinct, by_category)
 
     counts = Reused(lambda: mapped(int(n_distinct.max(initial=0)) + 1, np.uint32))
@@ -144,28 +181,63 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
             n_zones[j], shifts[j] = (n_distinct[j], 0) if summed[j] else (0, _ALL_IN_ONE)
             part_of[j, : max(1, n_zones[j])] = np.arange(max(1, n_zones[j]))
             return
+        codes = columns.codes[which[j]]
         with counts.one() as own:
             n_zones[j], shifts[j] = _cut_column(
-                columns.codes[j], own[: n_distinct[j] + 1], quantiles, fold, part_of[j], first_codes[j], listed[j], ends[j]
+                codes, own[: n_distinct[j] + 1], quantiles, fold, part_of[j], first_codes[j], listed[j], ends[j]
             )
         if lists.shape[1]:
-            _list_rows(columns.codes[j], int(n_distinct[j]), first_codes[j], lists[j], firsts[j])
+            _list_rows(codes, int(n_distinct[j]), first_codes[j], lists[j], firsts[j])
 
     list(map(cut, range(n_columns)))
     counts.forget()
-    part = np.empty((n_rows, n_columns), np.uint16)
+    few_codes = by_category & (2 * (n_distinct + 1) <= MOST_JOINED[0])
+    n_few = int(few_codes.sum())
+    first_joined, stride, n_joined = _join(n_distinct[:n_few] + 1, n_rows, n_columns - n_few)
+    starts, table_of = np.unique(first_joined, return_inverse=True)
+    n_elements = int((first_joined + n_joined).max(initial=0))
+    part, joined = np.empty((n_rows, n_columns), np.uint16), np.empty((n_rows, starts.shape[0]), np.uint16)
     step = max(4096, n_rows // 64)
     missing = np.where(by_category, n_zones, n_zones << fold)
-    list(
-        map(
-            lambda i: _write_parts(columns.codes, part_of, shifts, n_distinct, missing, i, min(i + step, n_rows), part),
-            range(0, n_rows, step),
-        )
-    )
+
+    def write(first: int) -> None:
+        last = min(first + step, n_rows)
+        _write_parts(columns.codes, which, part_of, shifts, n_distinct, missing, first, last, part)
+        if starts.shape[0]:
+            _write_joined(part, starts, table_of, stride, first, last, joined)
+
+    list(map(write, range(0, n_rows, step)))
     exact, most_codes = by_category | (n_zones == n_distinct), int((n_distinct + 1)[by_category].max(initial=0))
     return ZoneMap(
-        part, np.arange(n_columns), n_zones, by_category, exact, first_codes, shifts, listed, ends, lists, firsts, fold, most_codes
-    )
+        part, which, n_zones, by_category, exact, first_codes, shifts, listed, ends, lists, firsts, first_joined, stride, n_joined, joined,
+        n_elements, fold, most_codes,
+    )  # fmt: skip
+
+
+def _join(n_codes: NDArray[np.int64], n_rows: int, n_others: int) -> NDArray[np.int64]:
+    """Return ``first_joined``, ``stride`` and ``n_joined`` of :class:`ZoneMap` for columns of so many codes, ascending; none if not joined.
+
+    With too many elements for the rows of the table, fewer columns are joined with each other.
+    """
+    first_joined, stride, n_joined = found = np.zeros((3, n_codes.shape[0]), np.int64)
+    for most in MOST_JOINED:
+        first, size, n_elements = 0, most + 1, 0
+        for j, n in enumerate(n_codes.tolist()):
+            if size * n > most:
+                first, size = n_elements, 1
+            first_joined[j], stride[j] = first, size
+            size *= n
+            n_elements = first + size
+            n_joined[: j + 1][first_joined[: j + 1] == first] = size
+        if n_elements <= min(ALL_JOINED, n_rows // ROWS_PER_JOINED):
+            return found if _is_worth_it(first_joined, n_others) else found[:, :0]
+    return found[:, :0]
+
+
+def _is_worth_it(first_joined: NDArray[np.int64], n_others: int) -> bool:
+    """Tell whether to join columns saves time; where there are others, rows are gone through once more for them."""
+    saved = first_joined.shape[0] - np.unique(first_joined).shape[0]
+    return saved >= max(JOINED_SAVES * first_joined.shape[0], SAVES_PASS if n_others else 1)
 
 
 def _summed_categories(n_distinct: NDArray[np.int64], by_category: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -289,11 +361,25 @@ def _cut(counts, quantiles, fold, shift, part_of, first_codes):
 
 
 @kernel
-def _write_parts(codes, part_of, shifts, n_distinct, missing, first, last, part):
+def _write_parts(codes, which, part_of, shifts, n_distinct, missing, first, last, part):
     for block in range(first, last, 512):
         end = min(block + 512, last)
-        for j in range(codes.shape[0]):
+        for j in range(which.shape[0]):
             mine, shift, n, last_part = part_of[j], np.uint64(shifts[j]), np.uint64(n_distinct[j]), np.uint16(missing[j])
+            own = codes[which[j]]
             for i in range(block, end):
-                code = np.uint64(codes[j, i])
+                code = np.uint64(own[i])
                 part[i, j] = mine[code >> shift] if code < n else last_part
+
+
+@kernel
+def _write_joined(part, starts, table_of, stride, first, last, joined):
+    for block in range(first, last, 512):
+        end = min(block + 512, last)
+        for table in range(starts.shape[0]):
+            for i in range(block, end):
+                joined[i, table] = starts[table]
+        for j in range(table_of.shape[0]):
+            table, factor = table_of[j], stride[j]
+            for i in range(block, end):
+                joined[i, table] += factor * np.int64(part[i, j])

@@ -15,7 +15,7 @@ from dtrees.split.policy import AHEAD
 
 
 @intrinsic
-def _add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> Any:
+def add_pair(typing_context: Any, array: Any, i: Any, one: Any, other: Any) -> Any:
     """Add two numbers to ``array[i]`` and ``array[i + 1]``, by one load, one addition and one store."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -72,15 +72,15 @@ def add_rows(parts, partition, start, in_stop, first, last, starts, shifts, scal
             for j in range(first, last):
                 column, shift_of_parts = np.uint64(starts[j]), shifts[j]
                 at = column + (np.uint64(parts_0[j]) >> shift_of_parts) * np.uint64(3)
-                _add_pair(sums, at, g_0, packed_0)
+                add_pair(sums, at, g_0, packed_0)
                 sums[at + np.uint64(2)] += h_0
                 at = column + (np.uint64(parts_1[j]) >> shift_of_parts) * np.uint64(3)
-                _add_pair(sums, at, g_1, packed_1)
+                add_pair(sums, at, g_1, packed_1)
                 sums[at + np.uint64(2)] += h_1
         else:
             g_0, packed_0 = sign * a[i], sign * ((((abs(a[i] - centre) >> shift) + 1) << 32) + 1)
             g_1, packed_1 = second * a[other], second * ((((abs(a[other] - centre) >> shift) + 1) << 32) + 1)
             for j in range(first, last):
                 column, shift_of_parts = np.uint64(starts[j]), shifts[j]
-                _add_pair(sums, column + ((np.uint64(parts_0[j]) >> shift_of_parts) << np.uint64(1)), g_0, packed_0)
-                _add_pair(sums, column + ((np.uint64(parts_1[j]) >> shift_of_parts) << np.uint64(1)), g_1, packed_1)
+                add_pair(sums, column + ((np.uint64(parts_0[j]) >> shift_of_parts) << np.uint64(1)), g_0, packed_0)
+                add_pair(sums, column + ((np.uint64(parts_1[j]) >> shift_of_parts) << np.uint64(1)), g_1, packed_1)

@@ -35,6 +35,7 @@ from dtrees.split.policy import ASKEW, COARSE, NUMBERS_PER_CELL, ROWS_TO_ADD, SA
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.accumulate import add_rows
 from dtrees.split.zones.bounds import best_edge
+from dtrees.split.zones.joined_sums import are_joined, include_joined
 from dtrees.split.zones.zone_arrays import zone_arrays
 
 #: Rows beyond which sizes and counts cannot be packed.
@@ -54,7 +55,7 @@ class Sums(NamedTuple):
     Attributes
     ----------
     slots : ndarray of int64, shape (n_slots, room)
-        Of each slot the beginning is used: see :func:`element_of`.
+        Of each slot the beginning is used: see :func:`element_of`. Where columns are joined, there is room for their elements at the end.
     grains : ndarray of int64, shape (n_slots,)
         What a slot holds the sums of: zones cut into ``2**grain`` parts.
     scales : ndarray of SCALE, shape (n_slots,)
@@ -271,9 +272,13 @@ def include(zone_map, partition, start, in_stop, sums, slot, sign):
 @inner_kernel
 def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
     """Add in-sample rows to a slot in some columns, or take them from it."""
-    grain = sums.grains[slot]
+    grain, scale, numbers, width = sums.grains[slot], sums.scales[slot], sums.slots[slot], sums.width
     starts, shifts = sums.starts[grain], sums.shifts[grain]
-    add_rows(zone_map.part, partition, start, in_stop, first, last, starts, shifts, sums.scales[slot], sign, sums.slots[slot], sums.width)
+    if last - first == zone_map.which.shape[0] and are_joined(zone_map, in_stop - start):
+        include_joined(zone_map, partition, start, in_stop, starts, scale, sign, numbers, width)
+        first = zone_map.stride.shape[0]
+    if first < last:
+        add_rows(zone_map.part, partition, start, in_stop, first, last, starts, shifts, scale, sign, numbers, width)
 
 
 @inner_kernel

@@ -290,6 +290,11 @@ def _make_map(
         ends=ends,
         lists=np.empty((k, 0), np.uint64),
         firsts=np.zeros((k, 1), np.int64),
+        first_joined=np.empty(0, np.int64),
+        stride=np.empty(0, np.int64),
+        n_joined=np.empty(0, np.int64),
+        joined=np.empty((part.shape[0], 0), np.uint16),
+        n_elements=0,
         fold=FOLD,
         most_codes=0,
     )

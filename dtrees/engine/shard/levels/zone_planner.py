@@ -111,7 +111,7 @@ class ZoneSums:
         self._usable = n_in < MAX_PACKED_ROWS
 
     def _slot_size(self, grain: int) -> int:
-        return int(self._starts[grain, -1])
+        return int(self._starts[grain, -1]) + self._width * self.zone_map.n_elements
 
     def _shape_slots(self, grain: int) -> None:
         """Have slots with room for a grain."""
