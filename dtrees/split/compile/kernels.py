@@ -165,6 +165,10 @@ lean_kernel = _part_compiler(_nrt=False)
 #: The same, made part of its caller: for what takes so many arrays that to pass them costs as much as the work on a node of few rows.
 inlined_kernel = _part_compiler(_nrt=False, forceinline=True)
 
+#: A lean kernel that callers share, where others become part of them. What becomes part of its callers has what it calls become so, too,
+#: over and over: a search that four places call is compiled four times. For what takes longer than a call does.
+shared_kernel = _part_compiler(_nrt=False, forceinline=False)
+
 #: A long part of kernels that is compiled apart from its callers, and not once more with each: for what takes long to compile, is called
 #: seldom enough that nothing is gained by having it within its callers, and is no closure.
 separate_kernel = _compiler("SeparateCompiler", _nrt=False, no_cpython_wrapper=True)

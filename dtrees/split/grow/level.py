@@ -7,7 +7,7 @@ seeing it late costs time, never the result.
 
 from __future__ import annotations
 
-from dtrees.split.compile.kernels import ZERO, kernel
+from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for
 from dtrees.split.node.status import NO_SPLIT
 from dtrees.split.zones.scan import scan
@@ -72,5 +72,5 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
             else:
                 out.records[t].status = NO_SPLIT
                 out.records[t].column = column_ids[zone_map.which[y]]
-                scan(columns, column_ids, zone_map, y, z, partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t)
+                scan(columns, column_ids, zone_map, y, z, NONE(), partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t)
         finish(queue)

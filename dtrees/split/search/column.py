@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel, separate_kernel, shared_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.constraints.kinds import Clipped, InOrder
@@ -182,7 +182,7 @@ def search_bins(pair, node, limits, bar, scratch):
     return SPLIT if score >= 0.0 else NO_SPLIT, score, missing.n > 0
 
 
-@inlined_kernel
+@shared_kernel
 def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
     """Find the best split by rows that are sorted already; codes of missing values are ``n_distinct``."""
     highest = code_in(rows.keys[rows.last - 1])
@@ -197,7 +197,7 @@ def search_sorted(rows, n_distinct, sums, limits, bar, scratch):
     return SPLIT if score >= 0.0 else NO_SPLIT, score, has_missing
 
 
-@lean_kernel
+@shared_kernel
 def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
     """Sweep all rows of a node, of which values may be missing; return the best score, and whether values are."""
     node, room = node_statistic(limits.criterion, sums, rows.last - rows.first), scratch.classes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, shared_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.words import begin_column
@@ -106,14 +106,14 @@ def takes_long(column_ids, j, zone_map, sums, place, node_sums, limits, bar, scr
 
 
 @inner_kernel
-def scan(columns, column_ids, zone_map, first, last, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
-    """Search a node in the columns ``first`` to ``last`` of the zone map; flagged zones are scanned exactly."""
+def scan(columns, column_ids, zone_map, first, last, but, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
+    """Search a node in the columns ``first`` to ``last`` of the zone map, all but one; flagged zones are scanned exactly."""
     start, in_stop, slot = place
     node = Moments(node_sums[0], node_sums[1], in_stop - start)
     grain = sums.grains[slot]
     for j in range(first, last):
         column = zone_map.which[j]
-        if not begin_column(limits.criterion, node_sums, np.int64(column_ids[column])):
+        if j == but or not begin_column(limits.criterion, node_sums, np.int64(column_ids[column])):
             continue
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
         bar = bar_of(column_ids[column], bars[i], out.records[t])
@@ -255,7 +255,7 @@ def _note_zones(sums, n, zones):
         zone.flag = 1
 
 
-@lean_kernel
+@shared_kernel
 def _set_single_values_aside(first_codes, shift, n, present, limits, missing, node, top, scratch):
     """Leave only those flagged zones that have more than one value: what others hide has no order, and the one split is known already.
 

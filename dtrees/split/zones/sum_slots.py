@@ -119,12 +119,10 @@ def search_columns(sum_slots, first, last, lead, columns, limits, partition, pla
     """
     if first < 0:
         return
-    for turn in range(2):
-        one, end = (first, min(max(lead, first), last)) if turn == 0 else (max(lead + 1, first), last)
-        scan(
-            columns, sum_slots.ids, sum_slots.zone_map, one, end, partition, sum_slots.sums, place, node_sums, limits, bars, i,
-            scratch, best, ZERO()
-        )  # fmt: skip
+    scan(
+        columns, sum_slots.ids, sum_slots.zone_map, first, last, lead, partition, sum_slots.sums, place, node_sums, limits, bars, i,
+        scratch, best, ZERO()
+    )  # fmt: skip
 
 
 @inner_kernel

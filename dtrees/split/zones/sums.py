@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel, shared_kernel
 from dtrees.split.compile.work_queue import increase
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import is_centred
@@ -256,7 +256,7 @@ def clear(zone_map, sums, slot):
     numbers_of(sums, slot, ZERO(), zone_map.which.shape[0])[:] = 0
 
 
-@inner_kernel
+@shared_kernel
 def sum_rows(zone_map, partition, start, in_stop, sums, slot):
     """Sum in-sample rows by the zones of all columns, in the grain and scale of the slot."""
     clear(zone_map, sums, slot)
@@ -269,7 +269,7 @@ def include(zone_map, partition, start, in_stop, sums, slot, sign):
     include_columns(zone_map, partition, start, in_stop, ZERO(), zone_map.which.shape[0], sums, slot, sign)
 
 
-@inner_kernel
+@shared_kernel
 def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot, sign):
     """Add in-sample rows to a slot in some columns, or take them from it."""
     grain, scale, numbers, width = sums.grains[slot], sums.scales[slot], sums.slots[slot], sums.width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.compile.kernels import inner_kernel, kernel, shared_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.order import allows_quantiles, compares_sides, note_quantiles
 from dtrees.split.criteria.statistics import no_moments, plus_row
@@ -103,7 +103,7 @@ def search_deviations_of_list(criterion, keys, n_distinct, block, first, last, l
     return _search_items(criterion, keys, n, end, block.h.shape[0] > 0, limits, bar, scratch)
 
 
-@inner_kernel
+@shared_kernel
 def _search_items(criterion, keys, n, end, weighted, limits, bar, scratch):
     """Find the best split of ``n`` items in the order of ``keys``, ``end`` of which have a value."""
     line, links, items = scratch.line_up.line, scratch.line_up.links, scratch.line_up.items

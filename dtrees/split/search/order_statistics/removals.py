@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import inlined_kernel, inner_kernel
+from dtrees.split.compile.kernels import inlined_kernel, inner_kernel, shared_kernel
 from dtrees.split.search.order_statistics.deviations import (
     LOW_BITS,
     LOW_MASK,
@@ -129,7 +129,7 @@ def _remove(criterion, line, links, items, end, forward, max_steps, begin, out):
     return True
 
 
-@inner_kernel
+@shared_kernel
 def deviations(criterion, line, links, items, whole, n, end, left_last, right_last, weighted, max_steps, left, right):
     """Write the deviations of all sets of ``items[:end]`` from either end on.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inlined_kernel, kernel, lean_kernel, shared_kernel
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.criteria.constraints.kinds import unconstrained
 from dtrees.split.criteria.parts import class_term, is_arithmetic, may_exceed, score, score_of_terms
@@ -190,7 +190,7 @@ def rows_between(rows, first, last):
     return SortedRows(rows.keys, first, last, rows.a, rows.b, rows.base)
 
 
-@lean_kernel
+@shared_kernel
 def sweep_sorted(limits, rows, left, missing, node, next_of_last, bar, room, found):
     """Find the best split after one of the values of rows sorted by code: all of the node's, or a stretch of them.
 

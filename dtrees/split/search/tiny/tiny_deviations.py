@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, shared_kernel
 from dtrees.split.criteria.constraints.kinds import is_constrained
 from dtrees.split.criteria.constraints.words import begin_column
 from dtrees.split.criteria.parts import node_statistic
@@ -132,7 +132,7 @@ def _scan_gaps(criterion, limits, line, n, total, tile, width, places, reals, co
         keep_best(cut, counts[HIGH, :width], scores, reals[BEST, :width], counts[CUT, :width])
 
 
-@inlined_kernel
+@shared_kernel
 def _search_in_line(criterion, columns, column, n, block, sums, limits, bar, scratch):
     """Search one column by following quantiles; result as of :func:`~dtrees.split.search.column.search_column`."""
     if not begin_column(limits.criterion, sums, column):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_kernel, shared_kernel
 from dtrees.split.criteria.constraints.kinds import is_constrained, unconstrained
 from dtrees.split.criteria.constraints.words import begin_column, begin_node, may_use, sign_of
 from dtrees.split.criteria.parts import is_arithmetic, is_bounded, node_statistic
@@ -46,7 +46,7 @@ from dtrees.split.table.sorting import sort_keys
 _MONOTONIC_SHARE = 4
 
 
-@lean_kernel
+@shared_kernel
 def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch):
     """Search one column by sorting the rows; result as of :func:`~dtrees.split.search.column.search_column`."""
     if not begin_column(limits.criterion, sums, column):
