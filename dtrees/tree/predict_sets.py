@@ -3,7 +3,8 @@
 The first six levels of a tree are evaluated without walking. Each end of them is a bit of a word, all set at first; a node whose test fails
 clears the bits of the ends below its left child, in any order of nodes, and the lowest bit that is left is that of the end that the row
 comes to (Lucchese et al. 2015, "QuickScorer"). What all nodes of a column of categories clear follows from the row's category alone: it is
-looked up in a table, which is made of the sets for each tree. So a column takes one look-up, however many nodes test it.
+looked up in a table, which is made of the sets for each tree. So a column takes one look-up, however many nodes test it. Columns of few
+categories take one look-up together.
 
 What lies below is walked, as is all of a tree where rows are so few that tables do not pay.
 """
@@ -28,6 +29,8 @@ _STRETCH, _BLOCK = 2**14, 512
 _TOP_NODES, _TOP_ENDS = 63, 64
 #: Fewest rows that are worth tables, and how many numbers of a table take as long as a row that walks.
 _TABLE_ROWS, _TABLE_NUMBERS = 64, 64
+#: Most entries of the table of several columns: a few tables are to stay in the first cache.
+_JOINED_ENTRIES = 512
 
 _NODE = np.dtype(
     [
@@ -78,8 +81,13 @@ class PackedWithSets(NamedTuple):
         From how many rows on the tests are worth their tables.
     by_threshold, by_set : ndarray of int64
         The columns that are tested in either way.
-    first_code : ndarray of int64, shape (n_by_set + 1,)
-        Where the table of each column of categories begins: a number for each of its codes.
+    n_words : ndarray of int64, shape (n_by_set,)
+        Of each column of categories, the most words of a set.
+    n_codes, stride, table_of : ndarray of int64, shape (n_by_set,)
+        A row's code in such a column is the number of its category; the last two codes are those of categories that no set has, and of
+        missing values. Codes times strides add up to the row's place in the table of some columns together, those next to each other.
+    first_entry : ndarray of int64, shape (n_tables + 1,)
+        Where the entries of each table begin.
     """
 
     nodes: NDArray[Any]
@@ -94,7 +102,11 @@ class PackedWithSets(NamedTuple):
     fewest: NDArray[np.int64]
     by_threshold: NDArray[np.int64]
     by_set: NDArray[np.int64]
-    first_code: NDArray[np.int64]
+    n_words: NDArray[np.int64]
+    n_codes: NDArray[np.int64]
+    stride: NDArray[np.int64]
+    table_of: NDArray[np.int64]
+    first_entry: NDArray[np.int64]
 
     @property
     def n_trees(self) -> int:
@@ -107,62 +119,107 @@ def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
     roots, nodes, words = pack_nodes(trees, _NODE)
     inner, has_set = nodes["feature"] >= 0, nodes["first_word"] >= 0
     by_threshold, by_set = (np.unique(nodes["feature"][inner & some]).astype(np.int64) for some in (~has_set, has_set))
-    most_words = np.zeros(by_set.shape[0], np.int64)
-    np.maximum.at(most_words, np.searchsorted(by_set, nodes["feature"][has_set]), nodes["n_words"][has_set])
+    n_codes = _count_codes(nodes[has_set], words, by_set)
+    order = np.argsort(n_codes, kind="stable")
+    by_set, n_codes = by_set[order], n_codes[order]
+    stride, table_of, sizes = _join(n_codes)
+    n_words = (n_codes + 29) // 32  # without the last two
     place_of = np.zeros((2, int(nodes["feature"].max(initial=0)) + 1), np.int32)
     for kind, columns in enumerate((by_threshold, by_set)):
         place_of[kind, columns] = np.arange(columns.shape[0])
     n_trees = len(trees)
-    tests, ends = np.zeros((n_trees, _TOP_NODES), _TEST), np.empty((n_trees, _TOP_ENDS), np.int32)
-    n_tests, fewest = np.empty((n_trees, 2), np.int64), np.empty(n_trees, np.int64)
-    for t in range(n_trees):
-        _take_first_levels(nodes[roots[t] : roots[t + 1]], place_of, tests[t], ends[t], n_tests[t])
-        mine = tests[t, : n_tests[t].sum()]
-        mine[:] = mine[np.lexsort((mine["place"], mine["first_word"] >= 0))]
-        n_codes = 32 * (mine["n_words"].sum() + most_words[np.unique(mine["place"][mine["first_word"] >= 0])].sum())
-        fewest[t] = max(_TABLE_ROWS, n_codes // _TABLE_NUMBERS)
-    first_test = np.concatenate([[0], np.cumsum(n_tests.sum(axis=1))]).astype(np.int64)
+    room, ends = np.zeros((n_trees, _TOP_NODES), _TEST), np.empty((n_trees, _TOP_ENDS), np.int32)
+    n_tests = np.empty((n_trees, 2), np.int64)
+    _take_first_levels(nodes, roots, place_of, room, ends, n_tests)
+    counts = n_tests.sum(axis=1)
+    tests, tree_of = room[np.arange(_TOP_NODES) < counts[:, np.newaxis]], np.repeat(np.arange(n_trees), counts)
+    tests = tests[np.lexsort((tests["place"], tests["first_word"] >= 0, tree_of))]
+    first_test = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return PackedWithSets(
         nodes,
         words,
         np.concatenate([tree.value for tree in trees]),
         roots,
-        np.concatenate([tests[t, :n] for t, n in enumerate(n_tests.sum(axis=1).tolist())]),
+        tests,
         first_test,
         first_test[:-1] + n_tests[:, 0],
         ends,
         np.all(nodes["feature"][roots[:-1, np.newaxis] + ends] < 0, axis=1),
-        fewest,
+        _fewest_rows(tests, tree_of, n_trees, n_words, table_of, sizes),
         by_threshold,
         by_set,
-        np.concatenate([[0], np.cumsum(32 * most_words + 2)]).astype(np.int64),
+        n_words,
+        n_codes,
+        stride,
+        table_of,
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )
 
 
+def _fewest_rows(
+    tests: NDArray[Any],
+    tree_of: NDArray[np.int64],
+    n_trees: int,
+    n_words: NDArray[np.int64],
+    table_of: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return from how many rows on the tests of each tree are worth their tables."""
+    by_set = tests["first_word"] >= 0
+    trees, places = tree_of[by_set], tests["place"][by_set]
+    n_numbers = np.bincount(trees, 32 * tests["n_words"][by_set], n_trees)
+    for which, size in (places, 32 * n_words), (table_of[places], sizes):
+        tree, one = np.divmod(np.unique(trees * size.shape[0] + which), size.shape[0])
+        n_numbers += np.bincount(tree, size[one], n_trees)
+    return np.maximum(_TABLE_ROWS, n_numbers.astype(np.int64) // _TABLE_NUMBERS)
+
+
+def _count_codes(nodes: NDArray[Any], words: NDArray[np.uint32], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return two more than the categories of columns, up to the highest that any set of these nodes has."""
+    n_codes, some = np.full(columns.shape[0], 2), nodes[nodes["n_words"] > 0]
+    last = some["n_words"].astype(np.int64) - 1
+    n_bits = np.frexp(words[some["first_word"] + last])[1]
+    np.maximum.at(n_codes, np.searchsorted(columns, some["feature"]), 32 * last + n_bits + 2)
+    return n_codes
+
+
+def _join(n_codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the stride and the table of each column of categories, given the numbers of their codes, and how many entries tables have."""
+    stride, table_of, sizes = np.ones(n_codes.shape[0], np.int64), np.zeros(n_codes.shape[0], np.int64), list[int]()
+    for place, n in enumerate(n_codes.tolist()):
+        if not sizes or sizes[-1] * n > _JOINED_ENTRIES:
+            sizes.append(1)
+        stride[place], table_of[place] = sizes[-1], len(sizes) - 1
+        sizes[-1] *= n
+    return stride, table_of, np.array(sizes, np.int64)
+
+
 @kernel
-def _take_first_levels(nodes, place_of, tests, ends, n_tests):  # type: ignore[no-untyped-def]
-    """Write the tests of a tree's first levels, where they end, and how many there are with thresholds and with sets."""
+def _take_first_levels(nodes, roots, place_of, tests, ends, n_tests):  # type: ignore[no-untyped-def]
+    """Write the tests of the first levels of trees, where they end, and how many there are with thresholds and with sets."""
     at = np.zeros(127, np.int64)  # the node at each place of a complete tree, the root at 0; below a leaf, the leaf
-    for i in range(63):
-        node = nodes[at[i]]
-        at[2 * i + 1] = node.left if node.feature >= 0 else at[i]
-        at[2 * i + 2] = node.right if node.feature >= 0 else at[i]
-    for i in range(64):
-        ends[i] = at[63 + i]
-    first, width = 0, 64
     n_tests[:] = 0
-    for i in range(63):
-        if i == 2 * first + 1:  # another level
-            first, width = i, width // 2
-        node = nodes[at[i]]
-        if node.feature >= 0:
-            kind = 1 if node.first_word >= 0 else 0
-            test = tests[n_tests[0] + n_tests[1]]
-            left = (np.uint64(1) << np.uint64(width // 2)) - np.uint64(1)
-            test.keeps = ~(left << np.uint64((i - first) * width))
-            test.threshold, test.first_word, test.n_words = node.threshold, node.first_word, node.n_words
-            test.place, test.missing_left = place_of[kind, node.feature], node.missing_left
-            n_tests[kind] += 1
+    for t in range(tests.shape[0]):
+        root = roots[t]
+        for i in range(63):
+            node = nodes[root + at[i]]
+            at[2 * i + 1] = node.left if node.feature >= 0 else at[i]
+            at[2 * i + 2] = node.right if node.feature >= 0 else at[i]
+        for i in range(64):
+            ends[t, i] = at[63 + i]
+        first, width = 0, 64
+        for i in range(63):
+            if i == 2 * first + 1:  # another level
+                first, width = i, width // 2
+            node = nodes[root + at[i]]
+            if node.feature >= 0:
+                kind = 1 if node.first_word >= 0 else 0
+                test = tests[t, n_tests[t, 0] + n_tests[t, 1]]
+                left = (np.uint64(1) << np.uint64(width // 2)) - np.uint64(1)
+                test.keeps = ~(left << np.uint64((i - first) * width))
+                test.threshold, test.first_word, test.n_words = node.threshold, node.first_word, node.n_words
+                test.place, test.missing_left = place_of[kind, node.feature], node.missing_left
+                n_tests[t, kind] += 1
 
 
 @inner_kernel
@@ -190,69 +247,91 @@ def _leaf_of(packed, X, row, root):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _make_room(packed, X, n):  # type: ignore[no-untyped-def]
-    """Return room for a stretch of rows: its numbers and codes, column by column, tables of a tree, words of bits, leaves, and columns."""
+    """Return room for a stretch of rows: numbers and places in tables, by column or table; tables and one of a column; bits, leaves."""
+    n_tables = packed.first_entry.shape[0] - 1
     return (
         np.empty((packed.by_threshold.shape[0], n), X.dtype),
-        np.empty((packed.by_set.shape[0], n), np.uint32),
-        np.empty(packed.first_code[packed.first_code.shape[0] - 1], np.uint64),
+        np.empty((n_tables, n), np.uint32),
+        (np.empty(packed.first_entry[n_tables], np.uint64), np.empty(32 * packed.n_words.max() + 2, np.uint64)),
         np.empty(min(n, _BLOCK), np.uint64),
         np.empty((2, n), np.int32),
         np.empty(n, np.int32),
-        np.empty(packed.by_set.shape[0], np.int64),
+        np.empty(n_tables, np.int64),
     )
 
 
 @inner_kernel
-def _fill(packed, X, first, n, numbers, codes):  # type: ignore[no-untyped-def]
-    """Copy rows column by column. The last two codes of a column are those of categories that no set has, and of missing values."""
-    for k in range(numbers.shape[0]):
-        column = packed.by_threshold[k]
-        for i in range(n):
-            numbers[k, i] = X[first + i, column]
-    for k in range(codes.shape[0]):
-        column, last = packed.by_set[k], packed.first_code[k + 1] - packed.first_code[k] - 1
-        for i in range(n):
-            x = X[first + i, column]
-            codes[k, i] = np.uint32(x) if 0 <= x < last - 1 else np.uint32(last if x != x else last - 1)
+def _fill(packed, X, first, n, numbers, entries):  # type: ignore[no-untyped-def]
+    """Copy rows column by column, and write their places in tables."""
+    for start in range(0, n, _BLOCK):  # rows stay in the cache from column to column
+        stop = min(start + _BLOCK, n)
+        for k in range(numbers.shape[0]):
+            column = packed.by_threshold[k]
+            for i in range(start, stop):
+                numbers[k, i] = X[first + i, column]
+        entries[:, start:stop] = np.uint32(0)
+        for k in range(packed.by_set.shape[0]):
+            column, missing, stride, mine = packed.by_set[k], packed.n_codes[k] - 1, packed.stride[k], entries[packed.table_of[k]]
+            for i in range(start, stop):
+                x = X[first + i, column]
+                mine[i] += np.uint32(stride) * (np.uint32(x) if 0 <= x < missing - 1 else np.uint32(missing if x != x else missing - 1))
 
 
 @inner_kernel
-def _make_tables(packed, tree, tables, places):  # type: ignore[no-untyped-def]
-    """Write, for each code of the columns that a tree tests by sets, the bits that these tests keep; return how many columns these are."""
-    k, n_places = packed.first_set[tree], 0
-    stop = packed.first_test[tree + 1]
+def _make_tables(packed, tree, room, used):  # type: ignore[no-untyped-def]
+    """Write the tables of the columns that a tree tests by sets: the bits that tests keep; return how many tables are ``used``."""
+    tables, of_column = room
+    k, stop, n_used = packed.first_set[tree], packed.first_test[tree + 1], 0
     while k < stop:
         place = packed.tests[k].place
-        places[n_places] = place
-        n_places += 1
-        table = tables[packed.first_code[place] : packed.first_code[place + 1]]
-        table[:] = ~np.uint64(0)
-        missing = table.shape[0] - 1
-        while k < stop and packed.tests[k].place == place:
-            test = packed.tests[k]
-            keeps = test.keeps
-            for word in range(test.n_words):
-                bits = np.uint64(packed.words[test.first_word + word])
-                mine = table[32 * word : 32 * word + 32]
-                for b in range(np.uint64(32)):
-                    mine[b] &= keeps | (np.uint64(0) - ((bits >> b) & np.uint64(1)))
-            for code in range(32 * test.n_words, missing):
-                table[code] &= keeps
-            if not test.missing_left:
-                table[missing] &= keeps
-            k += 1
-    return n_places
+        table = packed.table_of[place]
+        entries = tables[packed.first_entry[table] : packed.first_entry[table + 1]]
+        if n_used == 0 or used[n_used - 1] != table:
+            used[n_used] = table
+            n_used += 1
+            entries[:] = ~np.uint64(0)
+        k = _make_table(packed, place, k, stop, of_column)
+        at, stride = 0, packed.stride[place]
+        while at < entries.shape[0]:
+            for code in range(packed.n_codes[place]):
+                for _ in range(stride):
+                    entries[at] &= of_column[code]
+                    at += 1
+    return n_used
 
 
 @inner_kernel
-def _table_of(packed, tables, codes, place, first, n):  # type: ignore[no-untyped-def]
-    """Return the table of a column, and the codes of the rows of a block."""
-    return tables[packed.first_code[place] : packed.first_code[place + 1]], codes[place, first : first + n]
+def _make_table(packed, place, k, stop, table):  # type: ignore[no-untyped-def]
+    """Write the bits that the tests of one column keep, by code; they begin with the ``k``-th. Return which test comes next."""
+    n_codes, others, missing = packed.n_codes[place], ~np.uint64(0), ~np.uint64(0)
+    table[:] = others
+    while k < stop and packed.tests[k].place == place:
+        test = packed.tests[k]
+        keeps = test.keeps
+        for word in range(test.n_words):
+            bits = np.uint64(packed.words[test.first_word + word])
+            mine = table[32 * word : 32 * word + 32]
+            for b in range(np.uint64(32)):
+                mine[b] &= keeps | (np.uint64(0) - ((bits >> b) & np.uint64(1)))
+        for code in range(32 * test.n_words, n_codes - 2):
+            table[code] &= keeps
+        others &= keeps
+        if not test.missing_left:
+            missing &= keeps
+        k += 1
+    table[n_codes - 2], table[n_codes - 1] = others, missing
+    return k
 
 
 @inner_kernel
-def _keep(packed, tree, numbers, codes, tables, places, first, bits):  # type: ignore[no-untyped-def]
-    """Write which ends of the first levels are left for the rows of a block; ``places`` are the columns tested by sets."""
+def _table_of(packed, tables, entries, table, first, n):  # type: ignore[no-untyped-def]
+    """Return a table, and the places in it of the rows of a block."""
+    return tables[packed.first_entry[table] : packed.first_entry[table + 1]], entries[table, first : first + n]
+
+
+@inner_kernel
+def _keep(packed, tree, numbers, entries, tables, used, first, bits):  # type: ignore[no-untyped-def]
+    """Write which ends of the first levels are left for the rows of a block; ``used`` are the tables to look up."""
     n = bits.shape[0]
     all_ends = ~np.uint64(0)
     bits[:] = all_ends
@@ -265,16 +344,16 @@ def _keep(packed, tree, numbers, codes, tables, places, first, bits):  # type: i
         else:
             for i in range(n):
                 bits[i] &= all_ends if mine[i] <= threshold else keeps
-    in_fours = places.shape[0] & ~3
+    in_fours = used.shape[0] & ~3
     for k in range(0, in_fours, 4):  # four look-ups for each time that bits are read and written
-        one, a = _table_of(packed, tables, codes, places[k], first, n)
-        two, b = _table_of(packed, tables, codes, places[k + 1], first, n)
-        three, c = _table_of(packed, tables, codes, places[k + 2], first, n)
-        four, d = _table_of(packed, tables, codes, places[k + 3], first, n)
+        one, a = _table_of(packed, tables, entries, used[k], first, n)
+        two, b = _table_of(packed, tables, entries, used[k + 1], first, n)
+        three, c = _table_of(packed, tables, entries, used[k + 2], first, n)
+        four, d = _table_of(packed, tables, entries, used[k + 3], first, n)
         for i in range(n):
             bits[i] &= one[np.uint64(a[i])] & two[np.uint64(b[i])] & three[np.uint64(c[i])] & four[np.uint64(d[i])]
-    for k in range(in_fours, places.shape[0]):
-        one, a = _table_of(packed, tables, codes, places[k], first, n)
+    for k in range(in_fours, used.shape[0]):
+        one, a = _table_of(packed, tables, entries, used[k], first, n)
         for i in range(n):
             bits[i] &= one[np.uint64(a[i])]
 
@@ -292,17 +371,17 @@ def _lowest(word):  # type: ignore[no-untyped-def]
 @inner_kernel
 def _find_leaves(packed, X, begin, n, tree, room):  # type: ignore[no-untyped-def]
     """Write the leaves of a tree that the rows of a stretch fall in."""
-    numbers, codes, tables, bits, walking, leaf, places = room
+    numbers, entries, tables, bits, walking, leaf, used = room
     root = packed.roots[tree]
     if n < packed.fewest[tree]:
         for i in range(n):
             leaf[i] = _leaf_of(packed, X, begin + i, root)
         return
-    places = places[: _make_tables(packed, tree, tables, places)]
+    used = used[: _make_tables(packed, tree, tables, used)]
     ends = packed.ends[tree]
     for first in range(0, n, _BLOCK):
         m = min(_BLOCK, n - first)
-        _keep(packed, tree, numbers, codes, tables, places, first, bits[:m])
+        _keep(packed, tree, numbers, entries, tables[0], used, first, bits[:m])
         for i in range(m):
             leaf[first + i] = ends[_lowest(bits[i])]
     if not packed.shallow[tree]:
@@ -346,10 +425,14 @@ def add_values_with_sets(packed, X, first, last, start, stop, out):  # type: ign
         _fill(packed, X, begin, n, room[0], room[1])
         for tree in range(start, stop):
             _find_leaves(packed, X, begin, n, tree, room)
-            value = packed.value[packed.roots[tree] : packed.roots[tree + 1]]
-            for i in range(n):
-                for k in range(out.shape[1]):
-                    out[begin + i, k] += value[leaf[i], k]
+            value, mine = packed.value[packed.roots[tree] : packed.roots[tree + 1]], out[begin : begin + n]
+            if value.shape[1] == 1:
+                for i in range(n):
+                    mine[i, 0] += value[np.uint64(leaf[i]), 0]
+            else:
+                for i in range(n):
+                    for k in range(value.shape[1]):
+                        mine[i, k] += value[np.uint64(leaf[i]), k]
 
 
 @kernel

@@ -56,3 +56,29 @@ def test_against_walking(depth: int, n_levels: int, n: int, dtype: Any) -> None:
         add_tree(packed, X, t, one)
         np.testing.assert_array_equal(one, tree.value[leaves[:, t]])
     np.testing.assert_array_equal(sum_values(packed, X), wanted)
+
+
+@pytest.mark.parametrize(
+    ("n_codes", "tables"), [([5, 5, 5, 5], [0, 0, 0, 1]), ([20, 20, 2], [0, 1, 0]), ([1, 600, 32], [0, 1, 0])], ids=["three", "two", "one"]
+)
+def test_columns_share_tables(n_codes: list[int], tables: list[int]) -> None:
+    """Columns of few categories are looked up together, up to 512 entries a table; some sets are empty, and those of a last split too."""
+    random, k = np.random.default_rng(0), len(n_codes)
+    tree = random_tree(random, k, 6, 1)
+    nodes = np.flatnonzero(tree.children_left >= 0)
+    sets = [np.flatnonzero(random.random(n_codes[j]) < 0.5) for j in tree.feature[nodes]]
+    for j, n in enumerate(n_codes):
+        mine = np.flatnonzero(tree.feature[nodes] == j)
+        assert mine.size > 1
+        sets[mine[0]], sets[mine[-1]] = np.array([n - 1]), np.empty(0, np.int64)
+    tree = tree.with_categories(CategorySets.of(nodes, sets))
+    packed = packed_for([tree], np.float64)
+    assert isinstance(packed, PackedWithSets)
+    order = np.argsort(packed.by_set)
+    assert packed.table_of[order].tolist() == tables
+    assert (packed.n_codes[order] - 2).tolist() == n_codes
+    X = np.column_stack([random.integers(-1, n + 2, 5000) for n in n_codes]).astype(np.float64)
+    X[random.random(X.shape) < 0.1] = np.nan
+    leaves = [naive_leaf(tree, x) for x in X]
+    np.testing.assert_array_equal(apply(packed, X)[:, 0], leaves)
+    np.testing.assert_array_equal(sum_values(packed, X), tree.value[leaves])
