@@ -108,6 +108,10 @@ def numbers_of(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     """Return the category number of each value of a column of numbers, NaN for missing values and other categories."""
     distinct = np.array(column.categories, np.float64)
     dtype = np.float32 if len(distinct) <= _MAX_FLOAT32_INTEGER else np.float64
+    if np.array_equal(distinct, np.arange(len(distinct))):
+        values = _side_by_side(values)
+        known_values = (values >= 0.0) & (values < len(distinct)) & (values == np.floor(values))
+        return np.where(known_values, values + 0.0, np.nan).astype(dtype, copy=False)  # no negative zero
     integers, known = _small_integers(values), _small_integers(distinct)
     if integers is None or known is None:
         values = values.astype(np.float64, copy=False)
@@ -123,8 +127,7 @@ def _small_integers(values: NDArray[Any]) -> NDArray[np.signedinteger[Any]] | No
 
     They are looked up in a table then, in a tenth of the time that it takes to sort them.
     """
-    # Of a column of a table in C order, values are far from each other: what goes through them several times wants them side by side.
-    values = np.ascontiguousarray(values, None if values.dtype in (np.float32, np.float64) else np.float64)
+    values = _side_by_side(values)
     most = 4 * len(values) + 2**16
     if not len(values):
         return None
@@ -138,6 +141,11 @@ def _small_integers(values: NDArray[Any]) -> NDArray[np.signedinteger[Any]] | No
         return None
     integers: NDArray[np.signedinteger[Any]] = values.astype(np.int32 if most < 2**31 else np.int64)
     return integers if np.array_equal(integers.astype(values.dtype), values) else None
+
+
+def _side_by_side(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    """Return values as floats next to each other, for what goes through them several times: those of a column may be far apart."""
+    return np.ascontiguousarray(values, None if values.dtype in (np.float32, np.float64) else np.float64)
 
 
 def infer_column(name: str, series: nw.Series[Any], is_categorical: bool = False) -> Column:

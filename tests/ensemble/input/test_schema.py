@@ -274,10 +274,12 @@ def test_text_that_was_hardly_meant_to_be_categories(values, message, as_frame):
         [-1, 4],
         [0, 2**40, 7],
         [5, 9, 2**24],
+        [2, 0, 1, np.nan, -0.0],
+        [0],
     ],
 )
 def test_numbers_that_are_categories_are_numbered_in_their_order(values, dtype):
-    """Small whole numbers are looked up in a table, others are searched for."""
+    """Numbers from 0 on are their own, other small whole numbers are looked up in a table, others are searched for."""
     X = np.array(values, np.float64)[:, None]
     if dtype is np.int64:
         X = np.floor(np.nan_to_num(X, nan=6))
