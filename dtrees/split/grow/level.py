@@ -7,11 +7,19 @@ seeing it late costs time, never the result.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.compile.work_queue import claim, finish, wait_for
+from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.status import NO_SPLIT
+from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.scan import scan
-from dtrees.split.zones.sums import add, best_edges, fold_like, get_ready, subtract, sum_rows
+from dtrees.split.zones.summed_node import SummedNode
+from dtrees.split.zones.sums import Sums, add, best_edges, fold_like, get_ready, subtract, sum_rows
 
 #: Operations, each a row (kind, x, y, z) of an int64 array. Sum the rows x..y into slot z.
 SUM = 0
@@ -25,8 +33,31 @@ BAR = 3
 SCAN = 4
 
 
+class SummedLevel(NamedTuple):
+    """The nodes of a level that are to be searched, and their sums by zone.
+
+    Attributes
+    ----------
+    zone_map, ids, sums, partition
+        As of :class:`~dtrees.split.zones.summed_node.SummedNode`.
+    nodes : ndarray of int64, shape (n_nodes, 3)
+        First and last in-sample place, and slot.
+    node_sums : ndarray of int64, shape (n_nodes, 2)
+    bars : ndarray of float64, shape (n_nodes,)
+        The best score known of each node, -1.0 at first; shared by all threads.
+    """
+
+    zone_map: ZoneMap
+    ids: NDArray[np.int32]
+    sums: Sums
+    partition: RowPartition
+    nodes: NDArray[np.int64]
+    node_sums: NDArray[np.int64]
+    bars: NDArray[np.float64]
+
+
 @kernel
-def search_level(queue, tasks, operations, columns, column_ids, zone_map, partition, sums, nodes, node_sums, limits, bars, scratch, out):
+def search_level(queue, tasks, operations, columns, level, limits, scratch, out):
     """Carry out the operations of those tasks that other threads do not claim.
 
     Parameters
@@ -37,20 +68,13 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
         Task k is the operations ``tasks[k, 0]:tasks[k, 1]``, to begin when the first ``tasks[k, 2]`` tasks are finished.
     operations : ndarray of int64, shape (n, 4)
     columns : Columns
-    column_ids : ndarray of int32, shape (n_columns,)
-    zone_map : ZoneMap
-    partition : RowPartition
-    sums : Sums
-    nodes : ndarray of int64, shape (n_nodes, 3)
-        First and last in-sample place, and slot, of the nodes to be searched.
-    node_sums : ndarray of int64, shape (n_nodes, 2)
+    level : SummedLevel
     limits : SplitLimits
-    bars : ndarray of float64, shape (n_nodes,)
-        The best score known of each node, -1.0 at first; shared by all threads.
     scratch : Scratch
     out : Candidates
         For each operation of kind SCAN, the best split that it found.
     """
+    zone_map, ids, sums, partition, nodes, node_sums, bars = level
     n_columns = zone_map.which.shape[0]
     while True:
         k = claim(queue)
@@ -68,9 +92,10 @@ def search_level(queue, tasks, operations, columns, column_ids, zone_map, partit
                 subtract(zone_map, sums, x, y, ZERO(), n_columns)
             elif kind == BAR:
                 get_ready(zone_map, partition, sums, nodes[x], node_sums[x], limits)
-                bars[x], _ = best_edges(column_ids, zone_map, sums, nodes[x], node_sums[x], limits, ZERO(), n_columns, bars[x], scratch)
+                bars[x], _ = best_edges(ids, zone_map, sums, nodes[x], node_sums[x], limits, (ZERO(), n_columns), bars[x], scratch)
             else:
                 out.records[t].status = NO_SPLIT
-                out.records[t].column = column_ids[zone_map.which[y]]
-                scan(columns, column_ids, zone_map, y, z, NONE(), partition, sums, nodes[x], node_sums[x], limits, bars, x, scratch, out, t)
+                out.records[t].column = ids[zone_map.which[y]]
+                summed = SummedNode(zone_map, ids, sums, partition, (nodes[x, 0], nodes[x, 1], nodes[x, 2]), node_sums[x])
+                scan(columns, summed, (y, z, NONE()), limits, bars[x : x + 1], scratch, out, t)
         finish(queue)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, lean_entry, lean_kernel, separate_kernel
 from dtrees.split.compile.prefetch import prefetch_to_write
 from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import acquire, release
@@ -80,7 +80,7 @@ from dtrees.split.numbers.hashing import LEFT, child_path
 from dtrees.split.policy import AHEAD_TO_WRITE, PIECES
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.by_category import choose_sides_of_slot
-from dtrees.split.zones.sum_slots import first_to_search, give_back, search_columns
+from dtrees.split.zones.sum_slots import first_to_search, give_back, search_columns, summed_by
 from dtrees.split.zones.sums import are_few
 
 
@@ -247,13 +247,18 @@ def _n_scans(sum_slots):
     return min(PIECES - 1, sum_slots.zone_map.which.shape[0])
 
 
+@inlined_kernel
+def _summed(sum_slots, work_pool, task, i):
+    """Return a node that has a slot."""
+    return summed_by(sum_slots, partition_of(work_pool, task, i), place_of(work_pool, i), work_pool.sums[i])
+
+
 @lean_kernel
 def _start_scans(sum_slots, work_pool, task, i):
     """Make the pieces of the search: the column that looks best goes first, while other threads begin with the others."""
     lead = work_pool.places[i, FIRST_COLUMN]
-    work_pool.places[i, FIRST_COLUMN] = first_to_search(
-        sum_slots, lead, place_of(work_pool, i), work_pool.sums[i], task.limits, work_pool.bars[i], task.scratch
-    )
+    summed = _summed(sum_slots, work_pool, task, i)
+    work_pool.places[i, FIRST_COLUMN] = first_to_search(summed, lead, task.limits, work_pool.bars[i], task.scratch)
     work_pool.found.records[i].status = NO_SPLIT
     add_pieces(work_pool, SCAN, i, _n_scans(sum_slots) + 1)
 
@@ -261,17 +266,14 @@ def _start_scans(sum_slots, work_pool, task, i):
 @lean_kernel
 def _scan(sum_slots, columns, work_pool, task, i, piece):
     """Search some columns: the last piece, which is claimed first, the one that looks best, the others the rest."""
-    place = place_of(work_pool, i)
     first, last, but = work_pool.places[i, FIRST_COLUMN], work_pool.places[i, FIRST_COLUMN] + 1, NONE()
     if piece < _n_scans(sum_slots):
         first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, _n_scans(sum_slots))
         but = work_pool.places[i, FIRST_COLUMN]
     best = task.best
     best.records[0].status = NO_SPLIT
-    partition = partition_of(work_pool, task, i)
-    search_columns(
-        sum_slots, first, last, but, columns, task.limits, partition, place, work_pool.sums[i], work_pool.bars, i, task.scratch, best
-    )
+    summed, bar = _summed(sum_slots, work_pool, task, i), work_pool.bars[i : i + 1]
+    search_columns(summed, first, last, but, columns, task.limits, bar, task.scratch, best)
     _offer(work_pool, task, i)
 
 
@@ -316,12 +318,10 @@ def _(categories, sum_slots, columns, work_pool, task, i):
 def _(categories, sum_slots, columns, work_pool, task, i):
     split = work_pool.found.records[i]
     if is_categorical(categories, split.column):
-        place, node_sums, limits, sums = place_of(work_pool, i), work_pool.sums[i], task.limits, sum_slots.sums
-        node = node_statistic(limits.criterion, node_sums, rows_of(work_pool, i))
-        partition, side, number = partition_of(work_pool, task, i), sums.sides[place[2]], split.threshold
-        choose_sides_of_slot(
-            columns, split.column, sum_slots.zone_map, partition, sums, place, node, node_sums, limits, number, task.scratch, side
-        )
+        summed, limits = _summed(sum_slots, work_pool, task, i), task.limits
+        node = node_statistic(limits.criterion, summed.node_sums, rows_of(work_pool, i))
+        side = sum_slots.sums.sides[summed.place[2]]
+        choose_sides_of_slot(columns, split.column, summed, node, limits, split.threshold, task.scratch, side)
 
 
 @lean_kernel

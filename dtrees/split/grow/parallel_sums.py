@@ -190,7 +190,7 @@ def lead_piece(sum_slots, work_pool, task, i, piece):
     first, last = bounds_of(ZERO(), sum_slots.zone_map.which.shape[0], piece, work_pool.places[i, ALL])
     place, sums = place_of(work_pool, i), work_pool.sums[i]
     edge, lead = best_edges(
-        sum_slots.ids, sum_slots.zone_map, sum_slots.sums, place, sums, task.limits, first, last, work_pool.bars[i], task.scratch
+        sum_slots.ids, sum_slots.zone_map, sum_slots.sums, place, sums, task.limits, (first, last), work_pool.bars[i], task.scratch
     )
     acquire(work_pool.control, LOCK)
     if edge > work_pool.bars[i]:

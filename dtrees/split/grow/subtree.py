@@ -44,7 +44,7 @@ from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.zones.by_category import choose_sides_of_slot
-from dtrees.split.zones.sum_slots import SumSlots, begin_search, give_back_of, inherit, search_columns, slot_for
+from dtrees.split.zones.sum_slots import SumSlots, begin_search, give_back_of, inherit, search_columns, slot_for, summed_by
 from dtrees.split.zones.sums import note_places
 
 
@@ -116,11 +116,12 @@ def _search_by_zones(sum_slots, columns, task, n, first, last, sums, path):
     """Find the best split of the n-th node of the stack by zone sums."""
     place = (first, last, slot_for(sum_slots, n, task.partition, first, last))
     limits, partition, scratch, best, bar = task.limits, task.partition, task.scratch, task.best, sum_slots.bar
-    lead = begin_search(sum_slots, partition, place, sums, limits, bar, ZERO(), scratch, best)
+    summed = summed_by(sum_slots, partition, place, sums)
+    lead = begin_search(summed, limits, bar, scratch, best)
     n_columns = sum_slots.zone_map.which.shape[0]
     for turn in range(2):
         start, stop, but = (lead, lead + 1, NONE()) if turn == 0 else (ZERO(), n_columns, lead)
-        search_columns(sum_slots, start, stop, but, columns, limits, partition, place, sums, bar, ZERO(), scratch, best)
+        search_columns(summed, start, stop, but, columns, limits, bar, scratch, best)
 
 
 @lean_kernel
@@ -183,9 +184,8 @@ def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
 def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
     place, limits, scratch, side = (start, in_stop, sum_slots.slot_of[n]), task.limits, task.scratch, task.scratch.groups.side
     node, number = node_statistic(limits.criterion, sums, in_stop - start), split.threshold
-    choose_sides_of_slot(
-        columns, split.column, sum_slots.zone_map, task.partition, sum_slots.sums, place, node, sums, limits, number, scratch, side
-    )
+    summed = summed_by(sum_slots, task.partition, place, sums)
+    choose_sides_of_slot(columns, split.column, summed, node, limits, number, scratch, side)
 
 
 @inlined_kernel

@@ -13,7 +13,7 @@ from dtrees.split.criteria.parts import most_between_groups
 from dtrees.split.node.status import CONSTANT, NO_SPLIT
 from dtrees.split.search.categories.groups import RARE
 from dtrees.split.search.categories.subsets import choose_kept, choose_sides_of_node, search_categories, search_kept
-from dtrees.split.search.node_column import NO_BITS, NodeColumn
+from dtrees.split.zones.summed_node import with_column
 from dtrees.split.zones.sums import element_of
 
 
@@ -104,14 +104,14 @@ def _square_each(numbers, width, mean, least, terms):
 
 
 @lean_kernel
-def search_categories_of_slot(columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch):
+def search_categories_of_slot(columns, summed, j, node, limits, bar, scratch):
     """Find the best split of a node in a column of categories, at place ``j`` of the zone map; result as of ``search_column``."""
-    column, (start, in_stop, slot) = zone_map.which[j], place
-    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-    if zone_map.n_zones[j] < values.shape[0]:
-        pair = NodeColumn(columns.codes[column], values, partition, start, in_stop, node_sums, NO_BITS)
+    column = summed.zone_map.which[j]
+    pair = with_column(summed, columns, column)
+    values = pair.values
+    if summed.zone_map.n_zones[j] < values.shape[0]:
         return search_categories(column, pair, limits, bar, scratch)
-    element, least = element_of(sums, slot, j), limits.categories.least[column]
+    element, least = element_of(summed.sums, summed.place[2], j), limits.categories.least[column]
     if most_between_groups(limits.criterion, node, _squares(element, values.shape[0], least, node, scratch.groups.key)) <= bar:
         return NO_SPLIT, 0.0, True
     present, m = sum_categories(element, values.shape[0], least, scratch.groups)
@@ -121,16 +121,16 @@ def search_categories_of_slot(columns, zone_map, j, partition, sums, place, node
 
 
 @lean_kernel
-def choose_sides_of_slot(columns, column, zone_map, partition, sums, place, node, node_sums, limits, number, scratch, side):
+def choose_sides_of_slot(columns, column, summed, node, limits, number, scratch, side):
     """Write to ``side``, by code, which rows the split of a node that has a slot sends left."""
-    start, in_stop, slot = place
-    codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
+    pair = with_column(summed, columns, column)
+    values = pair.values
     j = ZERO()
-    while zone_map.which[j] != column:
+    while summed.zone_map.which[j] != column:
         j += 1
-    if zone_map.n_zones[j] < values.shape[0]:
-        pair = NodeColumn(codes, values, partition, start, in_stop, node_sums, NO_BITS)
+    if summed.zone_map.n_zones[j] < values.shape[0]:
         choose_sides_of_node(column, pair, limits, number, scratch, side)
         return
-    _, m = sum_categories(element_of(sums, slot, j), values.shape[0], limits.categories.least[column], scratch.groups)
+    element = element_of(summed.sums, summed.place[2], j)
+    _, m = sum_categories(element, values.shape[0], limits.categories.least[column], scratch.groups)
     choose_kept(node, values, m, limits, ZERO(), number, scratch.groups, side)

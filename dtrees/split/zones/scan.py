@@ -8,6 +8,8 @@ zone or, in large nodes, a part of one.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, lean_kernel, shared_kernel
@@ -25,10 +27,30 @@ from dtrees.split.table.sorting import sort_keys
 from dtrees.split.zones.bounds import best_edge, flag_zones, lay_out
 from dtrees.split.zones.by_category import search_categories_of_slot
 from dtrees.split.zones.gather_rows import pick
+from dtrees.split.zones.summed_node import moments_of
 from dtrees.split.zones.sums import count_flagged, element_of, slope_of, unpack
 from dtrees.split.zones.zone_arrays import part_arrays, zone_arrays
 
 _PLACE = np.uint64(0xFFFFFFFF)
+
+
+class _Flagged(NamedTuple):
+    """The flagged zones of a column.
+
+    Attributes
+    ----------
+    n, n_rows : int
+        How many there are, and how many rows they have.
+    last : int
+        Which of them has the column's highest values in the node, -1 if none has.
+    missing : Moments
+        The sums of the column's missing rows.
+    """
+
+    n: int
+    n_rows: int
+    last: int
+    missing: Moments
 
 
 @inner_kernel
@@ -46,13 +68,15 @@ def bar_of(column, bar, record):
 
 
 @inner_kernel
-def _keep(columns, column_ids, column, node, node_sums, limits, score, has_missing, scratch, bars, i, out, t):
-    """Make the split found, if one was, the candidate of operation ``t``."""
+def _keep(columns, summed, column, found, limits, bar, scratch, out, t):
+    """Make the split ``found``, its score and whether the column has missing values, if it is one, the candidate of operation ``t``."""
+    score, has_missing = found
     if score >= 0.0:
         values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
-        complete(values, np.int64(column_ids[column]), node.n, node_sums, limits, score, has_missing, scratch.found, out, t)
+        n = summed.place[1] - summed.place[0]
+        complete(values, np.int64(summed.ids[column]), n, summed.node_sums, limits, score, has_missing, scratch.found, out, t)
         if out.records[t].status == SPLIT:
-            bars[i] = max(bars[i], score)
+            bar[0] = max(bar[0], score)
 
 
 @inner_kernel
@@ -95,49 +119,53 @@ def flag_column(zone_map, j, sums, place, node, limits, bar, scratch):
 
 
 @inner_kernel
-def takes_long(column_ids, j, zone_map, sums, place, node_sums, limits, bar, scratch):
+def takes_long(summed, j, limits, bar, scratch):
     """Tell whether much of a column, at place ``j`` of the zone map, is to be scanned to search a node."""
-    start, in_stop, _ = place
-    if zone_map.exact[j] or not begin_column(limits.criterion, node_sums, np.int64(column_ids[zone_map.which[j]])):
+    zone_map = summed.zone_map
+    if zone_map.exact[j] or not begin_column(limits.criterion, summed.node_sums, np.int64(summed.ids[zone_map.which[j]])):
         return False
-    node = Moments(node_sums[0], node_sums[1], in_stop - start)
-    _, m, _, _, _, _ = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
-    return m > (in_stop - start) // LONG_SEARCH_SHARE
+    node = moments_of(summed)
+    _, m, _, _, _, _ = flag_column(zone_map, j, summed.sums, summed.place, node, limits, bar, scratch)
+    return m > node.n // LONG_SEARCH_SHARE
 
 
 @inner_kernel
-def scan(columns, column_ids, zone_map, first, last, but, partition, sums, place, node_sums, limits, bars, i, scratch, out, t):
-    """Search a node in the columns ``first`` to ``last`` of the zone map, all but one; flagged zones are scanned exactly."""
+def scan(columns, summed, stretch, limits, shared_bar, scratch, out, t):
+    """Search a node in a stretch of the columns of the zone map, all but one; flagged zones are scanned exactly.
+
+    ``stretch`` is the first column, the one after the last, and the one that is left out, -1 if none is.
+    ``shared_bar``, shape (1,), is the best score known of the node, which other threads may be at as well. The split found goes to number
+    ``t`` of ``out``, if it is better than what is there.
+    """
+    zone_map, column_ids, sums, partition, place, node_sums = summed
+    first, last, but = stretch
     start, in_stop, slot = place
-    node = Moments(node_sums[0], node_sums[1], in_stop - start)
+    node = moments_of(summed)
     grain = sums.grains[slot]
     for j in range(first, last):
         column = zone_map.which[j]
         if j == but or not begin_column(limits.criterion, node_sums, np.int64(column_ids[column])):
             continue
         codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
-        bar = bar_of(column_ids[column], bars[i], out.records[t])
-        by_category, score = _search_if_categories(
-            limits.categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch
-        )
+        bar = bar_of(column_ids[column], shared_bar[0], out.records[t])
+        by_category, score = _search_if_categories(limits.categories, columns, summed, j, node, limits, bar, scratch)
         if by_category:
-            _keep(columns, column_ids, column, node, node_sums, limits, score, True, scratch, bars, i, out, t)
+            _keep(columns, summed, column, (score, True), limits, shared_bar, scratch, out, t)
             continue
         if zone_map.exact[j]:
             n_zones = zone_map.n_zones[j] << grain
             missing = unpack(element_of(sums, slot, j), n_zones, sums.scales[slot].shift, scratch.zones)
             score = sweep_values(limits, scratch.zones, n_zones, grain, missing, node, bar, scratch)
-            _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
+            _keep(columns, summed, column, (score, missing.n > 0), limits, shared_bar, scratch, out, t)
             continue
         n_zones, m, last_zone, missing, edge, score = flag_column(zone_map, j, sums, place, node, limits, bar, scratch)
         if max(edge, score) > bar:
-            bars[i] = max(bars[i], max(edge, score))
+            shared_bar[0] = max(shared_bar[0], max(edge, score))
             bar = below(max(edge, score))
         if n_zones > 0:
             copy_found(scratch.found, scratch.other_found)
-            other = _scan_zones(
-                columns, zone_map, j, n_zones, m, last_zone, partition, sums, place, limits, missing, node, bar, bars, i, scratch
-            )
+            flagged = _Flagged(n_zones, m, last_zone, missing)
+            other = _scan_zones(columns, summed, j, flagged, node, limits, bar, shared_bar, scratch)
             if other > score or (other == score and scratch.found.record[0].code < scratch.other_found.record[0].code):
                 score = other
             else:
@@ -148,53 +176,55 @@ def scan(columns, column_ids, zone_map, first, last, but, partition, sums, place
                 found.next_code = _next_code_by_list(zone_map.lists[j], sums.place_of, start, in_stop, found.code)
             else:
                 found.next_code = _next_code_by_rows(codes, n_distinct, partition.rows, start, in_stop, found.code)
-        _keep(columns, column_ids, column, node, node_sums, limits, score, missing.n > 0, scratch, bars, i, out, t)
+        _keep(columns, summed, column, (score, missing.n > 0), limits, shared_bar, scratch, out, t)
 
 
 @specialised
-def _search_if_categories(categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch):
+def _search_if_categories(categories, columns, summed, j, node, limits, bar, scratch):
     """Search a node in a column if it holds categories; return whether it does, and the score of what is found, -1.0 if nothing is."""
 
 
 @_search_if_categories.of(NoCategories)
-def _(categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch):
+def _(categories, columns, summed, j, node, limits, bar, scratch):
     return False, -1.0
 
 
 @_search_if_categories.of(Categories)
-def _(categories, columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch):
-    if not is_categorical(categories, zone_map.which[j]):
+def _(categories, columns, summed, j, node, limits, bar, scratch):
+    if not is_categorical(categories, summed.zone_map.which[j]):
         return False, -1.0
-    status, score, _ = search_categories_of_slot(columns, zone_map, j, partition, sums, place, node, node_sums, limits, bar, scratch)
+    status, score, _ = search_categories_of_slot(columns, summed, j, node, limits, bar, scratch)
     return True, score if status == SPLIT else -1.0
 
 
 @inner_kernel
-def _scan_zones(columns, zone_map, j, n_zones, m, last_zone, partition, sums, place, limits, missing, node, bar, bars, i, scratch):
-    """Scan the flagged zones of a column, which have ``m`` rows; return the best score above the bar, -1.0 if there is none."""
-    start, in_stop, slot = place
+def _scan_zones(columns, summed, j, flagged, node, limits, bar, shared_bar, scratch):
+    """Scan the flagged zones of a column; return the best score above the bar, -1.0 if there is none."""
+    zone_map, sums, partition, n_zones, m = summed.zone_map, summed.sums, summed.partition, flagged.n, flagged.n_rows
+    start, in_stop, slot = summed.place
     column, zone_shift = zone_map.which[j], zone_map.fold - sums.grains[slot]
     codes, n_distinct = columns.codes[column], columns.offsets[column + 1] - columns.offsets[column]
     zones, numbers, keys = scratch.zones, scratch.numbers[:n_zones], scratch.keys
     if _is_short(zone_map.firsts[j], zone_shift, numbers, sums.place_of, in_stop - start, m):
         _pick_sorted(zone_map.lists[j], zone_map.firsts[j], zone_shift, numbers, sums.place_of, start, in_stop, keys)
-        return _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
+        return _sweep_zones(limits, keys, zones, flagged, summed, node, bar, scratch.found)
     pick(codes, n_distinct, zone_map, j, zone_shift, numbers, partition.rows[start:in_stop], keys, scratch)
     keys = keys[:m]
     if min(MAX_PARTS, m // ROWS_PER_CUT_PART) >= 2 * n_zones:
         zones = scratch.parts
-        n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, last_zone, partition, start, keys, scratch)
+        n_zones, last_zone = _refine(zone_map, j, zone_shift, n_zones, flagged.last, partition, start, keys, scratch)
+        flagged = _Flagged(n_zones, m, last_zone, flagged.missing)
         lay_out(zones, n_zones, scratch.sums)
-        edge = best_edge(limits, scratch.sums, n_zones, missing, node, bar, scratch.scores)
+        edge = best_edge(limits, scratch.sums, n_zones, flagged.missing, node, bar, scratch.scores)
         if edge > bar:
-            bars[i] = max(bars[i], edge)
+            shared_bar[0] = max(shared_bar[0], edge)
             bar = below(edge)
-        _flag_each(limits, zones, n_zones, missing, node, bar, scratch)
+        _flag_each(limits, zones, n_zones, flagged.missing, node, bar, scratch)
         keys = keys[: _keep_flagged(keys, zones, scratch.spare)]
     if keys.shape[0] == 0:
         return -1.0
     sort_keys(keys, scratch.spare, keys.shape[0], scratch.counts)
-    return _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, scratch.found)
+    return _sweep_zones(limits, keys, zones, flagged, summed, node, bar, scratch.found)
 
 
 @lean_kernel
@@ -213,21 +243,18 @@ def _flag_each(limits, zones, n_zones, missing, node, bar, scratch):
 
 
 @lean_kernel
-def _sweep_zones(limits, keys, zones, n_zones, last_zone, partition, start, missing, node, bar, found):
-    """Sweep the flagged zones, whose rows are ``keys`` sorted; return the best score, -1.0 if none is above the bar.
-
-    ``last_zone`` is the one with the column's highest values in the node, -1 if that is not among the zones.
-    """
-    top = bar
+def _sweep_zones(limits, keys, zones, flagged, summed, node, bar, found):
+    """Sweep the flagged zones, whose rows are ``keys`` sorted; return the best score, -1.0 if none is above the bar."""
+    partition, start, top = summed.partition, summed.place[0], bar
     first = ZERO()
-    for z in range(n_zones):
+    for z in range(flagged.n):
         zone = zones[z]
         if zone.flag:
             last = first + zone.n
             left = Moments(zone.g_before, zone.h_before, zone.n_before)
             rows = SortedRows(keys, first, last, partition.g, partition.h, start)
-            next_code = NONE_HIGHER if z == last_zone else UNKNOWN
-            score = sweep_sorted(limits, rows, left, missing, node, next_code, top, found.left, found)
+            next_code = NONE_HIGHER if z == flagged.last else UNKNOWN
+            score = sweep_sorted(limits, rows, left, flagged.missing, node, next_code, top, found.left, found)
             top = max(top, score)
             first = last
     return top if top > bar else -1.0

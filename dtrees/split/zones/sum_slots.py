@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, separate_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, inner_kernel, separate_kernel
 from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.node.status import NO_SPLIT
 from dtrees.split.table.mmap_arrays import mapped
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.scan import scan, takes_long
+from dtrees.split.zones.summed_node import SummedNode
 from dtrees.split.zones.sums import Sums, are_few, begin_slot, best_edges, fold_like, follow_slot, get_ready, include, subtract, sum_rows
 
 #: Where in ``free`` the number of free slots is, and where they begin; the lock is in front.
@@ -111,38 +112,41 @@ def slot_for(sum_slots, n, partition, start, in_stop):
     return sum_slots.slot_of[n]
 
 
+@inlined_kernel
+def summed_by(sum_slots, partition, place, node_sums):
+    """Return a node that has a slot; ``place`` is its start, its in_stop and the slot."""
+    return SummedNode(sum_slots.zone_map, sum_slots.ids, sum_slots.sums, partition, place, node_sums)
+
+
 @separate_kernel
-def search_columns(sum_slots, first, last, lead, columns, limits, partition, place, node_sums, bars, i, scratch, best):
+def search_columns(summed, first, last, lead, columns, limits, bar, scratch, best):
     """Find the best split of a node in the columns ``first`` to ``last`` of the zone map but ``lead``; see there.
 
     The split goes to ``best`` if it is better. Where ``first`` is -1, no column is searched.
     """
     if first < 0:
         return
-    scan(
-        columns, sum_slots.ids, sum_slots.zone_map, first, last, lead, partition, sum_slots.sums, place, node_sums, limits, bars, i,
-        scratch, best, ZERO()
-    )  # fmt: skip
+    scan(columns, summed, (first, last, lead), limits, bar, scratch, best, ZERO())
 
 
 @inner_kernel
-def begin_search(sum_slots, partition, place, node_sums, limits, bars, i, scratch, best):
-    """Begin the search of a node, at ``place`` (start, in_stop, slot), that has no ``best`` split yet.
+def begin_search(summed, limits, bar, scratch, best):
+    """Begin the search of a node that has no ``best`` split yet.
 
-    The best score at an edge goes to ``bars[i]``. Returns the place in the zone map of the column that it is in, to be searched first, or
+    The best score at an edge goes to ``bar[0]``. Returns the place in the zone map of the column that it is in, to be searched first, or
     -1 where that would take long: others might as well be searched at the same time.
     """
     best.records[0].status = NO_SPLIT
-    zone_map, sums = sum_slots.zone_map, sum_slots.sums
+    zone_map, ids, sums, partition, place, node_sums = summed
     get_ready(zone_map, partition, sums, place, node_sums, limits)
-    bars[i], lead = best_edges(sum_slots.ids, zone_map, sums, place, node_sums, limits, ZERO(), zone_map.which.shape[0], -1.0, scratch)
-    return first_to_search(sum_slots, lead, place, node_sums, limits, bars[i], scratch)
+    bar[0], lead = best_edges(ids, zone_map, sums, place, node_sums, limits, (ZERO(), zone_map.which.shape[0]), -1.0, scratch)
+    return first_to_search(summed, lead, limits, bar[0], scratch)
 
 
 @separate_kernel
-def first_to_search(sum_slots, lead, place, node_sums, limits, bar, scratch):
+def first_to_search(summed, lead, limits, bar, scratch):
     """Return the column of the best edge, -1 where to search it takes long, or where there is none."""
-    if lead < 0 or takes_long(sum_slots.ids, lead, sum_slots.zone_map, sum_slots.sums, place, node_sums, limits, bar, scratch):
+    if lead < 0 or takes_long(summed, lead, limits, bar, scratch):
         return NONE()
     return lead
 

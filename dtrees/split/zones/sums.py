@@ -394,12 +394,13 @@ def get_ready(zone_map, partition, sums, place, node_sums, limits):
 
 
 @inner_kernel
-def best_edges(column_ids, zone_map, sums, place, node_sums, limits, first, last, bar, scratch):
-    """Return the best score above the bar of a split at an edge of a zone in some columns, and the column, or the first, that has it.
+def best_edges(column_ids, zone_map, sums, place, node_sums, limits, stretch, bar, scratch):
+    """Return the best score above the bar of a split at an edge of a zone in a stretch of columns, and the first of these that has it.
 
     Where there is none, these are the bar and -1. Edges of parts within a zone are left to the search of those that may be better.
     """
     start, in_stop, slot = place
+    first, last = stretch
     node = Moments(node_sums[0], node_sums[1], in_stop - start)
     lead = NONE()
     for j in range(first, last):

@@ -101,10 +101,8 @@ def search_in_levels(
             found = empty_candidates(work.operations.shape[0], 2)
             bars = np.full(nodes.shape[0], -1.0)
 
-            arguments = (
-                work.tasks, work.operations, columns, ids, sums.zone_map, partition, work.sums, work.nodes, node_sums,
-                package_limits(limits, slope), bars,
-            )  # fmt: skip
+            summed = level.SummedLevel(sums.zone_map, ids, work.sums, partition, work.nodes, node_sums, bars)
+            arguments = work.tasks, work.operations, columns, summed, package_limits(limits, slope)
             run = partial(_search_level, arguments, found, n)
             threads.share(work.tasks.shape[0], run)
             for i, node in enumerate(nodes.tolist()):

@@ -13,7 +13,7 @@ from dtrees.engine.shard.levels import zone_planner as engine_sums
 from dtrees.engine.shard.levels.zone_planner import Sizes, ZoneSums
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.grow.level import BAR, SCAN, SUM, search_level
+from dtrees.split.grow.level import BAR, SCAN, SUM, SummedLevel, search_level
 from dtrees.split.node.candidate import empty_candidates
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import FOLD, LIST_ROWS, MAX_PARTS
@@ -78,8 +78,9 @@ def search_by_zones(task: Task, together: int, fine: bool, lists: bool = False) 
             array[:] = _SENTINEL
         out = empty_candidates(1, 2)
         search_level(
-            make_queue(), np.array([[0, 1, 0]]), np.array([operation]), columns, np.arange(k, dtype=np.int32), zone_map,
-            RowPartition(rows, a, b), sums, np.array([[0, n, 0]]), node_sums, limits, bars, scratch, out,
+            make_queue(), np.array([[0, 1, 0]]), np.array([operation]), columns,
+            SummedLevel(zone_map, np.arange(k, dtype=np.int32), sums, RowPartition(rows, a, b), np.array([[0, n, 0]]), node_sums, bars),
+            limits, scratch, out,
         )  # fmt: skip
         found.records[t], found.left[t] = out.records[0], out.left[0]
         if operation[0] == SCAN:

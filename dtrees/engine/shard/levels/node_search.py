@@ -15,7 +15,7 @@ from dtrees.engine.shard.subtrees.runner import TreeContext
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.parts import kinds_of, n_class_sums, without_words
 from dtrees.split.criteria.several import SeveralDeviations
-from dtrees.split.grow.level import SCAN, search_level
+from dtrees.split.grow.level import SCAN, SummedLevel, search_level
 from dtrees.split.node import status
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import Categories, SplitLimits, limits_for_thread
@@ -199,15 +199,15 @@ class NodeSearch:
         tasks = level.tasks[first:last] - np.array([0, 0, first])
 
         n_tasks, shard_columns = tasks.shape[0], self._shard_columns
+        summed = SummedLevel(zone_map, shard_columns.ids, level.sums, context.partition, level.nodes, node_sums, searched.bars)
         scratch = [self.scratch_for(thread, workspace, context.limits) for thread in range(max(1, min(level.n_threads, n_tasks)))]
         workspace.threads.share(
             n_tasks,
             lambda queue, thread: search_level(
-                queue, tasks, operations, shard_columns.columns, shard_columns.ids, zone_map, context.partition, level.sums, level.nodes,
-                node_sums, limits_for_thread(context.limits), searched.bars, scratch[thread], found,
+                queue, tasks, operations, shard_columns.columns, summed, limits_for_thread(context.limits), scratch[thread], found
             ),
             level.n_threads,
-        )  # fmt: skip
+        )
         scans = operations[:, 0] == SCAN
         return operations[scans, 1], found.take(scans)
 

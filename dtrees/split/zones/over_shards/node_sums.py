@@ -87,7 +87,7 @@ def _best_edge(node: Any, nodes: Any, i: Any, j: Any, limits: Any, bar: Any, scr
 @_best_edge.of(Moments)
 def _(node, nodes, i, j, limits, bar, scratch):
     place = (ZERO(), node.n, i)
-    return best_edges(nodes.column_ids, nodes.zone_map, nodes.sums, place, nodes.node_sums[i], limits, j, j + 1, bar, scratch)[0]
+    return best_edges(nodes.column_ids, nodes.zone_map, nodes.sums, place, nodes.node_sums[i], limits, (j, j + 1), bar, scratch)[0]
 
 
 for _kind in (Classes, ClassesOfTargets, AmountsOfTargets):
