@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -92,23 +93,35 @@ def _address_of_the_documentation() -> str:
     return next((address.strip() for label, _, address in (url.partition(",") for url in named) if label == "Documentation"), "")
 
 
-@functools.cache
-def _defaults(kind: type) -> dict[str, Any]:
-    """Return the parameters of a class of estimators, by their names in order, and their defaults."""
-    parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
-    names: list[str] = BaseEstimator._get_param_names.__func__(kind)  # type: ignore[attr-defined]
-    return {name: parameters[name].default for name in names}
+_all_names: dict[type, tuple[str, ...]] = {}
+_all_defaults: dict[type, dict[str, Any]] = {}
 
 
 def parameter_names(kind: type) -> tuple[str, ...]:
     """Return the names of an estimator's parameters; to ask scikit-learn takes as long as to grow a small tree."""
-    return tuple(_defaults(kind))
+    if kind not in _all_names:
+        _all_names[kind] = tuple(BaseEstimator._get_param_names.__func__(kind))
+    return _all_names[kind]
+
+
+def _good_defaults(kind: type) -> dict[str, Any]:
+    """Return those defaults of a class of estimators that need no check; of a class derived from ours there may be others."""
+    if kind not in _all_defaults:
+        parameters, good = inspect.signature(kind.__init__).parameters, {}  # type: ignore[misc]
+        for name in parameter_names(kind):
+            default = parameters[name].default
+            with suppress(ValueError):
+                validate_parameter_constraints(kind._parameter_constraints, {name: default}, kind.__name__)  # type: ignore[attr-defined]
+                good[name] = default
+        _all_defaults[kind] = good
+    return _all_defaults[kind]
 
 
 def check_parameters(estimator: Any) -> None:
     """Raise ValueError for parameters of an estimator that are not what they may be, as its fit would; defaults need no check."""
-    defaults = _defaults(type(estimator))
-    given = {name: value for name in defaults if (value := getattr(estimator, name)) is not defaults[name]}
+    kind = type(estimator)
+    defaults, values = _good_defaults(kind), {name: getattr(estimator, name) for name in parameter_names(kind)}
+    given = {name: value for name, value in values.items() if name not in defaults or value is not defaults[name]}
     validate_parameter_constraints(estimator._parameter_constraints, given, type(estimator).__name__)
 
 
@@ -120,7 +133,7 @@ class CheckedParameters:
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return list(_defaults(cls))
+        return list(parameter_names(cls))
 
     def _validate_params(self) -> None:
         check_parameters(self)

@@ -168,6 +168,8 @@ ALL_JOINED, ROWS_PER_JOINED, ROWS_PER_JOINED_SUM = 2**14, 8, 1
 #: Columns are joined if that saves at least this share of them, and so many where there are others: to go through rows once more takes as
 #: long as to add up so many cells. Sums of columns of 100 categories, joined with none, take as long as those column by column.
 JOINED_SAVES, SAVES_PASS = 1 / 3, 4
+#: Their elements take room in every slot: with fewer slots than so many, columns are not joined.
+JOINED_SLOTS = 1024
 #: Below this many rows, bounding zones costs more than it saves.
 BOUNDED_ROWS = 128
 #: Slots for each thread that grows subtrees: a waiting node without one is summed anew. The second is for slots with room for all parts.

@@ -29,6 +29,8 @@ from dtrees.tree.packing import Packed, pack
 from dtrees.tree.predict_sets import PackedWithSets, pack_with_sets
 from dtrees.tree.tree import Tree
 
+#: What trees with sets of categories were packed as before; they are packed anew.
+_FIELDS_BEFORE = {*PackedWithSets._fields, "first_code"} - {"n_words", "n_codes", "stride", "table_of", "first_entry"}
 #: What a packed tree has an entry of.
 _OF_TREES = ("top_slot", "top_threshold", "top_end", "shallow")
 
@@ -39,7 +41,7 @@ def packed_arrays(packed: Packed | PackedWithSets) -> dict[str, NDArray[Any]]:
 
 
 def packed_of(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> Packed | PackedWithSets:
-    """Return what :func:`packed_arrays` was given, made of these very arrays.
+    """Return what :func:`packed_arrays` was given, made of these very arrays, unless they are of an earlier version.
 
     Raises
     ------
@@ -48,6 +50,8 @@ def packed_of(trees: Sequence[Tree], arrays: Mapping[str, NDArray[Any]]) -> Pack
     """
     with_sets = any(tree.categories.node.shape[0] for tree in trees)
     kind: type[Packed | PackedWithSets] = PackedWithSets if with_sets else Packed
+    if with_sets and arrays.keys() == _FIELDS_BEFORE:
+        return pack_with_sets(trees)
     if arrays.keys() != set(kind._fields):
         raise ValueError("the model does not hold its trees as prediction wants them")
     if with_sets:

@@ -119,11 +119,10 @@ def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
     roots, nodes, words = pack_nodes(trees, _NODE)
     inner, has_set = nodes["feature"] >= 0, nodes["first_word"] >= 0
     by_threshold, by_set = (np.unique(nodes["feature"][inner & some]).astype(np.int64) for some in (~has_set, has_set))
-    n_codes = _count_codes(nodes[has_set], words, by_set)
+    n_codes, n_words = _count_codes(nodes[has_set], words, by_set)
     order = np.argsort(n_codes, kind="stable")
-    by_set, n_codes = by_set[order], n_codes[order]
+    by_set, n_codes, n_words = by_set[order], n_codes[order], n_words[order]
     stride, table_of, sizes = _join(n_codes)
-    n_words = (n_codes + 29) // 32  # without the last two
     place_of = np.zeros((2, int(nodes["feature"].max(initial=0)) + 1), np.int32)
     for kind, columns in enumerate((by_threshold, by_set)):
         place_of[kind, columns] = np.arange(columns.shape[0])
@@ -174,13 +173,18 @@ def _fewest_rows(
     return np.maximum(_TABLE_ROWS, n_numbers.astype(np.int64) // _TABLE_NUMBERS)
 
 
-def _count_codes(nodes: NDArray[Any], words: NDArray[np.uint32], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return two more than the categories of columns, up to the highest that any set of these nodes has."""
-    n_codes, some = np.full(columns.shape[0], 2), nodes[nodes["n_words"] > 0]
-    last = some["n_words"].astype(np.int64) - 1
+def _count_codes(nodes: NDArray[Any], words: NDArray[np.uint32], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return two more than the categories of columns, up to the highest that any set of these nodes has, and the most words of a set.
+
+    The last words of a set may be 0, in a model from elsewhere.
+    """
+    n_codes, n_words = np.full(columns.shape[0], 2), np.zeros(columns.shape[0], np.int64)
+    some = nodes[nodes["n_words"] > 0]
+    column, last = np.searchsorted(columns, some["feature"]), some["n_words"].astype(np.int64) - 1
     n_bits = np.frexp(words[some["first_word"] + last])[1]
-    np.maximum.at(n_codes, np.searchsorted(columns, some["feature"]), 32 * last + n_bits + 2)
-    return n_codes
+    np.maximum.at(n_codes, column, 32 * last + n_bits + 2)
+    np.maximum.at(n_words, column, last + 1)
+    return n_codes, n_words
 
 
 def _join(n_codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

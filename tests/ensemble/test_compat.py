@@ -43,3 +43,15 @@ def test_estimators_link_to_the_documentation_where_its_address_is_known(monkeyp
     monkeypatch.setenv("DTREES_DOCS", "https://docs.example/dtrees/")
     assert model._get_doc_link() == "https://docs.example/dtrees/api/dtrees.RandomForestClassifier.html"
     assert 'href="https://docs.example/dtrees/api/dtrees.RandomForestClassifier.html"' in model._repr_html_()
+
+
+def test_defaults_of_a_class_of_the_user_are_checked_too():
+    class Deep(dtrees.DecisionTreeClassifier):
+        def __init__(self, max_depth="deep"):
+            super().__init__()
+            self.max_depth = max_depth
+
+    X, y = [[0.0], [1.0]], [0, 1]
+    with pytest.raises(ValueError, match="The 'max_depth' parameter of Deep must be"):
+        Deep().fit(X, y)
+    assert Deep(max_depth=1).fit(X, y).get_depth() == 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dtrees.tree.category_sets import CategorySets
+from dtrees.tree.mapping import packed_arrays, packed_of
 from dtrees.tree.predict import add_tree, apply, packed_for, sum_values
 from dtrees.tree.predict_sets import PackedWithSets
 from dtrees.tree.tree import Tree
@@ -56,6 +57,34 @@ def test_against_walking(depth: int, n_levels: int, n: int, dtype: Any) -> None:
         add_tree(packed, X, t, one)
         np.testing.assert_array_equal(one, tree.value[leaves[:, t]])
     np.testing.assert_array_equal(sum_values(packed, X), wanted)
+
+
+def test_sets_whose_last_words_are_empty() -> None:
+    """As a model from elsewhere may have them: nothing is written beyond the room for tables."""
+    random = np.random.default_rng(0)
+    tree = with_sets(random, random_tree(random, 5, 6, 1), 9)
+    node, offset, words = tree.categories
+    longer = CategorySets(node, 4 * np.arange(node.shape[0] + 1), np.zeros(4 * node.shape[0], np.uint32))
+    for i in range(node.shape[0]):
+        longer.words[4 * i : 4 * i + offset[i + 1] - offset[i]] = words[offset[i] : offset[i + 1]]
+    other = tree.with_categories(longer)
+    packed = packed_for([other], np.float64)
+    assert isinstance(packed, PackedWithSets)
+    assert packed.n_words.max() == packed.tests["n_words"].max() == 4
+    X = random.integers(-3, 200, (900, 5)).astype(np.float64)
+    np.testing.assert_array_equal(sum_values(packed, X), sum_values(packed_for([tree], np.float64), X))
+
+
+def test_trees_packed_as_before_are_packed_anew() -> None:
+    random = np.random.default_rng(1)
+    tree = with_sets(random, random_tree(random, 5, 4, 1), 9)
+    arrays = packed_arrays(packed_for([tree], np.float64))
+    for name in ("n_words", "n_codes", "stride", "table_of", "first_entry"):
+        arrays.pop(name)
+    arrays["first_code"] = np.zeros(3, np.int64)
+    packed = packed_of([tree], arrays)
+    X = random.integers(-3, 12, (50, 5)).astype(np.float64)
+    np.testing.assert_array_equal(sum_values(packed, X), sum_values(packed_for([tree], np.float64), X))
 
 
 @pytest.mark.parametrize(

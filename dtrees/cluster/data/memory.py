@@ -70,6 +70,8 @@ _PREDICTIONS = 3
 _DELEGATED_BYTES = 20
 #: Of each cell of a column: its code, and its zone.
 CODE_BYTES, ZONE_BYTES = 4, 2
+#: Of each cell of categories, besides: two columns or more, joined with each other, have one number of two bytes.
+_JOINED_BYTES = 1
 #: Of each stored cell of a sparse table: its row, column and, twice, code, and a distinct value; and besides while it is presorted: twice
 #: its value, and its row, in the table as one piece, and its distinct value.
 STORED_CELL_BYTES, PRESORTING_CELL_BYTES = 24, 32
@@ -149,7 +151,9 @@ class Sizes:
         Sizes(n_rows=1000, columns=(10000, 10000), vectors=8000, partition=800, evaluation=(), votes=0, amounts=0)
         """
         width = 4 if all(map(_fits_float32, schema.columns)) else 8  # columns that lie together have values of one dtype
-        columns = tuple(n_rows * (CODE_BYTES + ZONE_BYTES) + min(n_rows, _most_distinct(column)) * width for column in schema.columns)
+        cell_bytes = [CODE_BYTES + ZONE_BYTES + _JOINED_BYTES * (column.kind == CATEGORICAL) for column in schema.columns]
+        distinct = [min(n_rows, _most_distinct(column)) for column in schema.columns]
+        columns = tuple(n_rows * each + width * n for each, n in zip(cell_bytes, distinct, strict=True))
         votes = n_rows * (max(n_classes, n_targets) + 1) * _VECTOR_BYTES if out_of_bag else 0
         vectors = weighted + (_VECTORS_OF_A_TARGET * n_targets if n_targets > 1 else 1)
         amounts = n_rows * _VECTOR_BYTES * n_targets if n_targets > 1 and not boosting else 0

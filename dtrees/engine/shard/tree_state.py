@@ -166,7 +166,7 @@ class TreeState:
         n = a.shape[0] if self._target.keeps_out_of_sample else n_in
         in_order = in_sample is None and spent
         self._lay_out(n, a if in_order else None, b)
-        if in_sample is None:
+        if in_sample is None or inside is None:
             partition.number(self._rows.rows)
         else:
             self._rows.rows[:n_in] = inside

@@ -134,8 +134,20 @@ class ZoneMap(NamedTuple):
         if not _is_worth_it(self.first_joined[own], places.shape[0] - own.shape[0]):
             own = own[:0]
         taken = {name: getattr(self, name)[own] for name in ("first_joined", "stride", "n_joined")}
-        tables = np.flatnonzero(np.isin(np.unique(self.first_joined), taken["first_joined"]))
-        return taken | {"joined": _take_columns(self.joined, tables)}
+        starts, one = np.unique(self.first_joined, return_index=True)
+        tables = np.flatnonzero(np.isin(starts, taken["first_joined"]))
+        begins = np.zeros(tables.shape[0] + 1, np.int64)
+        self.n_joined[one[tables]].cumsum(out=begins[1:])
+        joined = _take_columns(self.joined, tables)
+        joined -= (starts[tables] - begins[:-1]).astype(np.uint16)
+        taken["first_joined"] = begins[np.searchsorted(starts[tables], taken["first_joined"])]
+        return taken | {"joined": joined, "n_elements": int(begins[-1])}
+
+    def not_joined(self) -> ZoneMap:
+        """Return the same without joined columns."""
+        none = np.empty(0, np.int64)
+        joined = np.empty((self.part.shape[0], 0), np.uint16)
+        return self._replace(first_joined=none, stride=none, n_joined=none, joined=joined, n_elements=0)
 
 
 def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArray[np.uint16]:
@@ -161,7 +173,7 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
     by_category = np.zeros(n_columns, np.bool_)
     by_category[list(categorical)] = True
     n_distinct = np.diff(columns.offsets)
-    which = np.argsort(np.where(by_category, n_distinct, n_rows + 1), kind="stable")
+    which = np.lexsort((np.where(by_category, n_distinct, 0), ~by_category))
     by_category, n_distinct = by_category[which], n_distinct[which]
     n_parts = most_zones(n_rows) << fold
     quantiles = _quantiles(n_rows, n_parts)
@@ -220,16 +232,19 @@ def _join(n_codes: NDArray[np.int64], n_rows: int, n_others: int) -> NDArray[np.
     With too many elements for the rows of the table, fewer columns are joined with each other.
     """
     first_joined, stride, n_joined = found = np.zeros((3, n_codes.shape[0]), np.int64)
+    most_elements = min(ALL_JOINED, n_rows // ROWS_PER_JOINED)
     for most in MOST_JOINED:
         first, size, n_elements = 0, most + 1, 0
         for j, n in enumerate(n_codes.tolist()):
+            if n_elements > most_elements:
+                break
             if size * n > most:
                 first, size = n_elements, 1
             first_joined[j], stride[j] = first, size
             size *= n
             n_elements = first + size
             n_joined[: j + 1][first_joined[: j + 1] == first] = size
-        if n_elements <= min(ALL_JOINED, n_rows // ROWS_PER_JOINED):
+        if n_elements <= most_elements:
             return found if _is_worth_it(first_joined, n_others) else found[:, :0]
     return found[:, :0]
 

@@ -61,12 +61,12 @@ def columns_of(frame: pd.DataFrame) -> list[int]:
 
 
 def test_bytes_of_columns() -> None:
-    """6 bytes a cell for code and zone, and each distinct value once."""
+    """6 bytes a cell for code and zone, one more of categories, and each distinct value once."""
     single = pd.DataFrame({"a": np.zeros(1, np.float32), "b": np.zeros(1, bool), "c": np.zeros(1, np.int8), "d": ["elm"]})
-    assert columns_of(single) == [6000 + 4 * 1000, 6000 + 4 * 2, 6000 + 4 * 256, 6000 + 4 * 1]
+    assert columns_of(single) == [6000 + 4 * 1000, 6000 + 4 * 2, 6000 + 4 * 256, 7000 + 4 * 1]
     # One column that float32 does not hold makes all values float64.
     double = single.assign(e=np.zeros(1), f=np.array([None], object))
-    assert columns_of(double) == [6000 + 8 * 1000, 6000 + 8 * 2, 6000 + 8 * 256, 6000 + 8 * 1, 6000 + 8 * 1000, 6000]
+    assert columns_of(double) == [6000 + 8 * 1000, 6000 + 8 * 2, 6000 + 8 * 256, 7000 + 8 * 1, 6000 + 8 * 1000, 6000]
 
 
 def test_bytes_of_a_worker() -> None:

@@ -150,7 +150,8 @@ def test_rows_that_are_looked_up_in_lists(kind: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 1000)
         trees = ForestPlan(rules("squared_error", 4, max_depth=3), seed=1, n_draws=9000)
         forests.assert_same(forests.grow_here(table, trees, y, None, 4), grow_forest_on_rows(executor, trees, 0, 4, n_side_by_side=2))
-    assert 0 < len(noted) <= sum(looked_up)
+    assert noted
+    assert any(looked_up)
 
 
 @pytest.mark.parametrize("kind", ["classes", pytest.param("targets", marks=pytest.mark.slow)])

@@ -43,6 +43,7 @@ def test_sums_are_those_of_each_column(start: int, weighted: bool, sign: int, so
     n, width = zone_map.stride.shape[0], 3 if weighted else 2
     assert n == (5 if some else 7)
     assert zone_map.joined.shape[1] < n
+    assert zone_map.joined.max() < zone_map.n_elements == np.unique(zone_map.n_joined + zone_map.first_joined).max()
     starts, shifts = lay_out_slots(zone_map, width)
     rows, g = random.permutation(4000).astype(np.uint32), random.integers(-(2**45), 2**45, 4000)
     partition = RowPartition(rows, g, random.integers(1, 2**20, 4000 if weighted else 0))
@@ -53,6 +54,16 @@ def test_sums_are_those_of_each_column(start: int, weighted: bool, sign: int, so
     _add(zone_map, partition, start, 3999, n, starts[0], shifts[0], scales, sign, wanted, width)
     _add_joined(zone_map, partition, start, 3999, starts[0], scales, sign, found, width)
     np.testing.assert_array_equal(found[:size], wanted[:size])
+
+
+def test_columns_taken_of_joined_ones() -> None:
+    zone_map = map_categories(100_000, [20] * 10, 0)
+    some = zone_map.take(np.array([0, 1, 2]))
+    assert some.joined.shape[1] == 2
+    assert some.n_elements == 2 * 441
+    for none in (zone_map.take(np.array([0, 2, 4])), zone_map.not_joined()):
+        assert none.joined.shape == (100_000, 0)
+        assert none.n_elements == 0
 
 
 @pytest.mark.parametrize(

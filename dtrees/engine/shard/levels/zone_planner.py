@@ -16,6 +16,7 @@ from dtrees.split.policy import (
     FINE_SLOTS_PER_THREAD,
     FLAGGED_SHARE,
     FOLD,
+    JOINED_SLOTS,
     LEVEL_PIECE_ROWS,
     LEVEL_THREAD_CELLS,
     MUCH_FLAGGED_SHARE,
@@ -91,6 +92,8 @@ class ZoneSums:
             self._places, self._width = places, width
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
             self._starts, self._shifts = lay_out_slots(self.zone_map, width)
+            if self._room(self._slot_size(0)) < JOINED_SLOTS:
+                self.zone_map = self.zone_map.not_joined()
         self._slot_of = {}
         listed = self._place_of.shape[0] > 0
         if listed:
