@@ -214,7 +214,7 @@ def place_rows(
     >>> print(plan.placement)
     rows on 2 workers: as asked for by placement
     >>> plan.needs
-    {'a': 344075000, 'b': 147825000}
+    {'a': 344075000, 'b': 155671520}
     """
     columns = {worker: list(range(len(sizes.columns))) for worker in rows}
     placement = placement or Placement("rows", _AS_ASKED, tuple(rows), storage=storage)
