@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.split.compile.prefetch import prefetch
+from dtrees.split.table.joined_columns import join
 from dtrees.tree.packing import pack_nodes
 from dtrees.tree.tree import Tree
 
@@ -122,7 +123,7 @@ def pack_with_sets(trees: Sequence[Tree]) -> PackedWithSets:
     n_codes, n_words = _count_codes(nodes[has_set], words, by_set)
     order = np.argsort(n_codes, kind="stable")
     by_set, n_codes, n_words = by_set[order], n_codes[order], n_words[order]
-    stride, table_of, sizes = _join(n_codes)
+    table_of, stride, sizes = join(n_codes, _JOINED_ENTRIES)
     place_of = np.zeros((2, int(nodes["feature"].max(initial=0)) + 1), np.int32)
     for kind, columns in enumerate((by_threshold, by_set)):
         place_of[kind, columns] = np.arange(columns.shape[0])
@@ -185,17 +186,6 @@ def _count_codes(nodes: NDArray[Any], words: NDArray[np.uint32], columns: NDArra
     np.maximum.at(n_codes, column, 32 * last + n_bits + 2)
     np.maximum.at(n_words, column, last + 1)
     return n_codes, n_words
-
-
-def _join(n_codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the stride and the table of each column of categories, given the numbers of their codes, and how many entries tables have."""
-    stride, table_of, sizes = np.ones(n_codes.shape[0], np.int64), np.zeros(n_codes.shape[0], np.int64), list[int]()
-    for place, n in enumerate(n_codes.tolist()):
-        if not sizes or sizes[-1] * n > _JOINED_ENTRIES:
-            sizes.append(1)
-        stride[place], table_of[place] = sizes[-1], len(sizes) - 1
-        sizes[-1] *= n
-    return stride, table_of, np.array(sizes, np.int64)
 
 
 @kernel

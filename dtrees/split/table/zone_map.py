@@ -12,13 +12,7 @@ lists, in order, where most of them are in the node; otherwise they are picked f
 To sum all columns of a node in one pass over its rows, the parts of a row's columns are stored side by side, two bytes each.
 
 Categories have no order, so that each is a zone, and is not cut into parts; columns of very many have no zones. Those of fewest
-come first.
-
-Joined columns
---------------
-A node's sums by pairs of categories of two columns tell its sums by category of both. So columns of few categories are *joined*: a row
-has one number in place of its codes in two or three of them, its *element*, by which it is added up once, and the sums of each column are
-added up from these (:mod:`dtrees.split.zones.joined_sums`).
+come first, as they may be joined (:mod:`dtrees.split.table.joined_columns`).
 
 Cuts
 ----
@@ -38,28 +32,27 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel
 from dtrees.split.policy import (
-    ALL_JOINED,
     ALL_SUMMED_CATEGORIES,
     DISK_BYTES,
     FOLD,
-    JOINED_SAVES,
     LIST_ROWS,
     LISTED_AT_ENDS,
     MAX_CELLS,
     MAX_SINGLE_CELLS,
     MAX_ZONES,
     MOST_JOINED,
-    ROWS_PER_JOINED,
-    SAVES_PASS,
     SUMMED_CATEGORIES,
     most_zones,
 )
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import beside, forget, is_on_disk
+from dtrees.split.table.joined_columns import JoinedColumns, join_columns, write_elements
 from dtrees.split.table.mmap_arrays import Reused, mapped
 
 #: A shift that makes all codes one.
 _ALL_IN_ONE = 62
+#: The arrays of a zone map that have an entry for each of its columns.
+_OF_COLUMNS = ("which", "n_zones", "by_category", "exact", "first_codes", "shift", "listed", "ends", "lists", "firsts")
 
 
 @by_reference
@@ -90,13 +83,8 @@ class ZoneMap(NamedTuple):
         In tables of up to LIST_ROWS rows ``code << 32 | row`` of all rows, ascending, for each column; those of missing values come last.
     firsts : ndarray of int64, shape (k, most parts + 1)
         Where the rows of each part begin in a column's list, and those of missing values; not for exact columns.
-    first_joined, stride, n_joined : ndarray of int64, shape (n,)
-        The first n columns are joined: where the elements of those that each is joined with begin, what its codes are multiplied by in
-        their numbers, and how many elements these are.
-    joined : ndarray of uint16, shape (n_rows, n_tables)
-        The elements of each row, one for each set of columns joined with each other.
-    n_elements : int
-        How many elements there are in all.
+    joined : JoinedColumns
+        The first columns, if they are joined.
     fold : int
         A zone has ``2**fold`` parts, of which the last zone's last ones may be empty.
     most_codes : int
@@ -114,40 +102,17 @@ class ZoneMap(NamedTuple):
     ends: NDArray[np.int64]
     lists: NDArray[np.uint64]
     firsts: NDArray[np.int64]
-    first_joined: NDArray[np.int64]
-    stride: NDArray[np.int64]
-    n_joined: NDArray[np.int64]
-    joined: NDArray[np.uint16]
-    n_elements: int
+    joined: JoinedColumns
     fold: int
     most_codes: int
 
     def take(self, columns: NDArray[np.int64]) -> ZoneMap:
         """Return some of the columns."""
         places = np.flatnonzero(np.isin(self.which, columns))
-        rest: dict[str, Any] = {name: getattr(self, name)[places] for name in self._fields[1:-7]}
-        return self._replace(part=_take_columns(self.part, places), **rest, **self._take_joined(places))
-
-    def _take_joined(self, places: NDArray[np.int64]) -> dict[str, Any]:
-        """Return what is said of joined columns for some of the columns; others may be joined with them."""
-        own = places[places < self.first_joined.shape[0]]
-        if not _is_worth_it(self.first_joined[own], places.shape[0] - own.shape[0]):
-            own = own[:0]
-        taken = {name: getattr(self, name)[own] for name in ("first_joined", "stride", "n_joined")}
-        starts, one = np.unique(self.first_joined, return_index=True)
-        tables = np.flatnonzero(np.isin(starts, taken["first_joined"]))
-        begins = np.zeros(tables.shape[0] + 1, np.int64)
-        self.n_joined[one[tables]].cumsum(out=begins[1:])
-        joined = _take_columns(self.joined, tables)
-        joined -= (starts[tables] - begins[:-1]).astype(np.uint16)
-        taken["first_joined"] = begins[np.searchsorted(starts[tables], taken["first_joined"])]
-        return taken | {"joined": joined, "n_elements": int(begins[-1])}
-
-    def not_joined(self) -> ZoneMap:
-        """Return the same without joined columns."""
-        none = np.empty(0, np.int64)
-        joined = np.empty((self.part.shape[0], 0), np.uint16)
-        return self._replace(first_joined=none, stride=none, n_joined=none, joined=joined, n_elements=0)
+        few = places[places < self.joined.stride.shape[0]]
+        joined = self.joined.take(few, places.shape[0] - few.shape[0])
+        rest: dict[str, Any] = {name: getattr(self, name)[places] for name in _OF_COLUMNS}
+        return self._replace(part=_take_columns(self.part, places), joined=joined, **rest)
 
 
 def _take_columns(part: NDArray[np.uint16], places: NDArray[np.int64]) -> NDArray[np.uint16]:
@@ -205,54 +170,19 @@ def map_zones(columns: Columns, map: Any = map, fold: int = FOLD, categorical: S
     counts.forget()
     few_codes = by_category & (2 * (n_distinct + 1) <= MOST_JOINED[0])
     n_few = int(few_codes.sum())
-    first_joined, stride, n_joined = _join(n_distinct[:n_few] + 1, n_rows, n_columns - n_few)
-    starts, table_of = np.unique(first_joined, return_inverse=True)
-    n_elements = int((first_joined + n_joined).max(initial=0))
-    part, joined = np.empty((n_rows, n_columns), np.uint16), np.empty((n_rows, starts.shape[0]), np.uint16)
+    part, joined = np.empty((n_rows, n_columns), np.uint16), join_columns(n_distinct[:n_few] + 1, n_rows, n_columns - n_few)
     step = max(4096, n_rows // 64)
     missing = np.where(by_category, n_zones, n_zones << fold)
 
     def write(first: int) -> None:
         last = min(first + step, n_rows)
         _write_parts(columns.codes, which, part_of, shifts, n_distinct, missing, first, last, part)
-        if starts.shape[0]:
-            _write_joined(part, starts, table_of, stride, first, last, joined)
+        if joined.n_elements:
+            write_elements(part, joined, first, last)
 
     list(map(write, range(0, n_rows, step)))
     exact, most_codes = by_category | (n_zones == n_distinct), int((n_distinct + 1)[by_category].max(initial=0))
-    return ZoneMap(
-        part, which, n_zones, by_category, exact, first_codes, shifts, listed, ends, lists, firsts, first_joined, stride, n_joined, joined,
-        n_elements, fold, most_codes,
-    )  # fmt: skip
-
-
-def _join(n_codes: NDArray[np.int64], n_rows: int, n_others: int) -> NDArray[np.int64]:
-    """Return ``first_joined``, ``stride`` and ``n_joined`` of :class:`ZoneMap` for columns of so many codes, ascending; none if not joined.
-
-    With too many elements for the rows of the table, fewer columns are joined with each other.
-    """
-    first_joined, stride, n_joined = found = np.zeros((3, n_codes.shape[0]), np.int64)
-    most_elements = min(ALL_JOINED, n_rows // ROWS_PER_JOINED)
-    for most in MOST_JOINED:
-        first, size, n_elements = 0, most + 1, 0
-        for j, n in enumerate(n_codes.tolist()):
-            if n_elements > most_elements:
-                break
-            if size * n > most:
-                first, size = n_elements, 1
-            first_joined[j], stride[j] = first, size
-            size *= n
-            n_elements = first + size
-            n_joined[: j + 1][first_joined[: j + 1] == first] = size
-        if n_elements <= most_elements:
-            return found if _is_worth_it(first_joined, n_others) else found[:, :0]
-    return found[:, :0]
-
-
-def _is_worth_it(first_joined: NDArray[np.int64], n_others: int) -> bool:
-    """Tell whether to join columns saves time; where there are others, rows are gone through once more for them."""
-    saved = first_joined.shape[0] - np.unique(first_joined).shape[0]
-    return saved >= max(JOINED_SAVES * first_joined.shape[0], SAVES_PASS if n_others else 1)
+    return ZoneMap(part, which, n_zones, by_category, exact, first_codes, shifts, listed, ends, lists, firsts, joined, fold, most_codes)
 
 
 def _summed_categories(n_distinct: NDArray[np.int64], by_category: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -385,16 +315,3 @@ def _write_parts(codes, which, part_of, shifts, n_distinct, missing, first, last
             for i in range(block, end):
                 code = np.uint64(own[i])
                 part[i, j] = mine[code >> shift] if code < n else last_part
-
-
-@kernel
-def _write_joined(part, starts, table_of, stride, first, last, joined):
-    for block in range(first, last, 512):
-        end = min(block + 512, last)
-        for table in range(starts.shape[0]):
-            for i in range(block, end):
-                joined[i, table] = starts[table]
-        for j in range(table_of.shape[0]):
-            table, factor = table_of[j], stride[j]
-            for i in range(block, end):
-                joined[i, table] += factor * np.int64(part[i, j])

@@ -1,4 +1,4 @@
-"""Sums by columns of categories that are joined (:mod:`dtrees.split.table.zone_map`), from which follow those of each of them."""
+"""Sums by columns of categories that are joined (:mod:`dtrees.split.table.joined_columns`), from which follow those of each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dtrees.split.zones.accumulate import add_pair
 @inlined_kernel
 def are_joined(zone_map, n_rows):
     """Tell whether so many rows are to be summed by joined columns."""
-    return zone_map.joined.shape[1] > 0 and n_rows >= ROWS_PER_JOINED_SUM * zone_map.n_elements
+    joined = zone_map.joined
+    return joined.elements.shape[1] > 0 and n_rows >= ROWS_PER_JOINED_SUM * joined.begins[joined.elements.shape[1]]
 
 
 @separate_kernel
@@ -35,28 +36,29 @@ def include_joined(zone_map, partition, start, in_stop, starts, scale, sign, num
     width : int
         Numbers of an element.
     """
-    by_element = numbers[numbers.shape[0] - width * zone_map.n_elements :]
+    joined = zone_map.joined
+    by_element = numbers[numbers.shape[0] - width * joined.begins[joined.elements.shape[1]] :]
     for i in range(by_element.shape[0]):
         by_element[i] = 0
-    _add_rows(zone_map.joined, partition, start, in_stop, scale, sign, by_element, np.uint64(width))
-    for j in range(zone_map.stride.shape[0]):
-        first, stride, n, n_codes = zone_map.first_joined[j], zone_map.stride[j], zone_map.n_joined[j], zone_map.n_zones[j] + 1
-        mine = by_element[width * first : width * (first + n)]
-        _add_by_code(mine, n_codes, stride * width, width, numbers[starts[j] : starts[j + 1]])
+    _add_rows(joined.elements, partition, start, in_stop, scale, sign, by_element, np.uint64(width))
+    for j in range(joined.stride.shape[0]):
+        table = joined.table_of[j]
+        mine = by_element[width * joined.begins[table] : width * joined.begins[table + 1]]
+        _add_by_code(mine, zone_map.n_zones[j] + 1, joined.stride[j] * width, width, numbers[starts[j] : starts[j + 1]])
 
 
 @lean_kernel
-def _add_rows(joined, partition, start, in_stop, scale, sign, sums, width):
-    """Add rows to the sums of their elements, as :func:`~dtrees.split.zones.accumulate.add_rows` does."""
+def _add_rows(elements, partition, start, in_stop, scale, sign, sums, width):
+    """Add rows to the sums of their ``elements``, as :func:`~dtrees.split.zones.accumulate.add_rows` does."""
     rows, a, b = partition.rows, partition.g, partition.h
-    shift, centre, last_place, n_tables = scale.shift, scale.centre, in_stop - 1, np.uint64(joined.shape[1])
+    shift, centre, last_place, n_tables = scale.shift, scale.centre, in_stop - 1, np.uint64(elements.shape[1])
     for i in range(start, in_stop, 2):
         if i + AHEAD < last_place:
-            prefetch_row(joined, np.int64(rows[i + AHEAD]))
-            prefetch_row(joined, np.int64(rows[i + AHEAD + 1]))
+            prefetch_row(elements, np.int64(rows[i + AHEAD]))
+            prefetch_row(elements, np.int64(rows[i + AHEAD + 1]))
         other = min(i + 1, last_place)
         second = sign if other > i else np.int64(0)
-        elements_0, elements_1 = joined[np.uint64(rows[i])], joined[np.uint64(rows[other])]
+        elements_0, elements_1 = elements[np.uint64(rows[i])], elements[np.uint64(rows[other])]
         h_0, h_1 = (b[i], b[other]) if width > np.uint64(2) else (np.int64(1), np.int64(1))
         g_0, packed_0 = sign * a[i], sign * ((((abs(a[i] - centre * h_0) >> shift) + 1) << 32) + 1)
         g_1, packed_1 = second * a[other], second * ((((abs(a[other] - centre * h_1) >> shift) + 1) << 32) + 1)

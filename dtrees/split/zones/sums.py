@@ -276,7 +276,7 @@ def include_columns(zone_map, partition, start, in_stop, first, last, sums, slot
     starts, shifts = sums.starts[grain], sums.shifts[grain]
     if last - first == zone_map.which.shape[0] and are_joined(zone_map, in_stop - start):
         include_joined(zone_map, partition, start, in_stop, starts, scale, sign, numbers, width)
-        first = zone_map.stride.shape[0]
+        first = zone_map.joined.stride.shape[0]
     if first < last:
         add_rows(zone_map.part, partition, start, in_stop, first, last, starts, shifts, scale, sign, numbers, width)
 

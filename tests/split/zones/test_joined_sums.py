@@ -11,6 +11,7 @@ from dtrees.split.compile.kernels import kernel
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.policy import ALL_JOINED, MOST_JOINED, ROWS_PER_JOINED
 from dtrees.split.table.columns import presort
+from dtrees.split.table.joined_columns import not_joined
 from dtrees.split.table.zone_map import ZoneMap, map_zones
 from dtrees.split.zones.accumulate import add_rows
 from dtrees.split.zones.joined_sums import include_joined
@@ -40,16 +41,18 @@ def test_sums_are_those_of_each_column(start: int, weighted: bool, sign: int, so
     zone_map, random = map_categories(4000, [3, 20, 1, 3, 7, 300, 19, 2], 2), np.random.default_rng(seed)
     if some:
         zone_map = zone_map.take(np.array([2, 4, 5, 6, 9]))
-    n, width = zone_map.stride.shape[0], 3 if weighted else 2
+    joined = zone_map.joined
+    n, width = joined.stride.shape[0], 3 if weighted else 2
     assert n == (5 if some else 7)
-    assert zone_map.joined.shape[1] < n
-    assert zone_map.joined.max() < zone_map.n_elements == np.unique(zone_map.n_joined + zone_map.first_joined).max()
+    assert joined.elements.shape[1] < n
+    assert (joined.elements.min(axis=0) >= joined.begins[:-1]).all()
+    assert (joined.elements.max(axis=0) < joined.begins[1:]).all()
     starts, shifts = lay_out_slots(zone_map, width)
     rows, g = random.permutation(4000).astype(np.uint32), random.integers(-(2**45), 2**45, 4000)
     partition = RowPartition(rows, g, random.integers(1, 2**20, 4000 if weighted else 0))
     scales = np.array([(20, int(random.integers(-9, 9)), 0.0)], SCALE)
     size = int(starts[0, -1])
-    wanted = random.integers(-(2**40), 2**40, size + width * zone_map.n_elements)
+    wanted = random.integers(-(2**40), 2**40, size + width * joined.n_elements)
     found = wanted.copy()
     _add(zone_map, partition, start, 3999, n, starts[0], shifts[0], scales, sign, wanted, width)
     _add_joined(zone_map, partition, start, 3999, starts[0], scales, sign, found, width)
@@ -58,11 +61,11 @@ def test_sums_are_those_of_each_column(start: int, weighted: bool, sign: int, so
 
 def test_columns_taken_of_joined_ones() -> None:
     zone_map = map_categories(100_000, [20] * 10, 0)
-    some = zone_map.take(np.array([0, 1, 2]))
-    assert some.joined.shape[1] == 2
+    some = zone_map.take(np.array([0, 1, 2])).joined
+    assert some.elements.shape[1] == 2
     assert some.n_elements == 2 * 441
-    for none in (zone_map.take(np.array([0, 2, 4])), zone_map.not_joined()):
-        assert none.joined.shape == (100_000, 0)
+    for none in (zone_map.take(np.array([0, 2, 4])).joined, not_joined(100_000)):
+        assert none.elements.shape == (100_000, 0)
         assert none.n_elements == 0
 
 
@@ -82,7 +85,7 @@ def test_columns_taken_of_joined_ones() -> None:
     ],
 )
 def test_columns_joined(n_rows: int, n_categories: list[int], n_numbers: int, n_tables: int) -> None:
-    zone_map = map_categories(n_rows, n_categories, n_numbers)
-    assert zone_map.joined.shape[1] == n_tables
-    assert zone_map.n_elements <= min(ALL_JOINED, n_rows // ROWS_PER_JOINED)
-    assert (zone_map.n_joined <= MOST_JOINED[0]).all()
+    joined = map_categories(n_rows, n_categories, n_numbers).joined
+    assert joined.elements.shape[1] == n_tables
+    assert joined.n_elements <= min(ALL_JOINED, n_rows // ROWS_PER_JOINED)
+    assert (np.diff(joined.begins) <= MOST_JOINED[0]).all()

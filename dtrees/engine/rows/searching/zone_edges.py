@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dtrees.split.policy import FOLD, MAX_ZONES, most_zones
 from dtrees.split.table.columns import Columns
 from dtrees.split.table.disk_arrays import forget, is_on_disk
+from dtrees.split.table.joined_columns import not_joined
 from dtrees.split.table.keyed_columns import list_ends, write_parts
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.over_shards.requests import CODES
@@ -290,11 +291,7 @@ def _make_map(
         ends=ends,
         lists=np.empty((k, 0), np.uint64),
         firsts=np.zeros((k, 1), np.int64),
-        first_joined=np.empty(0, np.int64),
-        stride=np.empty(0, np.int64),
-        n_joined=np.empty(0, np.int64),
-        joined=np.empty((part.shape[0], 0), np.uint16),
-        n_elements=0,
+        joined=not_joined(part.shape[0]),
         fold=FOLD,
         most_codes=0,
     )

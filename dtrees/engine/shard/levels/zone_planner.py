@@ -25,6 +25,7 @@ from dtrees.split.policy import (
     SLOTS_MIN_BYTES,
     SLOTS_PER_THREAD,
 )
+from dtrees.split.table.joined_columns import not_joined
 from dtrees.split.table.zone_map import ZoneMap
 from dtrees.split.zones.sum_slots import SumSlots, make_sum_slots
 from dtrees.split.zones.sums import (
@@ -93,7 +94,7 @@ class ZoneSums:
             self.zone_map = self._all if places.shape[0] == self._all.which.shape[0] else self._all.take(places)
             self._starts, self._shifts = lay_out_slots(self.zone_map, width)
             if self._room(self._slot_size(0)) < JOINED_SLOTS:
-                self.zone_map = self.zone_map.not_joined()
+                self.zone_map = self.zone_map._replace(joined=not_joined(self.zone_map.part.shape[0]))
         self._slot_of = {}
         listed = self._place_of.shape[0] > 0
         if listed:
@@ -114,7 +115,7 @@ class ZoneSums:
         self._usable = n_in < MAX_PACKED_ROWS
 
     def _slot_size(self, grain: int) -> int:
-        return int(self._starts[grain, -1]) + self._width * self.zone_map.n_elements
+        return int(self._starts[grain, -1]) + self._width * self.zone_map.joined.n_elements
 
     def _shape_slots(self, grain: int) -> None:
         """Have slots with room for a grain."""
