@@ -19,8 +19,8 @@ from tests.slow import slow_for
 
 BINARY = np.array(["no", "yes"])
 SINGLE = KINDS[:4]
-#: Random thresholds of classes under constraints have kernels of their own, for slow tests.
-QUICK = [kind for kind in KINDS if not ("Extra" in kind.__name__ and is_classifier(kind))]
+#: Random thresholds under constraints have kernels of their own, for slow tests.
+QUICK = [kind for kind in KINDS if "Extra" not in kind.__name__]
 most_kinds = pytest.mark.parametrize("kind", slow_for(set(KINDS) - set(QUICK), KINDS), ids=lambda kind: kind.__name__)
 
 
