@@ -33,6 +33,7 @@ from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import to_fixed
 from dtrees.split.policy import BLOCK_ROWS
 from dtrees.split.search.column import search_many
+from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.search.thresholds.sweep import SortedRows, sweep_sorted
 from dtrees.split.table.columns import Columns, presort, presort_column
@@ -116,11 +117,10 @@ class Node:
         tasks = np.stack([np.arange(n_nodes), np.zeros(n_nodes, np.int64)], axis=1)
         scratch = make_scratch(n, self.n_distinct, 0)
         found = empty_candidates(n_nodes, 2)
-        paths = np.full(n_nodes, hashing.ROOT)
+        paths, key = np.full(n_nodes, hashing.ROOT), np.uint64(1)
         ids = np.zeros(1, np.int32)
-        key = np.uint64(1)
-        arguments = (self.partition, bounds[:-1].copy(), bounds[1:].copy(), sums, self.limits, key, paths, scratch, found)
-        return lambda: search_many(self.columns, ids, tasks, 0, n_nodes, *arguments), n
+        nodes = NodesOfTree(self.partition, bounds[:-1].copy(), bounds[1:].copy(), sums, paths, key)
+        return lambda: search_many(self.columns, ids, tasks, 0, n_nodes, nodes, self.limits, scratch, found), n
 
 
 def normal(n: int, dtype: Any = np.float32) -> NDArray[Any]:

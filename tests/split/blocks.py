@@ -31,12 +31,14 @@ def _search_block(thresholds, columns, limits, max_features, pool, block, first,
 
 @_search_block.of(RandomThreshold)
 def _(thresholds, columns, limits, max_features, pool, block, first, last, sums, scratch):  # type: ignore[no-untyped-def]
-    return search_random_block(limits, max_features, (NODE_KEY, KEY), pool, block, first, last, sums, hashing.ROOT, scratch)
+    drawing = hashing.ColumnDrawing(max_features, NODE_KEY, pool)
+    return search_random_block(limits, drawing, KEY, block, first, last, sums, hashing.ROOT, scratch)
 
 
 @_search_block.of(BestThreshold)
 def _(thresholds, columns, limits, max_features, pool, block, first, last, sums, scratch):  # type: ignore[no-untyped-def]
-    return search_tiny_node(columns, limits, max_features, NODE_KEY, pool, block, first, last, sums, hashing.ROOT, scratch)
+    drawing = hashing.ColumnDrawing(max_features, NODE_KEY, pool)
+    return search_tiny_node(columns, limits, drawing, block, first, last, sums, hashing.ROOT, scratch)
 
 
 @kernel

@@ -14,6 +14,7 @@ from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.status import SPLIT
 from dtrees.split.numbers import hashing
 from dtrees.split.search.column import search_many
+from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import Columns, presort
 from tests import naive
@@ -68,10 +69,9 @@ def search(task: Task, columns: Columns, seed: int = 0) -> Candidates:
     levels = np.array(task.limits.levels, np.int64)
     scratch = make_scratch(in_stop - start, int(np.diff(columns.offsets).max(initial=0)), task.limits.n_classes, levels)
     pairs = np.stack([np.zeros(n_columns, np.int64), np.arange(n_columns)], axis=1)
-    search_many(
-        columns, np.arange(n_columns, dtype=np.int32), pairs, 0, n_columns, partition, np.array([start]), np.array([in_stop]),
-        sums[None], package_limits(task.limits, slope_of(task)), KEY, np.array([hashing.ROOT]), scratch, out,
-    )  # fmt: skip
+    nodes = NodesOfTree(partition, np.array([start]), np.array([in_stop]), sums[None], np.array([hashing.ROOT]), KEY)
+    ids, limits = np.arange(n_columns, dtype=np.int32), package_limits(task.limits, slope_of(task))
+    search_many(columns, ids, pairs, 0, n_columns, nodes, limits, scratch, out)
     return out
 
 

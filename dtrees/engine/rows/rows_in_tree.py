@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dtrees.engine.plan.node_limits import SumsKept
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol.packed_nodes import PackedNodes
+from dtrees.engine.protocol.splits import RouteBits
 from dtrees.engine.rows import messages as m
 from dtrees.engine.rows.between.packed import SumsToSend, pack
 from dtrees.engine.rows.between.torn_blocks import Torn
@@ -33,6 +34,7 @@ from dtrees.engine.shard.levels.row_division import divide_tasks
 from dtrees.engine.shard.targets.places import as_columns, bounds_of, places_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node import partition
+from dtrees.split.node.marking import SplitsOfRows, mark_many
 from dtrees.split.numbers import hashing
 from dtrees.split.numbers.fixed_point import add_up, scale_into
 from dtrees.split.policy import ADDITION_ROWS, MAPPED_BYTES, THREAD_ROWS, flagged_bytes
@@ -271,15 +273,14 @@ class RowsInTree:
         columns, rows, spare = self._columns, self._rows, self._spare
         of_pieces, places = np.array(pieces, np.int64).reshape(-1, 3), message.column.astype(np.int64)
         cut = columns.codes_up_to(places, message.cut).astype(np.float64) if columns.is_keyed else message.cut
+        splits, marks = SplitsOfRows(start, stop, places, cut, message.missing_left), RouteBits(bits, offsets)
         most = 1 + size // (THREAD_ROWS // 8)
 
         def mark(some: Any) -> None:
             own = of_pieces[some]
             self._threads.share(
                 own.shape[0],
-                lambda queue, _: partition.mark_many(
-                    queue, own, columns, places, cut, message.missing_left, rows.rows, start, stop, bits, offsets
-                ),
+                lambda queue, _: mark_many(queue, own, columns, splits, rows.rows, marks),
                 most,
             )
 

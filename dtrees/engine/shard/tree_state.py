@@ -30,7 +30,7 @@ from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.packed_nodes import PackedNodes
 from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.engine.shard.category_splits import find_sets
-from dtrees.engine.shard.levels.marking import SplitsOfRows, mark_by_known_sets, mark_by_number, mark_by_threshold
+from dtrees.engine.shard.levels.marking import mark_by_known_sets, mark_by_number, mark_by_threshold
 from dtrees.engine.shard.levels.node_search import NodeSearch
 from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.levels.row_division import divide_tasks
@@ -49,6 +49,7 @@ from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
 from dtrees.split.node.limits import Categories
+from dtrees.split.node.marking import SplitsOfRows
 from dtrees.split.node.records import Nodes
 from dtrees.split.numbers import hashing
 from dtrees.split.policy import GROW_CELLS, GROW_CELLS_BY_SUMS, NODES_PER_THREAD, SHARE_ROWS, THREAD_ROWS
@@ -297,10 +298,10 @@ class TreeState:
                 mark_by_known_sets(self._shard_columns, self._rows.rows, splits, sets, marks)
             else:
                 scratch = [self._search.scratch_for(thread, workspace, self._limits) for thread in range(workspace.threads.n_threads)]
+                known = self._nodes.by_category(nodes, by_set, columns)
                 mark_by_number(
-                    workspace.threads, self._shard_columns, self._rows, splits, self._nodes, nodes, by_set, self._limits, self._keys[1],
-                    scratch, marks,
-                )  # fmt: skip
+                    workspace.threads, self._shard_columns, self._rows, splits, known, self._limits, self._keys[1], scratch, marks
+                )
         return marks
 
     def _by_set(self, columns: NDArray[np.int32], sets: CategorySets | None) -> NDArray[np.int64]:

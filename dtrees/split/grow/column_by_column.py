@@ -33,12 +33,13 @@ class InBlock(NamedTuple):
 
 
 @specialised
-def _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar):
+def _search_column_from(source, columns, column, task, first, last, sums, path, bar):
     """Find the best split of a node in one column; result as of :func:`~dtrees.split.search.column.search_column`."""
 
 
 @_search_column_from.of(InTable)
-def _(source, columns, column, task, first, last, sums, path, limits, bar):
+def _(source, columns, column, task, first, last, sums, path, bar):
+    limits = task.limits
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
@@ -48,7 +49,8 @@ def _(source, columns, column, task, first, last, sums, path, limits, bar):
 
 
 @_search_column_from.of(InBlock)
-def _(source, columns, column, task, first, last, sums, path, limits, bar):
+def _(source, columns, column, task, first, last, sums, path, bar):
+    limits = task.limits
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
@@ -108,7 +110,7 @@ def search_node(source, columns, task, first, last, sums, path):
     As in scikit-learn, drawing goes on beyond ``max_features`` while all columns drawn so far are constant in the node. The node's
     in-sample rows are the places first..last of the partition (``source`` is InTable) or of the block's lists (InBlock).
     """
-    limits, stops, pool, node_key = task.limits, task.stops, task.pool, task.keys[0]
+    stops, pool, node_key = task.stops, task.pool, task.keys[0]
     n_columns = pool.shape[0]
     everything = stops.max_features >= n_columns
     status = CONSTANT
@@ -122,7 +124,7 @@ def search_node(source, columns, task, first, last, sums, path):
         column = pool[drawn]
         drawn += 1
         bar = bar_for(column, winner, score)
-        found = _search_column_from(source, columns, column, task, first, last, sums, path, limits, bar)
+        found = _search_column_from(source, columns, column, task, first, last, sums, path, bar)
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found

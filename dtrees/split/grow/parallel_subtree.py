@@ -329,22 +329,26 @@ def _mark(sum_slots, columns, work_pool, task, i, piece):
     """Tell, and count, the rows going left."""
     start, in_stop, stop = work_pool.places[i, START], work_pool.places[i, IN_STOP], work_pool.places[i, STOP]
     first, last = bounds_of(start, stop, piece, n_pieces(work_pool, stop - start))
-    middle = min(max(first, in_stop), last)
-    _mark_rows(task.limits.categories, sum_slots, columns, work_pool, task, i, first, middle, last, work_pool.counts[i, piece])
+    places = (first, min(max(first, in_stop), last), last)
+    _mark_rows(task.limits.categories, sum_slots, columns, work_pool, task, i, places, work_pool.counts[i, piece])
 
 
 @specialised
-def _mark_rows(categories, sum_slots, columns, work_pool, task, i, first, middle, last, counts):
-    """Tell which of some rows of a node go left, and count those in sample and out of sample, which begin in the ``middle``."""
+def _mark_rows(categories, sum_slots, columns, work_pool, task, i, places, counts):
+    """Tell which of some rows of a node go left, and count those in sample and out of sample.
+
+    ``places`` are the first, the first that is out of sample, and the one after the last.
+    """
 
 
 @_mark_rows.of(NoCategories)
-def _(categories, sum_slots, columns, work_pool, task, i, first, middle, last, counts):
-    _mark_by_threshold(columns, work_pool, task, i, first, middle, last, counts)
+def _(categories, sum_slots, columns, work_pool, task, i, places, counts):
+    _mark_by_threshold(columns, work_pool, task, i, places, counts)
 
 
 @_mark_rows.of(Categories)
-def _(categories, sum_slots, columns, work_pool, task, i, first, middle, last, counts):
+def _(categories, sum_slots, columns, work_pool, task, i, places, counts):
+    first, middle, last = places
     column = work_pool.found.records[i].column
     if is_categorical(categories, column):
         codes, side, goes_left = columns.codes[column], sum_slots.sums.sides[work_pool.places[i, SLOT]], work_pool.goes_left
@@ -352,11 +356,12 @@ def _(categories, sum_slots, columns, work_pool, task, i, first, middle, last, c
         counts[0] = mark_places_by_side(codes, side, rows[first:middle], goes_left[first:middle])
         counts[1] = mark_places_by_side(codes, side, rows[middle:last], goes_left[middle:last])
     else:
-        _mark_by_threshold(columns, work_pool, task, i, first, middle, last, counts)
+        _mark_by_threshold(columns, work_pool, task, i, places, counts)
 
 
 @lean_kernel
-def _mark_by_threshold(columns, work_pool, task, i, first, middle, last, counts):
+def _mark_by_threshold(columns, work_pool, task, i, places, counts):
+    first, middle, last = places
     split, goes_left = work_pool.found.records[i], work_pool.goes_left
     values = columns.words[columns.offsets[split.column] : columns.offsets[split.column + 1]]
     missing = np.int64(values.shape[0])

@@ -28,6 +28,7 @@ from dtrees.split.node.limits import (
 from dtrees.split.node.partition import is_pure
 from dtrees.split.node.records import note_split
 from dtrees.split.node.status import CONSTANT, SPLIT
+from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import TINY_RANKED_ROWS, TINY_ROWS
 from dtrees.split.search.categories.groups import group_keys
 from dtrees.split.search.categories.subsets import choose_sides
@@ -59,6 +60,12 @@ def _conclude_small(columns, task, n, sums, status, score, has_missing, column):
         complete_but_threshold(n_distinct, column, n, sums, task.limits, score, has_missing, found, task.best, ZERO())
 
 
+@inlined_kernel
+def _drawing_of(task):
+    """Return how the columns of a node are drawn."""
+    return ColumnDrawing(task.stops.max_features, task.keys[0], task.pool)
+
+
 @specialised
 def _search_small(thresholds, columns, task, first, last, sums, path):
     """Find the best split of a node of a block; result as of :func:`search_node`."""
@@ -66,8 +73,7 @@ def _search_small(thresholds, columns, task, first, last, sums, path):
 
 @_search_small.of(RandomThreshold)
 def _(thresholds, columns, task, first, last, sums, path):
-    limits, max_features = task.limits, task.stops.max_features
-    return search_random_block(limits, max_features, task.keys, task.pool, task.block, first, last, sums, path, task.scratch)
+    return search_random_block(task.limits, _drawing_of(task), task.keys[1], task.block, first, last, sums, path, task.scratch)
 
 
 @_search_small.of(BestThreshold)
@@ -119,8 +125,7 @@ def _search_unsorted(criterion, columns, task, first, last, sums, path):
 
 @_search_unsorted.otherwise
 def _(criterion, columns, task, first, last, sums, path):
-    limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
-    return search_tiny_node(columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch)
+    return search_tiny_node(columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
 @_search_unsorted.of(InOrder)
@@ -130,10 +135,7 @@ def _(criterion, columns, task, first, last, sums, path):
 
 @_search_unsorted.of(Deviations)
 def _(criterion, columns, task, first, last, sums, path):
-    limits, max_features, key = task.limits, task.stops.max_features, task.keys[0]
-    return search_tiny_deviations(
-        criterion, columns, limits, max_features, key, task.pool, task.block, first, last, sums, path, task.scratch
-    )
+    return search_tiny_deviations(criterion, columns, task.limits, _drawing_of(task), task.block, first, last, sums, path, task.scratch)
 
 
 @specialised
@@ -296,8 +298,7 @@ def grow_block(columns, task, bottom, nodes, n_nodes):
         middle, out_middle = _divide_block(limits.categories, columns, task, split, places, node_sums, keep_sorted)
         left_in_stop = start + middle - first
         left_stop = left_in_stop + out_middle - out_first
-        side = stops.right_side
-        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, side, left_stop, left_in_stop, node_sums, best.left[0])
+        put_children(stack, n_todo, node, stops.right_side, left_stop, left_in_stop, best.left[0])
         hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         stack.todo[n_todo, 6] = out_middle
         stack.todo[n_todo + 1, 6] = out_first

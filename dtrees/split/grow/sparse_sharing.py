@@ -29,7 +29,7 @@ def search_some(columns, task, first, last, path, sums, low, high):
         m = find_cells(columns, column, rows, first, room)
         if m == 0:
             continue
-        found = search_listed(columns, task, column, m, m, first, last, sums, path, bar_for(column, winner, score))
+        found = search_listed(columns, task, column, task.room.keys[:m], first, last, sums, path, bar_for(column, winner, score))
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found

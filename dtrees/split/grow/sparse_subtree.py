@@ -55,13 +55,13 @@ class SparseTask(NamedTuple):
 
 
 @lean_kernel
-def search_listed(columns, task, column, end, m, first, last, sums, path, bar):
-    """Find the best split of a node in a column, the cells of which are the ``m`` keys up to ``end`` of ``task.room``."""
+def search_listed(columns, task, column, keys, first, last, sums, path, bar):
+    """Find the best split of a node in a column, whose cells have these keys."""
     limits, room = task.limits, task.room
     if not begin_column(limits.criterion, sums, column):
         return CONSTANT, 0.0, False
     bits = draw(np.uint64(task.keys[1]) ^ path, column)
-    values, keys = columns.words[columns.offsets[column] : columns.offsets[column + 1]], room.keys[end - m : end]
+    values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     pair = NodeColumn(room.dense, values, task.partition, first, last, sums, bits)
     return search_cells(limits.criterion, columns.zero_code[column], keys, pair, limits, bar, task.scratch)
 
@@ -101,7 +101,7 @@ def _search(columns, task, first, last, sums, path):
             end = m
         if m == 0:
             continue
-        found = search_listed(columns, task, column, end, m, first, last, sums, path, bar_for(column, winner, score))
+        found = search_listed(columns, task, column, room.keys[end - m : end], first, last, sums, path, bar_for(column, winner, score))
         status = max(status, found[0])
         if found[0] == SPLIT:
             _, score, has_missing = found
@@ -183,9 +183,7 @@ def grow_sparse(columns, task, root, path, sums, priority, nodes):
         note_split(nodes.records[node], split)
         inside, outside = divide_sparse(columns, task, start, in_stop, stop, depth)
         middle = start + inside + outside
-        put_children(
-            stack, n_todo, node, start, in_stop, stop, depth, path, stops.right_side, middle, start + inside, node_sums, best.left[0]
-        )
+        put_children(stack, n_todo, node, stops.right_side, middle, start + inside, best.left[0])
         hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         n_todo += 2
         put_in_order(None, budget, stack, ZERO(), n_todo)

@@ -49,8 +49,10 @@ def put(stack, n, start, in_stop, stop, depth, parent, side, path):
 
 
 @inlined_kernel
-def put_children(stack, n, node, start, in_stop, stop, depth, path, right_side, middle, left_in_stop, sums, left_sums):
-    """Put both children of a node on the stack, the left one on top; ``sums`` may be those of the stack's n-th node."""
+def put_children(stack, n, node, right_side, middle, left_in_stop, left_sums):
+    """Put both children of the stack's n-th node, now number ``node``, in its place, the left one on top."""
+    start, in_stop, stop, depth, _, _, _ = stack.todo[n]
+    path, sums = stack.path[n], stack.sums[n]
     right_in_stop = middle + (in_stop - start) - (left_in_stop - start)
     put(stack, n, middle, right_in_stop, stop, depth + 1, node, ZERO() + 1, child_path(path, right_side))
     put(stack, n + 1, start, left_in_stop, middle, depth + 1, node, ZERO(), child_path(path, LEFT))

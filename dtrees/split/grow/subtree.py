@@ -148,32 +148,34 @@ def _inherit(sum_slots, task, n):
 
 
 @specialised
-def _mark(categories, columns, task, split, n, start, in_stop, stop, sums, path, bits):
+def _mark(categories, columns, task, split, n, bits):
     """Set the bits of the rows of the n-th node of the stack that its split sends left."""
 
 
 @_mark.of(NoCategories)
-def _(categories, columns, task, split, n, start, in_stop, stop, sums, path, bits):
-    _mark_by_threshold(columns, task, split, start, in_stop, stop, bits)
+def _(categories, columns, task, split, n, bits):
+    _mark_by_threshold(columns, task, split, n, bits)
 
 
 @_mark.of(Categories)
-def _(categories, columns, task, split, n, start, in_stop, stop, sums, path, bits):
+def _(categories, columns, task, split, n, bits):
     column = split.column
     if is_categorical(categories, column):
-        _choose_sides(task.sum_slots, columns, task, split, n, start, in_stop, sums, path)
+        _choose_sides(task.sum_slots, columns, task, split, n)
+        start, stop = task.stack.todo[n, 0], task.stack.todo[n, 2]
         mark_left_by_side(columns.codes[column], task.scratch.groups.side, task.partition.rows, start, stop, bits)
     else:
-        _mark_by_threshold(columns, task, split, start, in_stop, stop, bits)
+        _mark_by_threshold(columns, task, split, n, bits)
 
 
 @specialised
-def _choose_sides(sum_slots, columns, task, split, n, start, in_stop, sums, path):
+def _choose_sides(sum_slots, columns, task, split, n):
     """Write which rows the split of categories of the n-th node of the stack sends left, by code, to the scratch space."""
 
 
 @_choose_sides.otherwise
-def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
+def _(sum_slots, columns, task, split, n):
+    start, in_stop, sums, path = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n], task.stack.path[n]
     column, limits, scratch = split.column, task.limits, task.scratch
     codes, values = columns.codes[column], columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     pair = NodeColumn(codes, values, task.partition, start, in_stop, sums, draw(np.uint64(task.keys[1]) ^ path, column))
@@ -181,7 +183,8 @@ def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
 
 
 @_choose_sides.of(SumSlots)
-def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
+def _(sum_slots, columns, task, split, n):
+    start, in_stop, sums = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.sums[n]
     place, limits, scratch, side = (start, in_stop, sum_slots.slot_of[n]), task.limits, task.scratch, task.scratch.groups.side
     node, number = node_statistic(limits.criterion, sums, in_stop - start), split.threshold
     summed = summed_by(sum_slots, task.partition, place, sums)
@@ -189,8 +192,8 @@ def _(sum_slots, columns, task, split, n, start, in_stop, sums, path):
 
 
 @inlined_kernel
-def _mark_by_threshold(columns, task, split, start, in_stop, stop, bits):
-    column = split.column
+def _mark_by_threshold(columns, task, split, n, bits):
+    start, in_stop, stop, column = task.stack.todo[n, 0], task.stack.todo[n, 1], task.stack.todo[n, 2], split.column
     values = columns.words[columns.offsets[column] : columns.offsets[column + 1]]
     missing_code = values.shape[0]
     cut = split.cut
@@ -250,15 +253,14 @@ def grow_subtree(columns, task, start, in_stop, stop, depth, path, sums, nodes):
             continue
         note_split(nodes.records[node], split)
         used = task.bits[: (stop - start + 7) // 8]
-        _mark(limits.categories, columns, task, split, n_todo, start, in_stop, stop, node_sums, path, used)
+        _mark(limits.categories, columns, task, split, n_todo, used)
         if depth + 1 < stops.max_depth or stops.keeps_rows:
             inside, outside = divide_within(used, partition, start, in_stop, stop, task.spare)
         else:  # nobody wants the sums of these rows any more: they may be divided as those out of sample are
             inside = split.n_left
             outside = divide_within(used, partition, start, start, stop, task.spare)[1] - inside
         middle = start + inside + outside
-        side = stops.right_side
-        put_children(stack, n_todo, node, start, in_stop, stop, depth, path, side, middle, start + inside, node_sums, best.left[0])
+        put_children(stack, n_todo, node, stops.right_side, middle, start + inside, best.left[0])
         hand_down(limits.criterion, split.column, stack.sums[n_todo + 1], stack.sums[n_todo])
         _inherit(task.sum_slots, task, n_todo)
         n_todo += 2

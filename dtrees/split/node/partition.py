@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel, lean_kernel
+from dtrees.split.compile.kernels import ZERO, inner_kernel, kernel, lean_kernel
 from dtrees.split.compile.prefetch import prefetch
 from dtrees.split.compile.work_queue import claim, finish, wait_for
 from dtrees.split.policy import AHEAD
-from dtrees.split.table.columns import are_keyed, highest_code_below
 
 #: Kinds of tasks of :func:`divide_many`.
 DIVIDE = 0
@@ -217,43 +216,6 @@ def divide(bits, partition, start, in_stop, stop, spare):
 
 
 @kernel
-def mark_many(queue, pieces, columns, places, thresholds, missing_left, rows, starts, stops, bits, offsets):
-    """Mark the rows that many splits send left, as :func:`mark_left` does for one; several threads may.
-
-    Parameters
-    ----------
-    queue : ndarray of int64
-    pieces : ndarray of int64, shape (n_pieces, 3)
-        A split, and the first and last byte of its bits to be set.
-    columns : Columns
-    places : ndarray of int64, shape (n,)
-        The column of each split.
-    thresholds, missing_left, starts, stops : ndarray, shape (n,)
-        Thresholds of keyed columns are given as codes.
-    rows : ndarray of uint32
-    bits : ndarray of uint8
-        Of split i from ``offsets[i]`` on.
-    offsets : ndarray of int64, shape (n + 1,)
-    """
-    while True:
-        k = claim(queue)
-        if k >= pieces.shape[0]:
-            return
-        i, first, last = pieces[k]
-        j = places[i]
-        missing = columns.offsets[j + 1] - columns.offsets[j]
-        if are_keyed(columns):
-            cut = np.int64(thresholds[i])
-        else:
-            values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-            cut = highest_code_below(values, NONE(), missing - 1, thresholds[i])
-        start, stop = starts[i] + 8 * first, min(starts[i] + 8 * last, stops[i])
-        used = bits[offsets[i] + first : offsets[i] + last]
-        mark_left(columns.codes[j], cut, missing, missing_left[i], rows, start, stop, used)
-        finish(queue)
-
-
-@kernel
 def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops, spare):
     """Apply splits to many nodes, as :func:`divide` does to one; several threads may.
 
@@ -266,7 +228,7 @@ def divide_many(queue, tasks, bits, offsets, partition, starts, in_stops, stops,
         Kind, node, first and last place, and two places more. DIVIDE a node at once; SPREAD a piece of a node to ``spare``, what goes left
         and right from these two places on; COPY a piece of a node back, when all others are done: these come last.
     bits, offsets : ndarray
-        As of :func:`mark_many`.
+        As of :class:`~dtrees.engine.protocol.splits.RouteBits`.
     partition, spare : RowPartition
     starts, in_stops, stops : ndarray of int64, shape (n,)
     """
@@ -319,7 +281,7 @@ def _spread(bits, partition, start, in_stop, first, last, left, right, spare):
 
 @kernel
 def count_left(bits, offsets, starts, in_stops, stops):
-    """Count the rows going left, in sample and in all, by the bits of :func:`mark_many`; int64 of shape (n, 2)."""
+    """Count the rows going left, in sample and in all, by the bits of many splits; int64 of shape (n, 2)."""
     counts = np.zeros((starts.shape[0], 2), np.int64)
     for i in range(starts.shape[0]):
         mine = bits[offsets[i] : offsets[i + 1]]

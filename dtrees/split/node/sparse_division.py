@@ -8,7 +8,8 @@ import numpy as np
 
 from dtrees.split.compile.kernels import NONE, kernel, lean_kernel
 from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.node.partition import goes_left, mark_many
+from dtrees.split.node.marking import mark_many
+from dtrees.split.node.partition import goes_left
 from dtrees.split.table.columns import highest_code_below
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns, find_row, n_steps
 
@@ -57,16 +58,17 @@ def mark_many_of(columns: AnyColumns) -> Any:
 
 
 @kernel
-def mark_many_sparse(queue, pieces, columns, places, thresholds, missing_left, rows, starts, stops, bits, offsets):
-    """Mark the rows that many splits send left, as :func:`~dtrees.split.node.partition.mark_many` does; several threads may."""
+def mark_many_sparse(queue, pieces, columns, splits, rows, marks):
+    """Mark the rows that many splits send left, as :func:`~dtrees.split.node.marking.mark_many` does; several threads may."""
+    bits, offsets, starts = marks.bits, marks.offsets, splits.start
     while True:
         k = claim(queue)
         if k >= pieces.shape[0]:
             return
         i, first, last = pieces[k]
-        j = places[i]
+        j = splits.column[i]
         values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        cut = highest_code_below(values, NONE(), np.int64(values.shape[0]) - 1, thresholds[i])
-        mine = rows[starts[i] + 8 * first : min(starts[i] + 8 * last, stops[i])]
-        mark_rows(columns, j, cut, missing_left[i], mine, bits[offsets[i] + first : offsets[i] + last])
+        cut = highest_code_below(values, NONE(), np.int64(values.shape[0]) - 1, splits.threshold[i])
+        mine = rows[starts[i] + 8 * first : min(starts[i] + 8 * last, splits.stop[i])]
+        mark_rows(columns, j, cut, splits.missing_left[i], mine, bits[offsets[i] + first : offsets[i] + last])
         finish(queue)

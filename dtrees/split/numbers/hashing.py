@@ -9,6 +9,8 @@ Streams keep draws for different purposes apart, for example the rows and the co
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,24 @@ STREAM_TREE_COLUMNS = np.uint64(3)
 STREAM_NODE = np.uint64(4)
 STREAM_THRESHOLD = np.uint64(5)
 STREAM_VALIDATION = np.uint64(6)
+
+
+class ColumnDrawing(NamedTuple):
+    """How columns are drawn for nodes.
+
+    Attributes
+    ----------
+    max_features : int
+        How many for each.
+    key : uint64
+        Of the tree's stream of columns of nodes.
+    pool : ndarray of int32
+        The tree's columns, ascending.
+    """
+
+    max_features: Any
+    key: Any
+    pool: NDArray[np.int32]
 
 
 @kernel

@@ -209,7 +209,7 @@ def _sweep_all(rows, n_distinct, sums, limits, bar, scratch):
 
 
 @kernel
-def search_many(columns, column_ids, tasks, first, last, partition, starts, in_stops, sums, limits, key, paths, scratch, out):
+def search_many(columns, column_ids, tasks, first, last, nodes, limits, scratch, out):
     """Search the pairs of node and column ``tasks[first:last]`` and write each candidate at its place in ``out``.
 
     Parameters
@@ -218,24 +218,20 @@ def search_many(columns, column_ids, tasks, first, last, partition, starts, in_s
     column_ids : ndarray of int32, shape (n_columns,)
         Numbers of the columns in the whole table.
     tasks : ndarray of int64, shape (n_tasks, 2)
-        Node (index into ``starts``) and column (index into ``columns``).
-    starts, in_stops : ndarray of int64, shape (n_nodes,)
-    sums : ndarray of int64, shape (n_nodes, n_sums)
-    key : uint64
-        Of the tree's stream of random thresholds.
-    paths : ndarray of uint64, shape (n_nodes,)
+        Node (index into ``nodes``) and column (index into ``columns``).
+    nodes : NodesOfTree
     """
     for t in range(first, last):
         node, j = tasks[t, 0], tasks[t, 1]
         column = np.int64(column_ids[j])
         out.records[t].column = column
-        if not begin_column(limits.criterion, sums[node], column):
+        start, in_stop, sums = nodes.start[node], nodes.in_stop[node], nodes.sums[node]
+        if not begin_column(limits.criterion, sums, column):
             out.records[t].status = CONSTANT
             continue
-        values, bits = columns.words[columns.offsets[j] : columns.offsets[j + 1]], draw(np.uint64(key) ^ paths[node], column)
-        pair = NodeColumn(columns.codes[j], values, partition, starts[node], in_stops[node], sums[node], bits)
+        values, bits = columns.words[columns.offsets[j] : columns.offsets[j + 1]], draw(np.uint64(nodes.key) ^ nodes.path[node], column)
+        pair = NodeColumn(columns.codes[j], values, nodes.partition, start, in_stop, sums, bits)
         status, score, has_missing = search_any_column(limits.categories, j, pair, limits, -1.0, scratch)
         out.records[t].status = status
         if status == SPLIT:
-            n = in_stops[node] - starts[node]
-            complete(values, column, n, sums[node], limits, score, has_missing, scratch.found, out, t)
+            complete(values, column, in_stop - start, sums, limits, score, has_missing, scratch.found, out, t)

@@ -37,3 +37,25 @@ class NodeColumn(NamedTuple):
     in_stop: int
     sums: NDArray[np.int64]
     bits: np.uint64
+
+
+class NodesOfTree(NamedTuple):
+    """Nodes of a tree, which are searched in some columns.
+
+    Attributes
+    ----------
+    partition : RowPartition
+    start, in_stop : ndarray of int64, shape (n,)
+        Their in-sample rows.
+    sums : ndarray of int64, shape (n, n_sums)
+    path : ndarray of uint64, shape (n,)
+    key : uint64
+        Of the tree's stream of random thresholds.
+    """
+
+    partition: RowPartition
+    start: NDArray[np.int64]
+    in_stop: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    path: NDArray[np.uint64]
+    key: np.uint64

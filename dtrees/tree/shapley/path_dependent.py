@@ -19,18 +19,50 @@ values are integrals of second derivatives, found likewise with a factor for eac
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import inner_kernel, kernel
 from dtrees.tree.shapley.paths import divide
 
 
-@inner_kernel
-def _enter(passing, known, first, left, wants_left, points, above, share, product, product_below):
-    """Write which rows pass a column's splits up to a child, and the product of factors there.
+class _Split(NamedTuple):
+    """A split on the path of a block of n rows.
 
-    ``passing`` and ``above`` are of the splits above, which are none with ``first``; ``share`` is the child's of its parent's.
+    Attributes
+    ----------
+    left : ndarray of bool, shape (n,)
+        Which rows go left.
+    share : float
+        The share of the node's weight that goes left.
+    first : bool
+        Whether no split above is by the same column.
+    passing : ndarray of bool, shape (n,)
+        Which rows pass those above that are by the same column.
+    above : float
+        The share of the weight that does.
+    product : ndarray of float64, shape (n_points, n)
+        Of all factors above.
+    points, weights : ndarray of float64, shape (n_points,)
+        Of the integral.
     """
+
+    left: NDArray[np.bool_]
+    share: Any
+    first: Any
+    passing: NDArray[np.bool_]
+    above: Any
+    product: NDArray[np.float64]
+    points: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+@inner_kernel
+def _enter(split, wants_left, share, known, product_below):
+    """Write which rows pass a column's splits up to a child, which has a share of its parent's weight, and the product of factors there."""
+    left, _, first, passing, above, product, points, _ = split
     n = left.shape[0]
     for r in range(n):
         match = left[r] == wants_left
@@ -49,11 +81,12 @@ def _enter(passing, known, first, left, wants_left, points, above, share, produc
 
 
 @inner_kernel
-def _combine(passing, first, left, points, weights, above, share, product, sums, out, total, scratch):
+def _combine(split, sums, out, total, scratch):
     """Write a node's sums given its children's ``sums``, and add to the values of its column.
 
     ``sums`` has shape (2, n_values, n_points, n), ``out`` (n_values, n_points, n), ``total`` (n_values, n).
     """
+    left, share, first, passing, above, product, points, weights = split
     n = left.shape[0]
     sign = scratch
     for r in range(n):
@@ -80,8 +113,9 @@ def _combine(passing, first, left, points, weights, above, share, product, sums,
 
 
 @inner_kernel
-def _combine_leaves(passing, first, left, points, weights, above, share, product, one, other, out, total, scratch):
+def _combine_leaves(split, one, other, out, total, scratch):
     """Write the sums of a node whose children are leaves, of the values ``one`` and ``other``, and add to the values of its column."""
+    left, share, first, passing, above, product, points, weights = split
     n = left.shape[0]
     integral = scratch
     for r in range(n):
@@ -115,11 +149,12 @@ def _combine_leaves(passing, first, left, points, weights, above, share, product
 
 
 @inner_kernel
-def _combine_pairs(passing, first, left, points, weights, above, share, product, sums, other, other_share, total, scratch):
+def _combine_pairs(split, sums, other, other_share, total, scratch):
     """Add to the interaction values of a node's column and another one on the path, whose splits the rows ``other`` pass.
 
     ``total`` has shape (n_values, n); the rest is as in :func:`_combine`.
     """
+    left, share, first, passing, above, product, points, weights = split
     n = left.shape[0]
     for k in range(total.shape[0]):
         for r in range(n):
@@ -176,49 +211,19 @@ def add_path_dependent(paths, X, out, pairs):
                 told[d] = last[node.feature]
                 divide(node, paths.words, X[node.feature], left[d])
             above = told[d]
-            passing, first = known[above], above == 0
+            split = _Split(left[d], node.share, above == 0, known[above], share[above], product[d], points, weights)
             if done[d] == 0 and not wants_pairs and nodes[node.left].feature < 0 and nodes[node.right].feature < 0:
-                _combine_leaves(
-                    passing,
-                    first,
-                    left[d],
-                    points,
-                    weights,
-                    share[above],
-                    node.share,
-                    product[d],
-                    value[node.left],
-                    value[node.right],
-                    sums[d, side[d]],
-                    out[node.feature],
-                    scratch,
-                )
+                _combine_leaves(split, value[node.left], value[node.right], sums[d, side[d]], out[node.feature], scratch)
                 d -= 1
                 continue
             if done[d] == 2:
-                _combine(
-                    passing,
-                    first,
-                    left[d],
-                    points,
-                    weights,
-                    share[above],
-                    node.share,
-                    product[d],
-                    sums[d + 1],
-                    sums[d, side[d]],
-                    out[node.feature],
-                    scratch,
-                )
+                _combine(split, sums[d + 1], sums[d, side[d]], out[node.feature], scratch)
                 if wants_pairs:
                     for e in range(1, d + 1):
                         column = nodes[at[e - 1]].feature
                         if column != node.feature and last[column] == e:
                             pair = pairs[node.feature, column]
-                            _combine_pairs(
-                                passing, first, left[d], points, weights, share[above], node.share, product[d], sums[d + 1],
-                                known[e], share[e], pair, scratch,
-                            )  # fmt: skip
+                            _combine_pairs(split, sums[d + 1], known[e], share[e], pair, scratch)
                 last[node.feature] = above
                 d -= 1
                 continue
@@ -230,7 +235,7 @@ def add_path_dependent(paths, X, out, pairs):
                     sums[d + 1, done[d] - 1, k, :m] = value[child, k]
                 continue
             part = 1.0 - node.share if right else node.share
-            _enter(passing, known[d + 1], first, left[d], not right, points, share[above], part, product[d], product[d + 1])
+            _enter(split, not right, part, known[d + 1], product[d + 1])
             share[d + 1] = share[above] * part
             last[node.feature] = d + 1
             d += 1

@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtrees.engine.protocol.splits import RouteBits
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import make_queue
-from dtrees.split.node.partition import mark_many
+from dtrees.split.node.marking import SplitsOfRows, mark_many
 from dtrees.split.node.sparse_division import mark_left_sparse, mark_many_sparse
 from dtrees.split.table.columns import presort
 from tests.split.tables import random_table, sparse_of
@@ -48,8 +49,8 @@ def test_marks_of_many_splits() -> None:
     found = []
     for mark_them, table in ((mark_many, dense), (mark_many_sparse, columns)):
         bits = np.zeros(64, np.uint8)
-        split = np.array([2, 0]), np.array([0.5, -1.0]), np.array([True, False])
-        mark_them(make_queue(), pieces, table, *split, rows, starts, stops, bits, offsets)
+        splits = SplitsOfRows(starts, stops, np.array([2, 0]), np.array([0.5, -1.0]), np.array([True, False]))
+        mark_them(make_queue(), pieces, table, splits, rows, RouteBits(bits, offsets))
         found.append(bits.tolist())
     assert found[0] == found[1]
     assert any(found[0])

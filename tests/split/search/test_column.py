@@ -16,6 +16,7 @@ from dtrees.split.node.candidate import best_by_node, empty_candidates, midpoint
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.search.column import search_many
+from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.table.columns import presort
 from tests import naive
@@ -178,10 +179,9 @@ def stump_thresholds(x: NDArray[Any], n: int) -> NDArray[np.float64]:
     partition = RowPartition(np.arange(m, dtype=np.uint32), np.arange(m), np.empty(0, np.int64))
     out = empty_candidates(n, 2)
     pairs = np.stack([np.arange(n), np.zeros(n, np.int64)], axis=1)
-    search_many(
-        columns, np.zeros(1, np.int32), pairs, 0, n, partition, np.zeros(n, np.int64), np.full(n, m),
-        np.tile([m * (m - 1) // 2, m], (n, 1)), limits, KEY, np.arange(n).astype(np.uint64), make_scratch(m, m, 0), out,
-    )  # fmt: skip
+    sums, paths = np.tile([m * (m - 1) // 2, m], (n, 1)), np.arange(n).astype(np.uint64)
+    nodes = NodesOfTree(partition, np.zeros(n, np.int64), np.full(n, m), sums, paths, KEY)
+    search_many(columns, np.zeros(1, np.int32), pairs, 0, n, nodes, limits, make_scratch(m, m, 0), out)
     assert np.all(out.records["status"] == SPLIT)
     assert out.records["n_left"].tolist() == [(x <= t).sum() for t in out.records["threshold"]]
     return out.records["threshold"]

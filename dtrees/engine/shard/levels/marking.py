@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.splits import RouteBits
-from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.shard_columns import ShardColumns
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import SplitLimits
+from dtrees.split.node.marking import SplitsOfRows
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.sparse_division import mark_many_of
 from dtrees.split.policy import ROUTE_BYTES, THREAD_ROWS
-from dtrees.split.search.categories.marking import mark_by_category, mark_by_sets
+from dtrees.split.search.categories.marking import NodesByCategory, mark_by_category, mark_by_sets
 from dtrees.split.search.scratch import Scratch
 from dtrees.tree.category_sets import CategorySets
-
-
-class SplitsOfRows(NamedTuple):
-    """Splits of nodes, and where the rows lie that they divide.
-
-    Attributes
-    ----------
-    start, stop : ndarray of int64, shape (n,)
-        Places of the nodes.
-    column : ndarray of int32, shape (n,)
-    threshold : ndarray of float64, shape (n,)
-        Of splits on categories, a number in place of it, while a tree grows (:mod:`dtrees.split.search.categories`).
-    missing_left : ndarray of bool, shape (n,)
-    """
-
-    start: NDArray[np.int64]
-    stop: NDArray[np.int64]
-    column: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    missing_left: NDArray[np.bool_]
 
 
 def mark_by_threshold(
@@ -60,7 +39,7 @@ def mark_by_threshold(
     by_set : ndarray of int64
         Which splits have a set.
     """
-    start, stop, column, threshold, missing_left = splits
+    start, stop = splits.start, splits.stop
     n_bytes = (stop - start + 7) // 8
     offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
     bits = np.empty(offsets[-1], np.uint8)
@@ -68,15 +47,20 @@ def mark_by_threshold(
     n_bytes[by_set] = 0
     pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
     tasks = np.array(pieces, np.int64).reshape(-1, 3)
-    places, columns = shard_columns.place_of[column], shard_columns.columns
-    threshold, missing_left = np.ascontiguousarray(threshold), np.ascontiguousarray(missing_left)
+    own, columns, marks = _here(splits, shard_columns), shard_columns.columns, RouteBits(bits, offsets)
     mark_many = mark_many_of(columns)
     threads.share(
         tasks.shape[0],
-        lambda queue, _: mark_many(queue, tasks, columns, places, threshold, missing_left, rows, start, stop, bits, offsets),
+        lambda queue, _: mark_many(queue, tasks, columns, own, rows, marks),
         most=1 + bits.shape[0] * 8 // THREAD_ROWS,
     )
-    return RouteBits(bits, offsets)
+    return marks
+
+
+def _here(splits: SplitsOfRows, shard_columns: ShardColumns) -> SplitsOfRows:
+    """Return splits as kernels take them: with the places of their columns in a shard."""
+    place, threshold, missing_left = (np.ascontiguousarray(one) for one in (shard_columns.place_of[splits.column], *splits[3:]))
+    return splits._replace(column=place, threshold=threshold, missing_left=missing_left)
 
 
 def mark_by_number(
@@ -84,9 +68,7 @@ def mark_by_number(
     shard_columns: ShardColumns,
     rows: RowPartition,
     splits: SplitsOfRows,
-    table: NodeTable,
-    nodes: NDArray[np.int64],
-    by_set: NDArray[np.int64],
+    nodes: NodesByCategory,
     limits: SplitLimits,
     key: np.uint64,
     scratch: Sequence[Scratch],
@@ -100,11 +82,7 @@ def mark_by_number(
     shard_columns : ShardColumns
     rows : RowPartition
     splits : SplitsOfRows
-    table : NodeTable
-    nodes : ndarray of int64, shape (n,)
-        The nodes that are split.
-    by_set : ndarray of int64
-        Which splits have a set.
+    nodes : NodesByCategory
     limits : SplitLimits
     key : uint64
         Of the tree's stream of random thresholds.
@@ -113,17 +91,12 @@ def mark_by_number(
     marks : RouteBits
         Written for these splits.
     """
-    start, stop, column, number, _ = splits
-    places, column = shard_columns.place_of[column], np.ascontiguousarray(column)
-    in_stop, sums, path = (getattr(table, name)[nodes] for name in ("in_stop", "sums", "path"))
+    own, columns, n = _here(splits, shard_columns), shard_columns.columns, nodes.which.shape[0]
     threads.share(
-        by_set.shape[0],
-        lambda queue, thread: mark_by_category(
-            queue, by_set, shard_columns.columns, places, number, rows, start, in_stop, stop, sums, limits, key, path, column,
-            scratch[thread], *marks,
-        ),
-        most=min(by_set.shape[0], 1 + int((stop - start)[by_set].sum()) // THREAD_ROWS),
-    )  # fmt: skip
+        n,
+        lambda queue, thread: mark_by_category(queue, nodes, own, columns, rows, limits, key, scratch[thread], marks),
+        most=min(n, 1 + int((splits.stop - splits.start)[nodes.which].sum()) // THREAD_ROWS),
+    )
 
 
 def mark_by_known_sets(
@@ -144,7 +117,4 @@ def mark_by_known_sets(
     """
     columns = shard_columns.columns
     side = np.empty(int(np.diff(columns.offsets).max(initial=0)) + 1, np.uint8)
-    mark_by_sets(
-        sets.node.astype(np.int64), sets.offset, sets.words, columns, shard_columns.place_of[splits.column],
-        np.ascontiguousarray(splits.missing_left), rows, splits.start, splits.stop, side, marks.bits, marks.offsets,
-    )  # fmt: skip
+    mark_by_sets(sets, _here(splits, shard_columns), columns, rows, side, marks)

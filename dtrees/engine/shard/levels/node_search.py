@@ -20,9 +20,11 @@ from dtrees.split.node import status
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import Categories, SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
+from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import SEARCH_TASK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.node_batches import find_pure, pair_drawn, search_on
+from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import Scratch
 from dtrees.split.zones.sum_slots import SumSlots
 
@@ -168,11 +170,9 @@ class NodeSearch:
         table, shard_columns = self._nodes, self._shard_columns
         found = empty_candidates(nodes.shape[0], table.sums.shape[1])
         place, limits = np.empty(nodes.shape[0], np.int64), limits_for_thread(context.limits)
-        search_on(
-            shard_columns.columns, shard_columns.ids, context.keys[0], context.pool.copy(), skip, shard_columns.place_of, context.partition,
-            table.start[nodes], table.in_stop[nodes], table.sums[nodes], limits, context.keys[1], table.path[nodes],
-            self.scratch_for(0, workspace, context.limits), found, place,
-        )  # fmt: skip
+        drawing = ColumnDrawing(context.stops.max_features, context.keys[0], context.pool.copy())
+        of_tree, scratch = self._of_tree(nodes, context), self.scratch_for(0, workspace, context.limits)
+        search_on(shard_columns.columns, shard_columns.ids, drawing, skip, shard_columns.place_of, of_tree, limits, scratch, found, place)
         return m.Found(found, place)
 
     def _find(self, searched: _Searched, first: int, workspace: Workspace, context: TreeContext) -> m.Found:
@@ -218,8 +218,8 @@ class NodeSearch:
         found = empty_candidates(tasks.shape[0], table.sums.shape[1])
         if not tasks.shape[0]:
             return tasks[:, 0], found
-        starts, in_stops, sums, paths = table.start[nodes], table.in_stop[nodes], table.sums[nodes], table.path[nodes]
-        cost = np.cumsum((in_stops - starts)[tasks[:, 0]] + 64)
+        of_tree = self._of_tree(nodes, context)
+        cost = np.cumsum((of_tree.in_stop - of_tree.start)[tasks[:, 0]] + 64)
         n_threads = workspace.threads.n_threads
         n_pieces = 1 if n_threads == 1 else int(min(4 * n_threads, cost[-1] // SEARCH_TASK_ROWS + 1))
         bounds = np.searchsorted(cost, np.linspace(0, cost[-1], n_pieces + 1)[1:-1])
@@ -228,14 +228,19 @@ class NodeSearch:
 
         def search_piece(piece: int) -> None:
             scratch = free.pop()  # list.pop and append are atomic
-            search_many(
-                shard_columns.columns, shard_columns.ids, tasks, bounds[piece], bounds[piece + 1], context.partition,
-                starts, in_stops, sums, limits_for_thread(context.limits), context.keys[1], paths, scratch, found,
-            )  # fmt: skip
+            limits, (first, last) = limits_for_thread(context.limits), bounds[piece : piece + 2]
+            search_many(shard_columns.columns, shard_columns.ids, tasks, first, last, of_tree, limits, scratch, found)
             free.append(scratch)
 
         workspace.threads.map(search_piece, range(n_pieces))
         return tasks[:, 0], found
+
+    def _of_tree(self, nodes: NDArray[np.int64], context: TreeContext) -> NodesOfTree:
+        """Return nodes as kernels get them that search column by column."""
+        table = self._nodes
+        return NodesOfTree(
+            context.partition, table.start[nodes], table.in_stop[nodes], table.sums[nodes], table.path[nodes], context.keys[1]
+        )
 
     def _mark_pure(self, nodes: NDArray[np.int64], best: Candidates, context: TreeContext) -> NDArray[np.bool_]:
         table = self._nodes

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.numbers.hashing import child_paths
+from dtrees.split.search.categories.marking import NodesByCategory
 
 
 class NodeTable:
@@ -59,6 +60,10 @@ class NodeTable:
         for name in ("depth", "path", "sums"):
             getattr(one, name)[mine] = getattr(self, name)[nodes]
         return one, moved
+
+    def by_category(self, nodes: NDArray[np.int64], which: NDArray[np.int64], columns: NDArray[np.int32]) -> NodesByCategory:
+        """Return what is to be known of nodes that are split by columns, some of them by categories."""
+        return NodesByCategory(which, np.ascontiguousarray(columns), self.in_stop[nodes], self.sums[nodes], self.path[nodes])
 
     def reserve(self, n: int) -> None:
         """Make room for ``n`` nodes."""

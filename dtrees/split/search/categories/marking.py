@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import NONE, ZERO, inner_kernel, kernel
 from dtrees.split.compile.work_queue import claim, finish
@@ -13,64 +16,81 @@ from dtrees.split.search.node_column import NodeColumn
 from dtrees.split.table.columns import value_at
 
 
+class NodesByCategory(NamedTuple):
+    """What is known, besides their splits, of nodes that are split, some of them by categories.
+
+    Attributes
+    ----------
+    which : ndarray of int64
+        Those that are split by categories.
+    column : ndarray of int32, shape (n,)
+        The number of the column of each split in the whole table.
+    in_stop : ndarray of int64, shape (n,)
+    sums : ndarray of int64, shape (n, n_sums)
+    path : ndarray of uint64, shape (n,)
+    """
+
+    which: NDArray[np.int64]
+    column: NDArray[np.int32]
+    in_stop: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    path: NDArray[np.uint64]
+
+
 @kernel
-def mark_by_category(
-    queue, which, columns, places, numbers, partition, starts, in_stops, stops, sums, limits, key, paths, ids, scratch, bits, offsets
-):
+def mark_by_category(queue, nodes, splits, columns, partition, limits, key, scratch, marks):
     """Mark the rows that splits of categories send left; several threads may.
 
     Parameters
     ----------
     queue : ndarray of int64
         See :mod:`dtrees.split.compile.work_queue`.
-    which : ndarray of int64
-        The splits that are to be marked.
+    nodes : NodesByCategory
+    splits : SplitsOfRows
+        Of all these nodes.
     columns : Columns
-    places, ids : ndarray, shape (n,)
-        The column of each split: its place here, and its number in the whole table.
-    numbers : ndarray of float64, shape (n,)
-        The splits, as numbers.
     partition : RowPartition
-    starts, in_stops, stops, sums, paths : ndarray, of n nodes
     limits : SplitLimits
     key : uint64
         Of the tree's stream of random thresholds.
     scratch : Scratch
-    bits, offsets : ndarray
-        As of :func:`~dtrees.split.node.partition.mark_many`.
+    marks : RouteBits
+        Written for splits by categories.
     """
+    bits, offsets = marks
     while True:
         k = claim(queue)
-        if k >= which.shape[0]:
+        if k >= nodes.which.shape[0]:
             return
-        i = which[k]
-        j = places[i]
+        i = nodes.which[k]
+        j, start = splits.column[i], splits.start[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        random_bits = draw(np.uint64(key) ^ paths[i], np.int64(ids[i]))
-        pair, side = NodeColumn(codes, values, partition, starts[i], in_stops[i], sums[i], random_bits), scratch.groups.side
-        choose_sides_of_node(j, pair, limits, numbers[i], scratch, side)
-        mark_left_by_side(codes, side, partition.rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
+        random_bits = draw(np.uint64(key) ^ nodes.path[i], np.int64(nodes.column[i]))
+        pair, side = NodeColumn(codes, values, partition, start, nodes.in_stop[i], nodes.sums[i], random_bits), scratch.groups.side
+        choose_sides_of_node(j, pair, limits, splits.threshold[i], scratch, side)
+        mark_left_by_side(codes, side, partition.rows, start, splits.stop[i], bits[offsets[i] : offsets[i + 1]])
         finish(queue)
 
 
 @kernel
-def mark_by_sets(nodes, set_offsets, words, columns, places, missing_left, rows, starts, stops, side, bits, offsets):
+def mark_by_sets(sets, splits, columns, rows, side, marks):
     """Mark the rows that splits send left whose sets of categories are known.
 
-    ``nodes`` are the splits that have a set, ``set_offsets`` and ``words`` these (:class:`~dtrees.tree.category_sets.CategorySets`);
-    ``side`` has room for a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
+    ``sets`` is a :class:`~dtrees.tree.category_sets.CategorySets` whose nodes are those of the ``splits`` that have a set; ``side`` has
+    room for a number for each distinct value of a column and one more. The others are those of :func:`mark_by_category`.
     """
-    for k in range(nodes.shape[0]):
-        i = nodes[k]
-        j = places[i]
+    bits, offsets = marks
+    for k in range(sets.node.shape[0]):
+        i = sets.node[k]
+        j = splits.column[i]
         codes, values = columns.codes[j], columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        mine = words[set_offsets[k] : set_offsets[k + 1]]
+        mine = sets.words[sets.offset[k] : sets.offset[k + 1]]
         for code in range(values.shape[0]):
             number = np.int64(value_at(values, code))
             word = number >> 5
             side[code] = (mine[word] >> np.uint32(number & 31)) & np.uint32(1) if word < mine.shape[0] else np.uint32(0)
-        side[values.shape[0]] = missing_left[i]
-        mark_left_by_side(codes, side, rows, starts[i], stops[i], bits[offsets[i] : offsets[i + 1]])
+        side[values.shape[0]] = splits.missing_left[i]
+        mark_left_by_side(codes, side, rows, splits.start[i], splits.stop[i], bits[offsets[i] : offsets[i + 1]])
 
 
 #: How many of a node's rows are looked at first, and how much closer to each other these are each time: rows of a node that was split

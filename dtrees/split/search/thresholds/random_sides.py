@@ -77,19 +77,19 @@ def sum_sides(queue, tasks, columns, partition, cuts, node_sums, limits, scratch
         k = claim(queue)
         if k >= tasks.shape[0]:
             return
-        start, stop, column, node, place = tasks[k]
-        n_distinct = np.int64(columns.offsets[column + 1] - columns.offsets[column])
-        _sum_node(
-            columns.codes[column], n_distinct, partition, start, stop, cuts[k], node_sums[node], limits, scratch, left[k], missing, place
-        )
+        _sum_node(tasks[k], columns, partition, cuts[k], node_sums, limits, scratch, left[k], missing)
         finish(queue)
 
 
 @lean_kernel
-def _sum_node(codes, n_distinct, partition, start, stop, cut, sums, limits, scratch, out, missing, place):
-    node = node_statistic(limits.criterion, sums, ZERO())
-    on_left, without = sum_left_and_missing(node, codes, n_distinct, partition, start, stop, cut, scratch)
-    _write(on_left, out)
+def _sum_node(task, columns, partition, cut, node_sums, limits, scratch, left, missing):
+    start, stop, column, number, place = task
+    node, n_distinct = (
+        node_statistic(limits.criterion, node_sums[number], ZERO()),
+        np.int64(columns.offsets[column + 1] - columns.offsets[column]),
+    )
+    on_left, without = sum_left_and_missing(node, columns.codes[column], n_distinct, partition, start, stop, cut, scratch)
+    _write(on_left, left)
     if place >= 0:
         _write(without, missing[place])
 

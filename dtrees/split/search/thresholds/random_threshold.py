@@ -323,12 +323,13 @@ def _try_column(limits, node, block, j, bar, scratch):
 
 
 @inlined_kernel
-def search_random_block(limits, max_features, keys, pool, block, first, last, sums, path, scratch):
+def search_random_block(limits, drawing, key, block, first, last, sums, path, scratch):
     """Find the best of the random thresholds of a node of a block (:mod:`dtrees.split.grow.block`), all columns side by side.
 
-    The same thresholds and split as :func:`search_random` finds column by column. ``keys`` are those of the node's columns and of
-    its thresholds. Rows of ``block.reals``: lowest and highest value, threshold, and score; of ``block.counts``: missing rows, rows
-    going left, their H, their other sums, then H and the other sums of the missing rows.
+    The same thresholds and split as :func:`search_random` finds column by column. ``drawing`` is a
+    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`, ``key`` that of the tree's thresholds. Rows of ``block.reals``: lowest and highest
+    value, threshold, and score; of ``block.counts``: missing rows, rows going left, their H, their other sums, then H and the other sums of
+    the missing rows.
 
     Returns
     -------
@@ -337,6 +338,7 @@ def search_random_block(limits, max_features, keys, pool, block, first, last, su
     column : int
         Of the split.
     """
+    max_features, column_key, pool = drawing
     reals, counts = block.reals, block.counts
     low, high, n_missing, scores = reals[0], reals[1], counts[N_MISSING], reals[3]
     places = block.places[first:last]
@@ -348,7 +350,7 @@ def search_random_block(limits, max_features, keys, pool, block, first, last, su
     varied = False
     while n_drawn < n_columns and (n_drawn < max_features or not varied):
         if max_features < n_columns:
-            draw_columns(keys[0], path, pool, n_drawn, n_drawn + 1)
+            draw_columns(column_key, path, pool, n_drawn, n_drawn + 1)
         j = block.place_of[pool[n_drawn]]
         usable = begin_column(limits.criterion, sums, np.int64(pool[n_drawn]))
         varied |= usable and n_missing[j] < n and (low[j] < high[j] or n_missing[j] > 0)
@@ -358,7 +360,7 @@ def search_random_block(limits, max_features, keys, pool, block, first, last, su
         status = NO_SPLIT
         node = node_statistic(limits.criterion, sums, n)
         arithmetic = is_arithmetic(limits.criterion)
-        _draw_thresholds(low, high, keys[1] ^ path, block.identity, reals[2])
+        _draw_thresholds(low, high, key ^ path, block.identity, reals[2])
         _sum_sides(node, block, places, has_missing)
         if arithmetic:
             _score_thresholds(limits, node, scores, counts)
@@ -377,5 +379,5 @@ def search_random_block(limits, max_features, keys, pool, block, first, last, su
             begin_column(limits.criterion, sums, winner)
             _try_column(limits, node, block, np.int64(block.place_of[winner]), -1.0, scratch)
     if max_features < n_columns:
-        undraw_columns(keys[0], path, pool, n_drawn)
+        undraw_columns(column_key, path, pool, n_drawn)
     return status, score, winner >= 0 and n_missing[block.place_of[winner]] > 0, winner

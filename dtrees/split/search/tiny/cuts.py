@@ -73,13 +73,16 @@ def keep_best(x, high, score, best, best_cut):
 
 
 @specialised
-def _score_cut(node, criterion, tile, width, cut, places, a, b, scores, counts):
-    """Score, or bound, a cut of every column after the codes ``cut``; the weight that goes left, zero so far, is left in ``counts``."""
+def _score_cut(node, criterion, block, width, cut, scores):
+    """Score, or bound, a cut of every column of the block's tile after the codes ``cut``.
+
+    The weight that goes left, zero so far, is left in the block's counts.
+    """
 
 
 @_score_cut.of(Moments)
-def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
-    n = places.shape[0]
+def _(node, criterion, block, width, cut, scores):
+    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
     g, h = counts[SUM_LEFT, :width], counts[WEIGHT_LEFT, :width]
     g[:] = 0
     if n & 1:
@@ -92,14 +95,14 @@ def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
 
 
 @_score_cut.of(Classes)
-def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
-    _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, scores, counts)
+def _(node, criterion, block, width, cut, scores):
+    _score_cut_of_classes(node, criterion, block, width, cut, scores)
 
 
 @lean_kernel
-def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, scores, counts):
+def _score_cut_of_classes(node, criterion, block, width, cut, scores):
     """Score a cut; the places are in the order of the rows' classes, so that one class after the other is summed."""
-    n = places.shape[0]
+    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
     left, h, ignored = counts[SUM_LEFT, :width], counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
     for k in range(n):
         add_left(tile[k, :width], cut, weight_at(b, places[k]), h, np.int64(0), ignored)
@@ -115,14 +118,15 @@ def _score_cut_of_classes(node, criterion, tile, width, cut, places, a, b, score
 
 
 @_score_cut.of(AmountsOfTargets)
-def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
-    _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, scores, counts)
+def _(node, criterion, block, width, cut, scores):
+    _score_cut_of_amounts(node, criterion, block, width, cut, scores)
 
 
 @lean_kernel
-def _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, scores, counts):
+def _score_cut_of_amounts(node, criterion, block, width, cut, scores):
     """Score a cut: the weight and the first target are summed, and then two more targets at a time."""
-    n, n_targets, rows = places.shape[0], node.sums.shape[0], node.rows
+    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
+    n_targets, rows = node.sums.shape[0], node.rows
     h, one, other = counts[WEIGHT_LEFT, :width], counts[SUM_LEFT, :width], counts[MORE_LEFT, :width]
     scores[:] = 0.0
     one[:] = 0
@@ -143,14 +147,15 @@ def _score_cut_of_amounts(node, criterion, tile, width, cut, places, a, b, score
 
 
 @_score_cut.of(ClassesOfTargets)
-def _(node, criterion, tile, width, cut, places, a, b, scores, counts):
-    _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, scores, counts)
+def _(node, criterion, block, width, cut, scores):
+    _score_cut_of_class_lists(node, criterion, block, width, cut, scores)
 
 
 @lean_kernel
-def _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, scores, counts):
+def _score_cut_of_class_lists(node, criterion, block, width, cut, scores):
     """Score a cut: rows add their weight to the classes that they are of in all targets; classes that no row is of add nothing."""
-    n, n_classes, rows = places.shape[0], node.sums.shape[0], node.rows
+    n, tile, places, a, b, counts = node.n, block.tile, block.some_places, block.g, block.h, block.counts
+    n_classes, rows = node.sums.shape[0], node.rows
     h, ignored = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
     for c in range(n_classes):
         if node.sums[c] > 0:
@@ -168,16 +173,16 @@ def _score_cut_of_class_lists(node, criterion, tile, width, cut, places, a, b, s
 
 
 @inlined_kernel
-def scan_columns(limits, node, tile, width, places, a, b, reals, counts, by_sign):
-    """Find the best cut of every column, whose codes of the node's rows are in ``tile``; ``by_sign`` says whether signs are heeded."""
-    n = places.shape[0]
+def scan_columns(limits, node, block, width, by_sign):
+    """Find the best cut of every column, of those up to ``width`` of the block's tile; ``by_sign`` says whether signs are heeded."""
+    n, tile, reals, counts = node.n, block.tile, block.reals, block.counts
     h, n_left = counts[WEIGHT_LEFT, :width], counts[COUNT_LEFT, :width]
-    counted = b.shape[0] > 0 and limits.min_samples > 1
+    counted = block.h.shape[0] > 0 and limits.min_samples > 1
     keeps = is_bounded(limits.criterion) or is_constrained(limits.criterion)  # whoever needs them: what is written once stays in the cache
     for i in range(n):
         cut, score = tile[i, :width], reals[SCORES + (i if keeps else 0), :width]
         h[:] = 0
-        _score_cut(node, limits.criterion, tile, width, cut, places, a, b, score, counts)
+        _score_cut(node, limits.criterion, block, width, cut, score)
         if counted:
             n_left[:] = 0
             for k in range(n):
@@ -230,35 +235,37 @@ def _(node, places, a):
 
 
 @specialised
-def score_column(node, limits, tile, bounds, d, high, first, places, a, b, bar, known):
+def score_column(node, limits, block, d, bar, known):
     """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
 
-    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. ``high`` is the node's highest code, ``first``
-    the code of the highest bound: once that is scored, few others have to be. ``known`` are the sums and the score of the best cut of
+    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. The cut of the highest bound is the first:
+    once that is scored, few others have to be. ``known`` are the sums and the score of the best cut of
     another column: in a node of few rows, many columns part them alike.
     """
 
 
 @score_column.of(Moments)
-def _(node, limits, tile, bounds, d, high, first, places, a, b, bar, known):
+def _(node, limits, block, d, bar, known):
+    tile, bounds, high, first = block.tile, block.reals[SCORES:], block.counts[HIGH, d], block.counts[CUT, d]
     top, best = bar, NONE()
-    mine = _score_one_cut(node, limits, tile, d, first, places, a, b, known)
+    mine = _score_one_cut(node, limits, block, d, first, known)
     if mine > top:
         top, best = mine, first
-    for i in range(places.shape[0]):
+    for i in range(node.n):
         code = tile[i, d]
         if code in (high, first) or bounds[i, d] < max(top, 0.0):
             continue
-        mine = _score_one_cut(node, limits, tile, d, code, places, a, b, known)
+        mine = _score_one_cut(node, limits, block, d, code, known)
         if mine > top or (mine == top and code < best):
             top, best = mine, code
     return top if top > bar else -1.0, best
 
 
 @lean_kernel
-def _score_one_cut(node, limits, tile, d, code, places, a, b, known):
+def _score_one_cut(node, limits, block, d, code, known):
+    tile, places, a, b = block.tile, block.some_places, block.g, block.h
     g = h = ZERO()
-    for k in range(places.shape[0]):
+    for k in range(node.n):
         left, place = tile[k, d] <= code, places[k]
         g += a[place] if left else 0
         h += weight_at(b, place) if left else 0
@@ -271,19 +278,19 @@ def _score_one_cut(node, limits, tile, d, code, places, a, b, known):
 @score_column.of(Classes)
 @score_column.of(AmountsOfTargets)
 @score_column.of(ClassesOfTargets)
-def _(node, limits, tile, bounds, d, high, first, places, a, b, bar, known):
+def _(node, limits, block, d, bar, known):
     return -1.0, NONE()  # these have no bounds, and no monotonic columns
 
 
 @inlined_kernel
-def describe(node, tile, d, places, a, b, cut, scratch):
-    """Write what goes left of the best cut, which is after the code ``cut`` in column ``d`` of the tile."""
+def describe(node, block, d, cut, scratch):
+    """Write what goes left of the best cut, which is after the code ``cut`` in column ``d`` of the block's tile."""
     higher = np.int64(MISSING)
     left = nothing(node, scratch.classes[0])
-    for i in range(places.shape[0]):
-        code = tile[i, d]
+    for i in range(node.n):
+        code, place = block.tile[i, d], block.some_places[i]
         if code <= cut:
-            left = plus_row(left, a[places[i]], weight_at(b, places[i]))
+            left = plus_row(left, block.g[place], weight_at(block.h, place))
         else:
             higher = min(higher, code)
     note_found(scratch.found, cut, higher, False, left)

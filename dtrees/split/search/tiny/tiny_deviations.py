@@ -99,8 +99,9 @@ def _cost_of_all(criterion, line, n, total):
 
 
 @lean_kernel
-def _scan_gaps(criterion, limits, line, n, total, tile, width, places, reals, counts):
-    """Find the best cut of every column; the rows of the tile are in the order of their targets."""
+def _scan_gaps(criterion, limits, line, node, block, width):
+    """Find the best cut of every column; the rows of the block's tile are in the order of their targets."""
+    n, total, tile, reals, counts = node.n, node.h, block.tile, block.reals, block.counts
     h, n_left, below, above, cost = (
         counts[WEIGHT_LEFT, :width],
         counts[COUNT_LEFT, :width],
@@ -142,20 +143,21 @@ def _search_in_line(criterion, columns, column, n, block, sums, limits, bar, scr
 
 
 @lean_kernel
-def search_tiny_deviations(criterion, columns, limits, max_features, key, pool, block, first, last, sums, path, scratch):
+def search_tiny_deviations(criterion, columns, limits, drawing, block, first, last, sums, path, scratch):
     """Find the best split of a node of at most TINY_RANKED_ROWS rows; parameters and result as of ``search_tiny_node``.
 
     ``criterion`` is the :class:`~dtrees.split.criteria.absolute_error.Deviations` in ``limits``.
     """
+    max_features, key, pool = drawing
     line_up_block(criterion, block, first, last, scratch)
     node, n_columns, line = node_statistic(limits.criterion, sums, last - first), np.int64(pool.shape[0]), scratch.line_up.line
     n, total = node.n, node.h
     span = float(line[n].level - line[1].level) * float(total)
     fits = (span * float(max(criterion.above, criterion.below)) < _FITS) & (not is_constrained(limits.criterion))
-    places, a, b = block.some_places[:n], block.g, block.h
+    places = block.some_places[:n]
     width = min(max_features, n_columns)
     if n == 2 and not is_constrained(limits.criterion):
-        column = column_of_pair(block, max_features, key, pool, first, path)
+        column = column_of_pair(block, drawing, first, path)
         if column < 0:
             return CONSTANT, -1.0, False, NONE()
         status, score, has_missing = _search_in_line(criterion, columns, column, n, block, sums, limits, -1.0, scratch)
@@ -168,7 +170,7 @@ def search_tiny_deviations(criterion, columns, limits, max_features, key, pool, 
         places[k] = place_in(scratch.keys[k])
     fill_tile(block, pool, width, lanes, places)
     if fits:
-        _scan_gaps(criterion, limits, line, n, total, block.tile, lanes, places, reals, counts)
+        _scan_gaps(criterion, limits, line, node, block, lanes)
     status, score, winner, best_place, n_again = CONSTANT, -1.0, NONE(), NONE(), ZERO()
     for d in range(width):
         column = np.int64(pool[d])
@@ -186,7 +188,7 @@ def search_tiny_deviations(criterion, columns, limits, max_features, key, pool, 
         swap_back(pool, width, block.swaps)
     has_missing = False
     if best_place >= 0:
-        describe(node, block.tile, best_place, places, a, b, counts[CUT, best_place], scratch)
+        describe(node, block, best_place, counts[CUT, best_place], scratch)
     for k in range(n_again):
         column = again[k]
         found = _search_in_line(criterion, columns, column, n, block, sums, limits, bar_for(column, winner, score), scratch)

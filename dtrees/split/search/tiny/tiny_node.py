@@ -31,7 +31,6 @@ from dtrees.split.search.tiny.cuts import (
     HIGH,
     LOW,
     MISSED,
-    SCORES,
     SIGNS,
     describe,
     fill_tile,
@@ -63,11 +62,12 @@ def sweep_column(columns, column, block, first, last, sums, limits, bar, scratch
 
 
 @inlined_kernel
-def column_of_pair(block, max_features, key, pool, first, path):
+def column_of_pair(block, drawing, first, path):
     """Return the column that parts a node of two rows, -1 if none does.
 
     All columns in which they differ part them alike, so it is the lowest of those drawn.
     """
+    max_features, key, pool = drawing
     x, y = block.cells[block.places[first]], block.cells[block.places[first + 1]]
     n_columns = pool.shape[0]
     width = min(max_features, n_columns)
@@ -112,19 +112,20 @@ def _search_pair(columns, limits, node, block, column, first, sums, scratch):
 
 
 @inlined_kernel
-def _compare_columns(block, limits, node, sums, max_features, key, pool, first, path):
+def _compare_columns(block, limits, node, sums, drawing, first, path):
     """Draw columns for a node and find the best cut in them.
 
     Columns to be looked at once more are left in ``block.again``, as places in the tile, the bounds of their scores in a row of reals,
     infinity where they must be swept. Returns whether any column varies that need not be swept, the best score of those that are done, its
     column, that column's place in the tile, and the number of columns left.
     """
+    max_features, key, pool = drawing
     width = min(max_features, pool.shape[0])
     everything = width == pool.shape[0]
     if not everything:
         draw_first_columns(key, path, pool, width, block.counters, block.swaps)
     lanes, n = (width + VECTOR - 1) // VECTOR * VECTOR, node.n
-    places, tile, reals, counts = block.some_places[:n], block.tile, block.reals, block.counts
+    places, reals, counts = block.some_places[:n], block.reals, block.counts
     for i in range(n):
         places[i] = block.places[first + i]
     put_in_order(node, places, block.g)
@@ -134,7 +135,7 @@ def _compare_columns(block, limits, node, sums, max_features, key, pool, first, 
     by_sign = is_constrained(limits.criterion) and _list_signs(limits.criterion, pool[:width], reals[SIGNS, :lanes])
     if arithmetic or bounded:
         begin_node(limits.criterion, sums)
-        scan_columns(limits, node, tile, lanes, places, block.g, block.h, reals, counts, by_sign)
+        scan_columns(limits, node, block, lanes, by_sign)
     varies, score, winner, best_place, n_again = False, -1.0, np.int64(-1), np.int64(-1), 0
     for d in range(width):
         column = np.int64(pool[d])
@@ -178,10 +179,11 @@ def bring_up_best(again, bounds, n):
 
 
 @inlined_kernel
-def search_tiny_node(columns, limits, max_features, key, pool, block, first, last, sums, path, scratch):
+def search_tiny_node(columns, limits, drawing, block, first, last, sums, path, scratch):
     """Find the best split of a node of at most TINY_ROWS rows of a block.
 
-    The same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``key`` is that of the node's columns.
+    The same split as :func:`~dtrees.split.search.column.search_sorted` finds column by column; ``drawing`` is a
+    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`.
 
     Returns
     -------
@@ -190,21 +192,21 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
     column : int
         Of the split.
     """
-    n_columns = pool.shape[0]
-    node, places, a, b = node_statistic(limits.criterion, sums, last - first), block.some_places[: last - first], block.g, block.h
+    max_features, key, pool = drawing
+    n_columns, node = pool.shape[0], node_statistic(limits.criterion, sums, last - first)
     if node.n == 2 and not is_constrained(limits.criterion):
-        column = column_of_pair(block, max_features, key, pool, first, path)
+        column = column_of_pair(block, drawing, first, path)
         if column < 0:
             return CONSTANT, -1.0, False, NONE()
         status, score, has_missing = _search_pair(columns, limits, node, block, column, first, sums, scratch)
         return status, score, has_missing, column if status == SPLIT else NONE()
     width = min(max_features, np.int64(n_columns))
-    varies, score, winner, d, n_again = _compare_columns(block, limits, node, sums, max_features, key, pool, first, path)
+    varies, score, winner, d, n_again = _compare_columns(block, limits, node, sums, drawing, first, path)
     status, has_missing = CONSTANT, False
     if varies:
         status = SPLIT if d >= 0 else NO_SPLIT
     if d >= 0:
-        describe(node, block.tile, d, places, a, b, block.counts[CUT, d], scratch)
+        describe(node, block, d, block.counts[CUT, d], scratch)
     again, bounds = block.again, block.reals[BOUND]
     if n_again > 1 and (is_bounded(limits.criterion) or is_constrained(limits.criterion)):
         bring_up_best(again, bounds, n_again)
@@ -216,12 +218,11 @@ def search_tiny_node(columns, limits, max_features, key, pool, block, first, las
         if bounds[k] < np.inf:
             begin_column(limits.criterion, sums, column)
             d = again[k]
-            high, first_cut = block.counts[HIGH, d], block.counts[CUT, d]
             known = scratch.found.left[0], scratch.found.left[1] if winner >= 0 else NONE(), score  # no side weighs -1
-            found, cut = score_column(node, limits, block.tile, block.reals[SCORES:], d, high, first_cut, places, a, b, bar, known)
+            found, cut = score_column(node, limits, block, d, bar, known)
             if found >= 0.0:
                 status, score, has_missing, winner = SPLIT, found, False, column
-                describe(node, block.tile, d, places, a, b, cut, scratch)
+                describe(node, block, d, cut, scratch)
             continue
         swept = sweep_column(columns, column, block, first, last, sums, limits, bar, scratch)
         status = max(status, swept[0])

@@ -15,6 +15,7 @@ from dtrees.split.node.candidate import empty_candidates
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.status import CONSTANT, SPLIT
 from dtrees.split.search.column import search_many
+from dtrees.split.search.node_column import NodesOfTree
 from dtrees.split.search.scratch import make_scratch
 from dtrees.split.search.thresholds.random_sides import draw_thresholds, find_ends, sum_sides, try_thresholds
 from dtrees.split.table.columns import presort
@@ -54,7 +55,8 @@ def test_shards_find_what_one_process_does(n_classes: int, data: st.DataObject) 
     whole = RowPartition(np.arange(n, dtype=np.uint32), g, h)
     expected = empty_candidates(3, n_sums)
     pairs = np.stack([every * 0, every], axis=1)
-    search_many(columns, ids, pairs, 0, 3, whole, zero, np.array([n]), node_sums, limits, key, path, scratch, expected)
+    nodes = NodesOfTree(whole, zero, np.array([n]), node_sums, path, key)
+    search_many(columns, ids, pairs, 0, 3, nodes, limits, scratch, expected)
 
     low, high, missing = np.full(3, np.inf), np.full(3, -np.inf), np.zeros(3, np.int64)
     shards = []
