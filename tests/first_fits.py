@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 import dtrees
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.run.boosting_rounds import boost
-from tests.engine.shards import ShardedExecutor, Squared, grow_here, grow_sharded, rules
+from tests.engine.shards import ShardedExecutor, Squared, grow_sharded, rules
 from tests.plain import classifier, regressor
 
 RNG = np.random.default_rng(0)
@@ -37,23 +37,13 @@ def boosting() -> None:
     regressor(n_estimators=2, n_jobs=2).fit(csr_array(X), Y)
 
 
-def grow(criterion: str, *more: dict[str, Any]) -> None:
-    dtrees.RandomForestRegressor(2, criterion=criterion, max_features=2, max_depth=4).fit(X, Y)
-    table = [*X[:, :3].T, np.zeros(len(X))]
-    for changes in ({}, {"max_features": 1}, *more):
-        plan = ForestPlan(rules(criterion, 4, max_depth=3, **changes), 0)
-        grow_sharded(table, Y, None, plan, 1, SPREAD)
-
-
 def squared_error() -> None:
     for table in (X, csr_array(X)):
         dtrees.ExtraTreesRegressor(2, max_depth=4).fit(table, Y)
-    grow("squared_error", {"random_splits": True})
-
-
-def absolute_error() -> None:
-    grow("absolute_error")
-    dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=3).fit(csr_array(FEW), Y_OF_FEW)
+    dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X, Y)
+    columns = [*X[:, :3].T, np.zeros(len(X))]
+    for changes in ({}, {"max_features": 1}, {"random_splits": True}):
+        grow_sharded(columns, Y, None, ForestPlan(rules("squared_error", 4, max_depth=3, **changes), 0), 1, SPREAD)
 
 
 def categories() -> None:
@@ -76,12 +66,6 @@ def categories_of_classes() -> None:
     grow_sets("gini", LABEL_OF_FEW, 3)
 
 
-def in_order() -> None:
-    plan = ForestPlan(rules("squared_error", 4, max_depth=4, monotonic=(1, 0, 0, -1)), 0)
-    grow_here(list(FEW.T), Y_OF_FEW, None, plan)
-    grow_sharded(list(FEW.T), Y_OF_FEW, None, plan, 1, SPREAD)
-
-
 def boosting_in_order() -> None:
     regressor(n_estimators=2, monotonic_cst=[1, 0, 0, -1]).fit(FEW, Y_OF_FEW)
     some = rules("newton", 4, max_depth=4, monotonic=(1, 0, 0, -1))
@@ -97,9 +81,7 @@ def classes() -> None:
     classifier(n_estimators=2, max_depth=2).fit(X, LABEL).predict(X)
 
 
-FITS: list[Callable[[], Any]] = [
-    boosting, squared_error, categories, boosting_in_order, in_order, categories_of_classes, classes, absolute_error,
-]  # fmt: skip
+FITS: list[Callable[[], Any]] = [boosting, squared_error, categories, boosting_in_order, categories_of_classes, classes]
 
 
 def main(folder: str, end: str) -> None:

@@ -64,7 +64,7 @@ def one_of_each(*parameters: Sequence[Any], others: pytest.MarkDecorator = pytes
 
 
 #: Criteria with kernels that grow trees of their own, which take long to compile. Quick tests have them search single nodes.
-KERNELS_OF_THEIR_OWN = frozenset({"entropy", "poisson", "newton_l1"})
+KERNELS_OF_THEIR_OWN = frozenset({"entropy", "poisson", "newton_l1", "absolute_error", "quantile"})
 
 
 def quick_criteria(criteria: Iterable[str]) -> list[str]:

@@ -78,8 +78,8 @@ def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
     ("name", "parameters"),
     [
         *slow_for({name for name in ESTIMATORS if name.startswith("Extra")}, ((name, {}) for name in ESTIMATORS)),  # few kernels
-        ("DecisionTreeRegressor", {"criterion": "absolute_error"}),
-        ("RandomForestRegressor", {"criterion": "quantile", "alpha": 0.2}),
+        pytest.param("DecisionTreeRegressor", {"criterion": "absolute_error"}, marks=pytest.mark.slow),
+        pytest.param("RandomForestRegressor", {"criterion": "quantile", "alpha": 0.2}, marks=pytest.mark.slow),
     ],
 )
 def test_a_loaded_model_is_the_saved_one(name: str, parameters: dict[str, Any], tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ EXAMPLES = {
 
 
 def is_slow(example: str) -> bool:
-    """Whether an example starts clusters, or has kernels compiled that no quick test needs: those of forests of several targets."""
-    return "LocalCluster" in example or ("Forest" in example and "column_stack" in example)
+    """Whether an example starts clusters, or has kernels compiled that no quick test needs: forests of several targets, or by quantile."""
+    return "LocalCluster" in example or ("Forest" in example and ("column_stack" in example or 'criterion="quantile"' in example))
 
 
 README_COMMANDS = [

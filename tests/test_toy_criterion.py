@@ -22,7 +22,6 @@ from tests import naive, toy_criterion
 from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target
 from tests.engine.test_naive_trees import assert_same, plans, problems, sample_of
 from tests.examples import examples
-from tests.slow import one_quick
 from tests.split.nodes import best_of, expected, same, search_of
 from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
 
@@ -41,7 +40,8 @@ def test_whatever_is_registered_is_tested() -> None:
     assert NAME in criteria_by_sums()
 
 
-@pytest.mark.parametrize("random", one_quick([False, True]))
+@pytest.mark.slow  # a node of trees that are compiled for slow tests, too
+@pytest.mark.parametrize("random", [False, True])
 @given(data=st.data())
 @examples(100)
 def test_one_node(random: bool, data: st.DataObject) -> None:

@@ -379,13 +379,18 @@ CASES: dict[str, Case] = {
 }
 #: Cases with kernels that no other has, which take long to compile.
 SLOW = {
+    "tree of absolute error",
+    "tree by quantile",
     "tree by entropy",
+    "forest of absolute error",
     "forest by Poisson deviance",
     "boosting with an L1 penalty",
     "forest of many classes, few columns a path",
     "extra tree",
     "extra trees of classes",
     "tree in order",
+    "forest in order",
+    "forest of classes in order, best first",
     "extra trees in order",
     "forest by quantile, in order",
     "boosting of medians in order",

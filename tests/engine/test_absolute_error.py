@@ -29,17 +29,24 @@ def plan_of(table: Any, n_draws: int | None = None, **changes: Any) -> ForestPla
     return ForestPlan(rules("absolute_error", len(table), **changes), seed=3, n_draws=n_draws, out_of_bag=n_draws is not None)
 
 
+#: Trees are grown by kernels that no quick test needs.
+of_their_own = pytest.mark.slow
 CHANGES: list[Any] = [
     {},
     {"max_depth": 5, "n_draws": N},
     {"max_leaf_nodes": 20},
     {"max_features": 2, "min_samples_leaf": 10},
-    pytest.param({"random_splits": True, "n_draws": N // 2}, marks=pytest.mark.slow),  # kernels of its own
+    {"random_splits": True, "n_draws": N // 2},
     {"min_weight_fraction_leaf": 0.02, "min_impurity_decrease": 1e-3},
 ]
 
 
-@pytest.mark.parametrize(("changes", "target", "weighted"), one_of_each(CHANGES, ["continuous", "ties", "heavy"], [False, True]), ids=str)
+@of_their_own
+@pytest.mark.parametrize(
+    ("changes", "target", "weighted"),
+    one_of_each(CHANGES, ["continuous", "ties", "heavy"], [False, True], others=pytest.mark.thorough),
+    ids=str,
+)
 def test_threads_and_shards(changes: dict[str, Any], target: str, weighted: bool) -> None:
     table = wild_table(N, 1)
     y = wild_target(table, 0, 1)
@@ -57,6 +64,7 @@ def test_threads_and_shards(changes: dict[str, Any], target: str, weighted: bool
         assert all_equal(grow_sharded(table, y, weight, plan, 2, SPREAD, n_threads)[0], trees)
 
 
+@of_their_own
 def test_leaves_predict_medians() -> None:
     table = wild_table(N, 2)
     y = wild_target(table, 0, 2)
@@ -77,6 +85,7 @@ def test_leaves_predict_medians() -> None:
     )
 
 
+@of_their_own
 def test_a_weight_is_a_repetition() -> None:
     rng = np.random.default_rng(4)
     table, times = wild_table(400, 4), rng.integers(0, 4, 400)
@@ -122,6 +131,7 @@ def test_whole_weights_are_kept(weight: NDArray[np.int64]) -> None:
     assert (b.tolist(), exponent) == (weight.tolist(), 0)
 
 
+@of_their_own
 def test_targets_at_the_limits_of_float64() -> None:
     table = [np.arange(6.0)]
     y = np.array([-1.7e308, -1.7e308, 0.0, 5e-324, 1.7e308, 1.7e308])

@@ -38,6 +38,7 @@ from tests.engine.shards import (
 from tests.engine.test_naive_trees import LARGE, SPREAD, large_table, plans, problems, sample_of
 from tests.examples import THOROUGH, examples
 from tests.naive_constraints import Constraints
+from tests.slow import thorough_for
 from tests.split.strategies import as_lists
 
 _BOUNDS = st.sampled_from([-2.0, -0.5, -0.1, 0.0, 0.3, 1.0, 4.0])
@@ -98,18 +99,12 @@ def assert_respects(tree: Tree, some: Rules) -> None:
         waiting += [(int(tree.children_left[node]), path), (int(tree.children_right[node]), path)]
 
 
-QUICK, SLOW = [("squared_error", 0), ("gini", 2)], [("gini", 3), ("absolute_error", 0), ("quantile", 0)]
-RARE = [("poisson", 0), ("entropy", 2)]
+#: All of these have kernels of their own; boosting's are those of quick tests.
+CASES = [("squared_error", 0), ("gini", 2), ("gini", 3), ("absolute_error", 0), ("quantile", 0), ("poisson", 0), ("entropy", 2)]
 
 
-@pytest.mark.parametrize(
-    ("criterion", "n_classes"),
-    [
-        *QUICK,
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
-        *(pytest.param(*case, marks=pytest.mark.thorough) for case in RARE),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("criterion", "n_classes"), thorough_for({"poisson", "entropy"}, CASES))
 @given(data=st.data())
 @examples(300)
 def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> None:
@@ -279,23 +274,37 @@ def test_every_split_of_large_boosted_trees(number: int) -> None:
     assert assert_exact(trees[0], table, sample, plan) > 10
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_levels_where_columns_fall_that_should_rise(seed: int) -> None:
-    """Most splits are against the constraints, and much is missing: what zones say of a split must be said of one that is tried."""
+SEEDS = range(12)
+
+
+def falling(seed: int) -> tuple[Table, NDArray[np.float64]]:
+    """A table and a target that mostly falls where it should rise, and much is missing."""
     rng = np.random.default_rng(seed)
     n = 300
     x = np.where(rng.random(n) < 0.15, np.nan, rng.normal(size=n))
     table = [x, rng.integers(0, 12, n).astype(float), rng.normal(size=n), rng.normal(size=n).round(1)]
     y = 2 * np.nan_to_num(x) + table[1] / 3 + rng.normal(size=n) / 5
     y = np.sign(y - np.median(y)) if seed % 2 else y
-    spread = [(0, 2), (1, 3)]
+    return table, y
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_levels_where_columns_fall_that_should_rise(seed: int) -> None:
+    """Most splits are against the constraints: what zones say of a split must be said of one that is tried."""
+    table, y = falling(seed)
     some = rules("newton", 4, max_depth=4, reg_lambda=5.0, min_child_weight=1.0, monotonic=(-1, 1, 0, 0))
     boosting = BoostingPlan(some, seed, Squared(), n_rounds=3)
     with local(table, y) as executor:
         trees = [tree for (tree,) in boost(executor, boosting).rounds]
-    assert all_equal([tree for (tree,) in boost(ShardedExecutor(table, y, None, spread), boosting).rounds], trees)
+    assert all_equal([tree for (tree,) in boost(ShardedExecutor(table, y, None, [(0, 2), (1, 3)]), boosting).rounds], trees)
+
+
+@pytest.mark.slow  # kernels of their own
+@pytest.mark.parametrize("seed", SEEDS)
+def test_levels_of_forests_where_columns_fall_that_should_rise(seed: int) -> None:
+    table, y = falling(seed)
     forest = ForestPlan(rules("squared_error", 4, max_depth=5, monotonic=(-1, -1, 0, 0)), seed)
-    assert all_equal(grow_sharded(table, y, None, forest, 2, spread)[0], grow_here(table, y, None, forest, 2))
+    assert all_equal(grow_sharded(table, y, None, forest, 2, [(0, 2), (1, 3)])[0], grow_here(table, y, None, forest, 2))
 
 
 @pytest.mark.slow  # compiles what searches the zones of large nodes

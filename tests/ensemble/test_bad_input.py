@@ -11,6 +11,7 @@ import pytest
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 import dtrees
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 
 REGRESSORS = [
     dtrees.DecisionTreeRegressor(),
@@ -367,7 +368,7 @@ def test_a_failed_fit_leaves_no_half_fitted_estimator():
         model.predict(X)
 
 
-@pytest.mark.parametrize("criterion", ["squared_error", "absolute_error"])
+@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ["squared_error", "absolute_error"]))
 @pytest.mark.parametrize("sign", [1, -1])
 def test_targets_whose_squares_are_beyond_floating_point(criterion, sign):
     model = dtrees.DecisionTreeRegressor(criterion=criterion)

@@ -135,6 +135,7 @@ def test_more_classes():
     assert DecisionTreeClassifier(max_depth=3, min_samples_category=1).fit(FRAME[["level"]], y).score(FRAME[["level"]], y) > 0.99
 
 
+@pytest.mark.slow  # kernels of its own
 def test_absolute_error_knows_no_sets():
     tree = DecisionTreeRegressor(criterion="absolute_error", **SMALL)
     assert sets(tree.fit(FRAME, Y)) == 0

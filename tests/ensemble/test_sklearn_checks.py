@@ -43,13 +43,15 @@ def expected_failures(estimator) -> dict[str, str]:
 
 
 def slow_for_several_targets(checks):
-    """scikit-learn's checks, those of several targets marked as slow, but for boosting: kernels are compiled for these."""
+    """scikit-learn's checks, those of several targets, but for boosting, and of medians marked as slow: kernels are compiled for these."""
     names, pairs = checks.mark.args
     marked = []
     for pair in pairs:
         estimator, check = getattr(pair, "values", pair)
         several = any(word in str(check) for word in ("multioutput", "multilabel")) and type(estimator) not in BOOSTING
-        marks = [*getattr(pair, "marks", ()), *([pytest.mark.slow] if several or "Bagging" in type(estimator).__name__ else [])]
+        of_medians = getattr(estimator, "criterion", "") == "absolute_error"
+        is_slow = several or of_medians or "Bagging" in type(estimator).__name__
+        marks = [*getattr(pair, "marks", ()), *([pytest.mark.slow] if is_slow else [])]
         marked.append(pytest.param(estimator, check, marks=marks))
     return pytest.mark.parametrize(names, marked, **checks.mark.kwargs)
 

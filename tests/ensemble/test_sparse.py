@@ -89,17 +89,13 @@ MORE = {
 }
 
 
-REGRESSION = ("squared_error", "absolute_error", "quantile")
-
-
 @st.composite
 def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, Any]:
     known = kind().get_params()
     given = {name: draw(values) for name, values in (ANY | MORE).items() if name in known}
     given.pop("criterion", None)
     if "criterion" in known:
-        names = ("gini",) if is_classifier(kind) else ("squared_error",) if "Extra" in kind.__name__ else REGRESSION
-        given["criterion"] = criterion or draw(st.sampled_from(names))
+        given["criterion"] = criterion or ("gini" if is_classifier(kind) else "squared_error")
     if given.get("criterion") not in ("squared_error", "gini"):
         given.pop("splitter", None)  # few kernels: other criteria find thresholds of one kind only
     if "max_samples" in given and not given["bootstrap"]:
@@ -116,6 +112,8 @@ def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, 
         *((kind, None) for kind in KINDS),
         pytest.param(dtrees.DecisionTreeClassifier, "entropy", marks=pytest.mark.thorough),  # kernels of their own
         pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.slow),
+        pytest.param(dtrees.DecisionTreeRegressor, "absolute_error", marks=pytest.mark.slow),
+        pytest.param(dtrees.RandomForestRegressor, "quantile", marks=pytest.mark.slow),
         pytest.param(dtrees.ExtraTreeRegressor, "quantile", marks=pytest.mark.slow),
     ],
 )

@@ -144,6 +144,7 @@ def test_random_values_close_together_survive_or_are_refused(kind: str) -> None:
     assert "refused" in outcomes
 
 
+@pytest.mark.slow  # kernels of its own
 def test_frames_keep_their_names_and_categories_by_order_their_numbers() -> None:
     model = DecisionTreeRegressor(criterion="absolute_error").fit(PEOPLE, WAGE)
     theirs = to_sklearn(model)

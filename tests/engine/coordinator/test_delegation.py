@@ -64,6 +64,7 @@ def test_batches_leave_no_trace(cells: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert not shared if cells == 1 else len(shared) > 8
 
 
+@pytest.mark.slow  # kernels of their own
 def test_medians_are_measured_by_one_shard() -> None:
     _, executor = grown(plan_of("absolute_error"))
     by_tree = [shard for shard, _ in sent(executor, m.MeasureNodes)]

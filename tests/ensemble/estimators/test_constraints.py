@@ -14,14 +14,14 @@ from sklearn.base import clone
 from sklearn.metrics import mean_squared_error
 
 import dtrees
-from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, LABELS, N, X, is_classifier, make, sklearns, target, trees
+from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, LABELS, N, X, every_kind, is_classifier, make, sklearns, target, trees
 from tests.slow import slow_for
 
 BINARY = np.array(["no", "yes"])
 SINGLE = KINDS[:4]
-#: Random thresholds under constraints have kernels of their own, for slow tests.
-QUICK = [kind for kind in KINDS if "Extra" not in kind.__name__]
-most_kinds = pytest.mark.parametrize("kind", slow_for(set(KINDS) - set(QUICK), KINDS), ids=lambda kind: kind.__name__)
+#: Under constraints, all criteria but boosting's have kernels of their own, for slow tests.
+QUICK = BOOSTING
+some_kinds = pytest.mark.parametrize("kind", slow_for(set(KINDS) - set(QUICK), KINDS), ids=lambda kind: kind.__name__)
 
 
 def quick_target(kind):
@@ -105,6 +105,7 @@ def test_without_constraints_predictions_are_not_in_order():
         assert lowest_steps(make(kind, max_features=None).fit(table, y), 0, 4, 0, 0.0)[0] < 0.0
 
 
+@pytest.mark.slow  # kernels of their own
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("parameters", [{"max_depth": 4, "min_samples_leaf": 10}, {"min_samples_leaf": 20}], ids=str)
 @pytest.mark.parametrize("kind", [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier], ids=lambda kind: kind.__name__)
@@ -168,7 +169,7 @@ may_meet = pytest.mark.parametrize(
 )
 
 
-@most_kinds
+@some_kinds
 @may_meet
 def test_paths_are_of_columns_that_may_meet(kind, given, fits):
     check_paths(kind, given, fits, quick_target(kind))
@@ -187,7 +188,7 @@ def check_paths(kind, given, fits, y):
     assert max(len(path) for tree in trees(model) for path in paths(tree)) >= (2 if given == "pairwise" else 1)
 
 
-@most_kinds
+@every_kind
 def test_constraints_that_allow_everything_change_nothing(kind):
     plain = make(kind).fit(X, target(kind))
     signs = None if is_classifier(kind) else [0] * 5
@@ -196,14 +197,14 @@ def test_constraints_that_allow_everything_change_nothing(kind):
         assert all(one.equals(other) for one, other in zip(trees(plain), trees(model), strict=True))
 
 
-def test_names_and_numbers_are_the_same():
+@pytest.mark.parametrize("kind", slow_for({dtrees.RandomForestRegressor}, [dtrees.RandomForestRegressor, dtrees.GradientBoostingRegressor]))
+def test_names_and_numbers_are_the_same(kind):
     table, y = data(7)
     frame = pd.DataFrame(table, columns=list("abcd"))
     by_name = {"monotonic_cst": {"a": 1, "c": -1}, "interaction_cst": [("a", "b"), ["c"]]}
     by_number = {"monotonic_cst": np.array([1.0, 0.0, -1.0, 0.0]), "interaction_cst": [(0, 1), {2}]}
-    for kind in (dtrees.RandomForestRegressor, dtrees.GradientBoostingRegressor):
-        one, other = make(kind, **by_name).fit(frame, y), make(kind, **by_number).fit(table, y)
-        assert all(a.equals(b) for a, b in zip(trees(one), trees(other), strict=True))
+    one, other = make(kind, **by_name).fit(frame, y), make(kind, **by_number).fit(table, y)
+    assert all(a.equals(b) for a, b in zip(trees(one), trees(other), strict=True))
 
 
 BAD = [
@@ -246,7 +247,7 @@ def test_errors_of_frames_and_classes():
             make(kind, monotonic_cst=[1, 0, 0, 0, 0]).fit(X, target(kind))
 
 
-@most_kinds
+@some_kinds
 def test_saved_models_keep_constraints(kind, tmp_path):
     y = quick_target(kind)
     signs = None if is_classifier(kind) else np.array([1, 0, 0, -1, 0])

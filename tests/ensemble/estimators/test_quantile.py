@@ -10,9 +10,10 @@ from sklearn.metrics import mean_pinball_loss
 
 import dtrees
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
-from tests.slow import slow_for
 
 KINDS = [dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor]
+#: Fits compile kernels that no quick test needs.
+of_their_own = pytest.mark.slow
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
@@ -30,6 +31,7 @@ def pinball(y, weight, alpha):
     return mean_pinball_loss(y, np.full(len(y), quantile(y, weight, alpha)), alpha=alpha, sample_weight=weight) * weight.sum()
 
 
+@of_their_own
 @pytest.mark.parametrize("alpha", [0.5, 0.9, 0.25, 0.01])
 def test_leaves_hold_quantiles(alpha):
     rated = WEIGHT > 0
@@ -42,6 +44,7 @@ def test_leaves_hold_quantiles(alpha):
     assert np.mean(tree.predict(X) >= SIGNAL) == pytest.approx(alpha, abs=0.12)
 
 
+@of_their_own
 @pytest.mark.parametrize("alpha", [0.5, 0.9, 0.25, 0.01])
 def test_no_cut_gains_more(alpha):
     """Every threshold of every column, missing values on either side, by NumPy's quantiles."""
@@ -58,7 +61,8 @@ def test_no_cut_gains_more(alpha):
     assert tree._tree.gain[0] == pytest.approx(best, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", slow_for({dtrees.ExtraTreeRegressor, dtrees.ExtraTreesRegressor}, KINDS), ids=lambda kind: kind.__name__)
+@of_their_own
+@every_kind
 def test_half_is_absolute_error(kind):
     settings = {"max_depth": 6, "random_state": 1}
     half = make(kind, criterion="quantile", alpha=0.5, **settings).fit(X, SIGNAL, WEIGHT)
@@ -70,6 +74,7 @@ def test_half_is_absolute_error(kind):
         np.testing.assert_allclose(2 * one.impurity, other.impurity, rtol=1e-12)
 
 
+@of_their_own
 def test_forests_predict_the_mean_of_their_trees_quantiles():
     forest = make(dtrees.RandomForestRegressor, criterion="quantile", alpha=0.8, oob_score=True, n_estimators=30).fit(X, SIGNAL)
     np.testing.assert_allclose(forest.predict(X), np.mean([tree.predict(X) for tree in forest.estimators_], axis=0))
@@ -80,7 +85,7 @@ def test_forests_predict_the_mean_of_their_trees_quantiles():
     np.testing.assert_array_equal(again.oob_prediction_, forest.oob_prediction_)
 
 
-@pytest.mark.slow  # the kernels of quantiles in order are compiled for it
+@of_their_own
 def test_pruned_best_first_and_in_order():
     whole = make(dtrees.DecisionTreeRegressor, criterion="quantile", alpha=0.7, max_features=None)
     path = whole.cost_complexity_pruning_path(X, SIGNAL)
@@ -99,6 +104,7 @@ def test_pruned_best_first_and_in_order():
         assert np.all(sign * np.diff(rising.predict(moved.reshape(-1, 5)).reshape(40, 50), axis=1) >= 0)
 
 
+@of_their_own
 def test_text():
     tree = dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.75, max_depth=1).fit([[0.0], [0.0], [1.0], [1.0]], [1, 2, 5, 9])
     assert dtrees.export_text(tree, feature_names=["size"], decimals=1).splitlines() == [
@@ -125,6 +131,7 @@ def test_categories_are_taken_for_numbers():
         dtrees.DecisionTreeRegressor(criterion="quantile", categorical_features=[0]).fit(X, SIGNAL)
 
 
+@of_their_own
 def test_a_file_says_which_quantile():
     model = make(dtrees.RandomForestRegressor, criterion="quantile", alpha=0.2, warm_start=True).fit(X, SIGNAL)
     metadata, arrays = model._to_state()

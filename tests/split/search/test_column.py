@@ -22,21 +22,30 @@ from dtrees.split.table.columns import presort
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from tests.slow import one_of_each, quick_criteria
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, quick_criteria, slow_for
 from tests.split.nodes import KEY, best_of, candidate, comparable, expected, package_limits, same, search, search_of, widen
 from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
 
+#: Whole trees try all criteria, where slow tests are asked for, and so do these tests.
+QUICK = tuple(quick_criteria(criteria_by_sums()))
+OTHERS = tuple(sorted(KERNELS_OF_THEIR_OWN.intersection(criteria_by_sums())))
+some_criteria = pytest.mark.parametrize("criteria", [QUICK, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["quick", "others"])
 
-@given(tasks())
+
+@some_criteria
+@given(data=st.data())
 @examples(400)
-def test_the_best_of_every_split(task: Task) -> None:
+def test_the_best_of_every_split(criteria: tuple[str, ...], data: st.DataObject) -> None:
+    task = data.draw(tasks(criteria=criteria))
     assert same(best_of(search_of(task)), expected(task))
 
 
-@given(tasks())
+@some_criteria
+@given(data=st.data())
 @examples(200)
-def test_bins_and_sorting_find_the_same(task: Task) -> None:
+def test_bins_and_sorting_find_the_same(criteria: tuple[str, ...], data: st.DataObject) -> None:
     """With many more values in the table than rows in the node, the node's rows are sorted rather than put in bins."""
+    task = data.draw(tasks(criteria=criteria))
     wide = widen(task, 150)
     assert same(best_of(search_of(wide, seed=3)), expected(task))
 
@@ -77,7 +86,9 @@ def large_task(criterion: str, target: str, weighted: bool, missing: float, seed
 TARGETS = ["step", "noise", "heavy", "ties", "one row", "mirrored", "all the same", "inside a zone", "hidden inside a zone"]
 
 
-@pytest.mark.parametrize(("criterion", "target"), one_of_each([SQUARED_ERROR, GINI, ENTROPY, NEWTON], TARGETS))
+@pytest.mark.parametrize(
+    ("criterion", "target"), one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), TARGETS)
+)
 def test_large_nodes(criterion: str, target: str) -> None:
     """Whatever part of a large node's rows is skipped: the split of the full scan, of every column and of all."""
     cases = [(False, 0.0), (True, 0.0), (False, 0.2), (True, 0.9), (False, 0.0), (True, 0.01), (False, 0.0), (False, 0.0), (True, 0.0)]
@@ -99,10 +110,12 @@ def test_large_nodes(criterion: str, target: str) -> None:
             assert same(best_of(found), comparable(top))
 
 
-@given(tasks(max_rows=60), st.booleans())
-def test_rows_divide_as_the_threshold_says(task: Task, random: bool) -> None:
+@some_criteria
+@given(data=st.data(), random=st.booleans())
+def test_rows_divide_as_the_threshold_says(criteria: tuple[str, ...], data: st.DataObject, random: bool) -> None:
     """By value or by code, with missing values where they are sent: as many rows and the same sums as the search counted."""
-    random &= task.limits.criterion in quick_criteria([task.limits.criterion])
+    task = data.draw(tasks(max_rows=60, criteria=criteria))
+    random &= task.limits.criterion in QUICK
     task = task._replace(limits=task.limits._replace(random=random))
     columns = presort(task.table)
     found = search(task, columns)
@@ -117,10 +130,12 @@ def test_rows_divide_as_the_threshold_says(task: Task, random: bool) -> None:
         assert tuple(found.left[j]) == naive.node_sums(np.flatnonzero(by_value).tolist(), task.g.tolist(), b, task.limits.n_classes)
 
 
-@given(tasks(max_rows=20))
+@some_criteria
+@given(data=st.data())
 @examples(200)
-def test_no_split_is_better_but_for_rounding(task: Task) -> None:
+def test_no_split_is_better_but_for_rounding(criteria: tuple[str, ...], data: st.DataObject) -> None:
     """Against fractions, over every allowed split."""
+    task = data.draw(tasks(max_rows=20, criteria=criteria))
     lists, rows = as_lists(task.table), np.flatnonzero(task.inside).tolist()
     a, b, limits = task.g.tolist(), task.h.tolist() or None, task.limits
     total = naive.node_sums(rows, a, b, limits.n_classes)
@@ -153,10 +168,6 @@ def rounding_error(left: tuple[int, ...], total: tuple[int, ...], limits: naive.
     d = abs(x * b - y * a) + d_error
     node = 1e-15 * (x * x / a + y * y / b) if limits.penalty else 0.0
     return 2.0 * (2 * d * d_error / (a * b * (a + b)) + node + 1e-15 * gain)
-
-
-#: Whole trees of random thresholds try all criteria, where slow tests are asked for.
-QUICK = tuple(quick_criteria(criteria_by_sums()))
 
 
 @given(tasks(random=True, criteria=QUICK))
