@@ -35,7 +35,7 @@ from tests.cluster.cases import HELD_OUT, HELD_OUT_TARGETS, N_ROWS, TARGETS, TRA
 from tests.cluster.faults import Cut, Fault, cut_off, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
 from tests.plain import PLAIN
-from tests.slow import one_of_each
+from tests.slow import one_of_each, thorough_for
 
 
 @dataclass(frozen=True)
@@ -205,6 +205,7 @@ def _after_three(progress: Any) -> bool:
     return progress.done == 3
 
 
+FOREST_KINDS = [kind.__name__ for kind in forest_messages.Message.__subclasses__() if kind.__module__ == forest_messages.__name__]
 KINDS = [kind.__name__ for kind in messages.Message.__subclasses__() if kind.__module__ == messages.__name__]
 #: What only shard 0 is sent, or seldom anybody.
 RARE = {"AddInOrder", "Prepare", "Replay", "SearchFurther", "Derive"}
@@ -215,9 +216,20 @@ RARE |= {*BY_ORDER, "SumLeaves"}
 STEPS = ["targets", "totals", "sums", "bars", "flags", "finer sums", "finer flags", "picked", "picked of batch 1", "apart", "losses"]
 
 
+LOST_AT = [*(kind for kind in KINDS if kind not in RARE), *STEPS, *BY_ORDER]
+#: How a loss is noticed does not depend on the message, and what is done then not on how it was noticed. So slow tests have workers killed
+#: at all of them, but only at few of them no longer heard of, for which they wait.
+UNHEARD_AT = {"Level", "sums", "Draw"}
+
+
+def losses(kinds: list[str]) -> list[Any]:
+    """Return each kind with each way that a worker is lost."""
+    unheard = thorough_for(set(kinds) - UNHEARD_AT, [(kind, "unheard") for kind in kinds])
+    return [*((kind, "killed") for kind in kinds), *unheard]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["killed", "unheard"])
-@pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind not in RARE), *STEPS, *BY_ORDER])
+@pytest.mark.parametrize(("kind", "how"), losses(LOST_AT))
 def test_a_worker_is_lost_at_every_message_and_step(
     five_threads: Client, by_rows: None, few_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any
 ) -> None:
@@ -237,12 +249,8 @@ def test_a_worker_is_lost_at_every_message_and_step(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "several"), [("killed", False), ("unheard", False), pytest.param("killed", True, marks=pytest.mark.thorough)]
-)
-@pytest.mark.parametrize(
-    "kind", [kind.__name__ for kind in forest_messages.Message.__subclasses__() if kind.__module__ == forest_messages.__name__]
-)
+@pytest.mark.parametrize("several", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("kind", "how"), losses(FOREST_KINDS))
 def test_a_worker_is_lost_at_every_message_of_forests(
     five_threads: Client, by_rows: None, monkeypatch: pytest.MonkeyPatch, kind: str, how: Any, several: bool
 ) -> None:

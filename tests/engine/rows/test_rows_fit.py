@@ -297,16 +297,18 @@ def test_sums_at_a_power_of_two_are_added_in_order(power: int) -> None:
         assert_same(one, fit_spread(table, plan, y, some, spread(n, 3, [5, 100, 101], range(9)), initial=np.zeros(1)))
 
 
+PLACES = [
+    "Introduce", "Prepare", "Open", "Replay", "GrowTree", "Derive", "Fix", "Level", "GrowApart", "targets", "before targets",
+    "before Derive", "before Level", "before GrowApart", "Level on", "held out", "totals", "before totals", "sums", "before sums", "bars",
+    "before bars", "flags", "before flags", "picked", "before picked", "apart", "before apart", "losses", "before losses", "finer sums",
+    "before finer sums", "finer flags", "before finer flags", "before finer sums of batch 1", "picked of batch 1",
+    "before picked of batch 2", "targets on", "totals on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on",
+    "losses on",
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("nth", [1, 5])
-@pytest.mark.parametrize(
-    "place", ["Introduce", "Prepare", "Open", "Replay", "GrowTree", "Derive", "Fix", "Level", "GrowApart", "targets", "before targets",
-              "before Derive", "before Level", "before GrowApart", "Level on", "held out", "totals", "before totals", "sums",
-              "before sums", "bars", "before bars", "flags", "before flags", "picked", "before picked", "apart", "before apart",
-              "losses", "before losses", "finer sums", "before finer sums", "finer flags", "before finer flags",
-              "before finer sums of batch 1", "picked of batch 1", "before picked of batch 2",
-              "targets on", "totals on", "sums on", "before flags on", "finer sums on", "picked on", "before apart on", "losses on"]
-)  # fmt: skip
+@pytest.mark.parametrize(("place", "nth"), one_of_each(PLACES, [1, 5], others=pytest.mark.thorough))
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
     if place.endswith("GrowApart"):  # each small node has too many rows for one exchange with others

@@ -255,16 +255,18 @@ def test_a_node_of_one_target_is_a_leaf_though_columns_vary(weighted: bool, monk
     assert_same(grow_here(table, plan, y, weight), grow_spread(table, plan, y, weight, spread(n, 3, [1, 300], range(3))))
 
 
+PLACES = [
+    "Introduce", "Prepare", "OpenForest", "CountClasses", "AddInOrder", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans", "AddVotes",
+    "CountVotes", "targets", "before targets", "held out", "totals", "sums", "before sums", "bars", "flags", "picked", "apart",
+    "before apart", "leaves", "before leaves",
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("side_by_side", [1, 3])
-@pytest.mark.parametrize("nth", [1, 3])
 @pytest.mark.parametrize(
-    "place", ["Introduce", "Prepare", "OpenForest", "CountClasses", "AddInOrder", "Draw", "Fix", "Level", "GrowApart", "MeasureMeans",
-              "AddVotes", "CountVotes",
-              "targets", "before targets", "held out", "totals",
-              "sums", "before sums", "bars", "flags", "picked", "apart", "before apart", "leaves",
-              "before leaves"]
-)  # fmt: skip
+    ("place", "nth", "side_by_side"),
+    one_of_each(PLACES, [(1, 1), (3, 3), (1, 3), (3, 1)], others=pytest.mark.thorough),
+)
 def test_a_shard_lost_anywhere(place: str, nth: int, side_by_side: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
     if place == "GrowApart":  # each small node has too many rows for one exchange with others
