@@ -68,8 +68,8 @@ DATA_VARIABLE = "DTREES_DATA"
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many test processes there are, for ``-n logical``: one more than processors, since tests of clusters mostly wait."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+    """Return how many test processes there are, for ``-n logical``: two more than processors, since tests of clusters mostly wait."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 2
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
