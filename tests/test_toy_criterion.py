@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,10 +22,12 @@ from dtrees.split.criteria.criterion import Criterion, criterion_named, register
 from tests import naive, toy_criterion
 from tests.engine.shards import all_equal, grow_here, grow_sharded, rules, wild_table, wild_target
 from tests.engine.test_naive_trees import assert_same, plans, problems, sample_of
-from tests.examples import examples
+from tests.examples import THOROUGH, examples
+from tests.slow import thorough_for
 from tests.split.nodes import best_of, expected, same, search_of
 from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
 
+RANDOM = [dtrees.ExtraTreeRegressor, dtrees.ExtraTreesRegressor]
 NAME = toy_criterion.MeanDifference.name
 
 
@@ -41,7 +44,7 @@ def test_whatever_is_registered_is_tested() -> None:
 
 
 @pytest.mark.slow  # a node of trees that are compiled for slow tests, too
-@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("random", thorough_for({True}, [False, True]))
 @given(data=st.data())
 @examples(100)
 def test_one_node(random: bool, data: st.DataObject) -> None:
@@ -55,6 +58,8 @@ def test_one_node(random: bool, data: st.DataObject) -> None:
 def test_trees_here_and_over_shards(data: st.DataObject) -> None:
     table, target, weight = data.draw(problems(0))
     plan = data.draw(plans(NAME, 0, target.shape[0], len(table)))
+    if not THOROUGH:  # few kernels
+        plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
     sample = sample_of(ForestTarget(plan, target, weight).start(3, 0))
     root = naive.grow(as_lists(table), sample, plan.rules, 0, plan.seed, 3)
     trees = grow_here(table, target, weight, plan, n_trees=4)
@@ -76,9 +81,7 @@ def test_a_large_table() -> None:
 
 
 @pytest.mark.slow  # whole trees again
-@pytest.mark.parametrize(
-    "kind", [dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor]
-)
+@pytest.mark.parametrize("kind", thorough_for(RANDOM, [dtrees.DecisionTreeRegressor, dtrees.RandomForestRegressor, *RANDOM]))
 def test_estimators(kind: Any, tmp_path: Any) -> None:
     rng = np.random.default_rng(0)
     X: NDArray[Any] = rng.random((300, 3))
