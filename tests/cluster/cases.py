@@ -191,7 +191,9 @@ CASES: dict[str, Case] = {
     ),
     "extra trees": Case("regression", lambda: dtrees.ExtraTreesRegressor(4, max_depth=6, random_state=7), array=True),
     "extra trees of classes": Case(
-        "multiclass", lambda: dtrees.ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, random_state=8), weighted=False
+        "multiclass",  # without sets of categories, which an extra tree has
+        lambda: dtrees.ExtraTreesClassifier(4, bootstrap=True, max_samples=0.5, categorical_features=None, random_state=8),
+        weighted=False,
     ),
     "boosting": Case("regression", lambda: regressor(n_estimators=5, subsample=0.7, max_features=0.4, random_state=9)),
     "boosting with defaults": Case("binary", lambda: dtrees.GradientBoostingClassifier(n_estimators=4, random_state=9)),

@@ -36,7 +36,7 @@ from tests.engine.shards import (
     wild_weight,
 )
 from tests.examples import THOROUGH, examples
-from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, slow_for, thorough_for
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for, thorough_for
 from tests.split.strategies import as_lists, integers_of, tables
 
 
@@ -181,7 +181,7 @@ def test_forest_trees(criterion: str, n_classes: int, data: st.DataObject) -> No
         target = np.abs(target)
         assume(target[slice(None) if weight is None else weight > 0].any())
     plan = data.draw(plans(criterion, n_classes, target.shape[0], len(table)))
-    if criterion in ("absolute_error", "quantile") and not THOROUGH:  # few kernels
+    if criterion in KERNELS_OF_THEIR_OWN and not THOROUGH:  # few kernels
         plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
     prepared = ForestTarget(plan, target, weight).start(3, 0)
     sample = sample_of(prepared)
@@ -216,11 +216,17 @@ def with_categories(draw: st.DrawFn, problem: Any, plan: Any) -> tuple[Table, An
     return mixed, dataclasses.replace(plan, rules=some)
 
 
+OF_CATEGORIES = [("squared_error", 0), ("gini", 2), ("gini", 4), ("poisson", 0), ("entropy", 3)]
+
+
 @pytest.mark.parametrize(
-    ("criterion", "n_classes"),
-    thorough_for({"poisson", "entropy"}, [("squared_error", 0), ("poisson", 0), ("gini", 2), ("gini", 4), ("entropy", 3)]),
+    ("criterion", "n_classes", "random"),
+    [
+        *thorough_for({"poisson", "entropy"}, ((*case, False) for case in OF_CATEGORIES)),
+        pytest.param("squared_error", 0, True, marks=pytest.mark.slow),  # sets beside random thresholds have kernels of their own
+        *(pytest.param(*case, True, marks=pytest.mark.thorough) for case in OF_CATEGORIES[1:]),
+    ],
 )
-@pytest.mark.parametrize("random", one_quick([False, True]))  # sets beside random thresholds have kernels of their own
 @given(data=st.data())
 @examples(150)
 def test_trees_of_categories(criterion: str, n_classes: int, random: bool, data: st.DataObject) -> None:
@@ -366,7 +372,7 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
         assert assert_exact(tree, table, sample, plan, 5) > 20
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("poisson", 0), ("gini", 2)]))
+@pytest.mark.parametrize(("criterion", "n_classes"), thorough_for({"poisson"}, [("squared_error", 0), ("poisson", 0), ("gini", 2)]))
 def test_every_split_of_large_forest_trees(criterion: str, n_classes: int) -> None:
     for seed, changes in enumerate([{"max_depth": 6}, {"min_samples_leaf": 40}]):
         table = large_table(seed + 5)

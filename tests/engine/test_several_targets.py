@@ -136,7 +136,7 @@ def test_trees_by_the_book(criterion: str, classes: tuple[int, ...], data: st.Da
 
 @pytest.mark.slow  # kernels of their own
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("random_splits", [False, True])
+@pytest.mark.parametrize("random_splits", thorough_for({True}, [False, True]))
 @pytest.mark.parametrize(("criterion", "classes"), [("squared_error", (1, 1, 1)), ("gini", (2, 3, 2, 1))])
 @given(data=st.data())
 @examples(150)

@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 import dtrees
-from dtrees.engine.shard.subtrees import dense_runner
 from dtrees.export.branches import Branches
 from dtrees.export.node_text import Drawn, NodeOptions, NodeTexts
 from tests.ensemble.estimators.test_explaining import explained
@@ -22,6 +21,7 @@ from tests.ensemble.samples import assert_same_trees, is_classifier, trees
 from tests.export.test_graphviz import graph
 from tests.export.test_text import goes, people
 from tests.plots.test_plots import texts_of
+from tests.slow import level_by_level
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 
 pytestmark = pytest.mark.slow  # kernels of their own
@@ -49,9 +49,7 @@ def model(request: pytest.FixtureRequest) -> Any:
     """A fitted model with sets of both columns of categories, grown level by level, which takes less to compile."""
     kind = request.param
     some = {"n_estimators": 3} if hasattr(kind(), "n_estimators") else {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense_runner, "bound", lambda *arguments: None)
-        patch.setattr(dense_runner, "compiled_elsewhere", lambda *arguments: True)
+    with level_by_level():
         fitted = kind(max_depth=4, min_samples_category=2, random_state=0, **some, categorical_features=["job", "size"]).fit(
             FRAME, CLASSES if is_classifier(kind) else Y
         )

@@ -51,7 +51,8 @@ def slow_for_several_targets(checks):
         several = any(word in str(check) for word in ("multioutput", "multilabel")) and type(estimator) not in BOOSTING
         of_medians = getattr(estimator, "criterion", "") == "absolute_error"
         is_slow = several or of_medians or "Bagging" in type(estimator).__name__
-        marks = [*getattr(pair, "marks", ()), *([pytest.mark.slow] if is_slow else [])]
+        mark = pytest.mark.thorough if of_medians and type(estimator) in FORESTS else pytest.mark.slow  # a tree shows what a forest does
+        marks = [*getattr(pair, "marks", ()), *([mark] if is_slow else [])]
         marked.append(pytest.param(estimator, check, marks=marks))
     return pytest.mark.parametrize(names, marked, **checks.mark.kwargs)
 

@@ -114,7 +114,7 @@ def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, 
         pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.slow),
         pytest.param(dtrees.DecisionTreeRegressor, "absolute_error", marks=pytest.mark.slow),
         pytest.param(dtrees.RandomForestRegressor, "quantile", marks=pytest.mark.slow),
-        pytest.param(dtrees.ExtraTreeRegressor, "quantile", marks=pytest.mark.slow),
+        pytest.param(dtrees.ExtraTreeRegressor, "quantile", marks=pytest.mark.thorough),
     ],
 )
 @given(data=st.data())

@@ -15,7 +15,7 @@ from sklearn.metrics import mean_squared_error
 
 import dtrees
 from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, LABELS, N, X, every_kind, is_classifier, make, sklearns, target, trees
-from tests.slow import slow_for
+from tests.slow import slow_for, thorough_for
 
 BINARY = np.array(["no", "yes"])
 SINGLE = KINDS[:4]
@@ -176,7 +176,11 @@ def test_paths_are_of_columns_that_may_meet(kind, given, fits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if is_classifier(kind) and kind not in BOOSTING], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    thorough_for({dtrees.ExtraTreeClassifier, dtrees.ExtraTreesClassifier}, [kind for kind in KINDS[:8] if is_classifier(kind)]),
+    ids=lambda kind: kind.__name__,
+)
 @may_meet
 def test_paths_of_three_classes(kind, given, fits):
     check_paths(kind, given, fits, LABELS)

@@ -39,9 +39,10 @@ def naive(model, rows, background=None):
     return found
 
 
-#: Random thresholds beside sets of categories have kernels of their own, for slow tests.
+#: Random thresholds beside sets of categories have kernels of their own, for slow tests, those of classes for thorough ones.
+EXTRA = [kind for kind in KINDS if "Extra" in kind.__name__]
 most_kinds = pytest.mark.parametrize(
-    "kind", slow_for({kind for kind in KINDS if "Extra" in kind.__name__}, KINDS), ids=lambda kind: kind.__name__
+    "kind", slow_for(EXTRA, KINDS, [kind for kind in EXTRA if is_classifier(kind)]), ids=lambda kind: kind.__name__
 )
 
 

@@ -25,7 +25,7 @@ from tests.ensemble.samples import (
     target,
     trees,
 )
-from tests.slow import slow_for
+from tests.slow import thorough_for
 
 
 def test_balanced_counts_rows_in_trees_and_weights_in_forests():
@@ -111,7 +111,7 @@ def test_warm_start_adds_what_one_fit_would_have_grown(kind):
 
 
 # Random thresholds beside sets of categories have kernels of their own.
-@pytest.mark.parametrize("kind", slow_for(set(FORESTS[2:]), FORESTS + BOOSTING), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", thorough_for(FORESTS[2:], FORESTS + BOOSTING), ids=lambda kind: kind.__name__)
 def test_warm_start_with_other_data(kind):
     frame = pd.DataFrame({"x": X[:, 0], "c": np.where(X[:, 1] > 0, "a", "b")})
     y = target(kind)

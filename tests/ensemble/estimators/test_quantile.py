@@ -10,6 +10,7 @@ from sklearn.metrics import mean_pinball_loss
 
 import dtrees
 from tests.ensemble.samples import SIGNAL, WEIGHT, X, assert_same_trees, make, trees
+from tests.slow import thorough_for
 
 KINDS = [dtrees.DecisionTreeRegressor, dtrees.ExtraTreeRegressor, dtrees.RandomForestRegressor, dtrees.ExtraTreesRegressor]
 #: Fits compile kernels that no quick test needs.
@@ -62,7 +63,7 @@ def test_no_cut_gains_more(alpha):
 
 
 @of_their_own
-@every_kind
+@pytest.mark.parametrize("kind", thorough_for(KINDS[1::2], KINDS), ids=lambda kind: kind.__name__)
 def test_half_is_absolute_error(kind):
     settings = {"max_depth": 6, "random_state": 1}
     half = make(kind, criterion="quantile", alpha=0.5, **settings).fit(X, SIGNAL, WEIGHT)

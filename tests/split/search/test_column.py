@@ -26,7 +26,7 @@ from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, quick_criteria, slow_f
 from tests.split.nodes import KEY, best_of, candidate, comparable, expected, package_limits, same, search, search_of, widen
 from tests.split.strategies import Task, as_lists, criteria_by_sums, tasks
 
-#: Whole trees try all criteria, where slow tests are asked for, and so do these tests.
+#: Others have kernels of their own, for slow tests.
 QUICK = tuple(quick_criteria(criteria_by_sums()))
 OTHERS = tuple(sorted(KERNELS_OF_THEIR_OWN.intersection(criteria_by_sums())))
 some_criteria = pytest.mark.parametrize("criteria", [QUICK, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["quick", "others"])
@@ -170,9 +170,11 @@ def rounding_error(left: tuple[int, ...], total: tuple[int, ...], limits: naive.
     return 2.0 * (2 * d * d_error / (a * b * (a + b)) + node + 1e-15 * gain)
 
 
-@given(tasks(random=True, criteria=QUICK))
+@some_criteria
+@given(data=st.data())
 @examples(300)
-def test_random_thresholds(task: Task) -> None:
+def test_random_thresholds(criteria: tuple[str, ...], data: st.DataObject) -> None:
+    task = data.draw(tasks(random=True, criteria=criteria))
     assert same(best_of(search_of(task)), expected(task))
 
 
