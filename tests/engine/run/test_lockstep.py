@@ -63,7 +63,15 @@ def assert_same(found: ForestResult, wanted: ForestResult) -> None:
         assert found.oob_exponent == wanted.oob_exponent
 
 
-@pytest.mark.parametrize(("case", "criterion", "n_classes"), one_of_each(list(CASES), slow_for(KERNELS_OF_THEIR_OWN, CRITERIA)))
+ALL = one_of_each(list(CASES), slow_for(KERNELS_OF_THEIR_OWN, CRITERIA))
+#: Pairs that have kernels of their own each.
+RARE = {("random thresholds", criterion) for criterion in KERNELS_OF_THEIR_OWN}
+
+
+@pytest.mark.parametrize(
+    ("case", "criterion", "n_classes"),
+    [pytest.param(*one.values, marks=pytest.mark.thorough if one.values[:2] in RARE else one.marks) for one in ALL],
+)
 def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
     plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)
@@ -83,7 +91,7 @@ def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
 def test_any_table(criterion: str, n_classes: int, data: st.DataObject) -> None:
     table, target, weight = data.draw(problems(n_classes))
     plan = data.draw(plans(criterion, n_classes, target.shape[0], len(table)))
-    if criterion in ("absolute_error", "quantile") and not THOROUGH:  # few kernels
+    if criterion in KERNELS_OF_THEIR_OWN and not THOROUGH:  # few kernels
         plan = dataclasses.replace(plan, rules=dataclasses.replace(plan.rules, random_splits=False))
     if n_classes and plan.n_draws is not None:
         plan = dataclasses.replace(plan, balanced_subsample=data.draw(st.booleans()))
