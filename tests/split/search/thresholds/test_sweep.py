@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ def task(x: list[float], a: list[int], limits: naive.SplitLimits, b: list[int] |
     return Task([np.array(x)], np.array(a), np.array(b or [], np.int64), np.ones(len(x), np.bool_), limits)
 
 
-CASES: list[tuple[Any, ...]] = [
+#: A case by kernels that no quick test needs.
+of_their_own = partial(pytest.param, marks=pytest.mark.slow)
+CASES: list[Any] = [
     # x, a, limits, b, (threshold, missing left, rows left, sums left, gain)
     ([1, 2, 3, 4], [0, 0, 6, 6], PLAIN, None, (2.5, False, 2, (0, 2), 36.0)),
     ([4, 1, 3, 2], [6, 0, 6, 0], PLAIN, None, (2.5, False, 2, (0, 2), 36.0)),
@@ -45,9 +48,9 @@ CASES: list[tuple[Any, ...]] = [
     ([1, 2, 3, 4], [9, 0, 0, 0], PLAIN._replace(min_weight=3), [1, 1, 1, 5], (3.5, True, 3, (9, 3), 16.875)),
     # Two classes (a is the weight of class 1).
     ([1, 2, 3, 4], [0, 0, 1, 1], naive.SplitLimits(GINI), None, (2.5, False, 2, (0, 2), 2.0)),
-    ([1, 2, 3, 4], [0, 0, 1, 1], naive.SplitLimits(ENTROPY), None, (2.5, False, 2, (0, 2), 4.0)),
+    of_their_own([1, 2, 3, 4], [0, 0, 1, 1], naive.SplitLimits(ENTROPY), None, (2.5, False, 2, (0, 2), 4.0)),
     # Four classes: the most even cut halves the entropy of two bits.
-    ([1, 2, 3, 4], [0, 1, 2, 3], naive.SplitLimits(ENTROPY, 4), None, (2.5, False, 2, (1, 1, 0, 0), 4.0)),
+    of_their_own([1, 2, 3, 4], [0, 1, 2, 3], naive.SplitLimits(ENTROPY, 4), None, (2.5, False, 2, (1, 1, 0, 0), 4.0)),
     ([1, 2, 3, NAN], [0, 1, 1, 0], naive.SplitLimits(GINI, 3), None, (1.5, True, 2, (2, 0, 0), 2.0)),
     ([1, 2, NAN, NAN], [1, 1, 2, 2], naive.SplitLimits(GINI, 3), [1, 2, 3, 4], (math.inf, False, 2, (0, 3, 0), 4.2)),
     # Newton with penalty 1: 4/2 + 4/2 - 0/3.
