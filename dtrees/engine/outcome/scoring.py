@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from dtrees.engine.protocol.messages import Losses, Scores
 from dtrees.split.numbers.fixed_point import absolute_sum
+from dtrees.split.numbers.float_sums import add_up_blocks
 
 #: Rows of a block.
 BLOCK_ROWS = 8192
@@ -63,25 +63,30 @@ def add_up_losses(losses: NDArray[np.float64], weight: NDArray[np.float64] | Non
     parts : Parts
         Of these rows.
     """
-    sums = np.zeros((-(-losses.shape[0] // BLOCK_ROWS), 2))
-    # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if weight is not None:
+    if weight is not None:
+        # A mean that is not finite ends the fit. Rows that do not count, of weight 0, may have any loss.
+        with np.errstate(over="ignore", invalid="ignore"):
             losses *= weight
-        for k, part in enumerate([parts.train] if parts.held_out is None else [parts.train, parts.held_out]):
-            sums[:, k] = sums_by_block(losses, part)
+    sums = np.zeros((_n_blocks(losses.shape[0]), 2))
+    _add_up(losses, parts.train, sums, 0)
+    if parts.held_out is not None:
+        _add_up(losses, parts.held_out, sums, 1)
     return Losses(sums, parts.weights)
 
 
 def sums_by_block(losses: NDArray[np.float64], part: NDArray[np.bool_] | None) -> NDArray[np.float64]:
     """Return the sums of the losses of a part of the rows, shape (n_blocks,)."""
-    return np.add.reduceat(losses if part is None else np.where(part, losses, 0.0), _starts(losses.shape[0]))
+    sums = np.empty((_n_blocks(losses.shape[0]), 1))
+    _add_up(losses, part, sums, 0)
+    return sums[:, 0]
 
 
-@lru_cache(maxsize=8)  # the same for all trees of a fit
-def _starts(n_rows: int) -> NDArray[np.int64]:
-    """Return the first row of each block."""
-    return np.arange(0, n_rows, BLOCK_ROWS)
+def _add_up(losses: NDArray[np.float64], part: NDArray[np.bool_] | None, sums: NDArray[np.float64], column: int) -> None:
+    add_up_blocks(losses if part is None else np.where(part, losses, 0.0), BLOCK_ROWS, sums, column)
+
+
+def _n_blocks(n_rows: int) -> int:
+    return -(-n_rows // BLOCK_ROWS)
 
 
 def with_part(found: Losses, sums: NDArray[np.float64], weight: float) -> Losses:
@@ -91,12 +96,10 @@ def with_part(found: Losses, sums: NDArray[np.float64], weight: float) -> Losses
 
 def scores_of(losses: Sequence[Losses]) -> Scores:
     """Return the mean losses, by those of all rows, in their order."""
-    sums = losses[0].sums if len(losses) == 1 else np.concatenate([share.sums for share in losses])
-    means = [
-        total / weight if weight > 0 else math.nan
-        for total, weight in zip(np.add.reduce(sums, axis=0).tolist(), losses[0].weights.tolist(), strict=True)
-    ]
-    scores = Scores(*means)
+    totals, *blocks = [block for share in losses for block in share.sums.tolist()]
+    for sums in blocks:
+        totals = [total + more for total, more in zip(totals, sums, strict=True)]
+    scores = Scores(*[total / weight if weight > 0 else math.nan for total, weight in zip(totals, losses[0].weights.tolist(), strict=True)])
     return scores if losses[-1].score is None else scores._replace(validation=losses[-1].score)
 
 
@@ -108,6 +111,6 @@ def shares_of(n_rows: int, n_shares: int) -> list[tuple[int, int]]:
     >>> shares_of(20_000, 2)
     [(0, 8192), (8192, 20000)]
     """
-    n_blocks = -(-n_rows // BLOCK_ROWS)
+    n_blocks = _n_blocks(n_rows)
     bounds = [min(n_blocks * k // n_shares * BLOCK_ROWS, n_rows) for k in range(n_shares + 1)]
     return list(itertools.pairwise(bounds))

@@ -179,58 +179,89 @@ class SumsKept(NamedTuple):
         return make_limits(rules, self.n_classes, sums, exponents, 0.0 if self.targets else slope, ids=ids, targets=targets)
 
 
+class LimitsOfFit:
+    """The limits on splits and the stopping rules of the trees of a fit: what all of them have in common is found out once.
+
+    Parameters
+    ----------
+    rules : Rules
+    n_classes : int
+    ids : ndarray of int32, optional
+        The numbers of the columns that are to be searched; nobody who searches none needs to know which of them hold categories.
+    """
+
+    def __init__(self, rules: Rules, n_classes: int, ids: NDArray[np.int32] | None = None) -> None:
+        self._rules, self._n_classes, self._ids = rules, n_classes, ids if rules.categorical else None
+        self._criterion = criterion = criterion_of(rules)
+        self._thresholds = RandomThreshold() if rules.random_splits else BestThreshold()
+        # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
+        self._min_decrease = rules.min_impurity_decrease - _EPSILON
+        self._stops = NodeLimits(
+            _NO_LIMIT if rules.max_depth is None else rules.max_depth,
+            max(rules.min_samples_split, 2 * rules.min_samples_leaf, 2),
+            0,
+            rules.max_features,
+            LEFT if rules.by_level else RIGHT,
+            criterion.task != "boosting",
+            not criterion.measured,
+        )
+        self._exponents: tuple[int, int] | None = None
+
+    def _scale(self, exponents: tuple[int, int]) -> None:
+        """Put in units of sums what is the same for all trees whose sums were multiplied by these powers of two."""
+        rules, criterion, exponent = self._rules, self._criterion, exponents[1]
+        self._exponents, self._gain_exponent = exponents, criterion.gain_exponent(exponents)
+        value = criterion.for_kernels(self._n_classes, math.ldexp(rules.reg_lambda, exponent))
+        if rules.reg_alpha:
+            value = value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0]))
+        self._value = _constrained(rules, value)
+        self._least = math.ceil(min(_scaled_number(rules.min_child_weight, exponent), float(_MOST_WEIGHT)))
+        smooth = _scaled_number(rules.cat_smooth, exponent)
+        self._categories = NoCategories() if self._ids is None else categories_of(rules, self._ids, smooth)
+
+    def of_tree(
+        self, sums: NDArray[np.int64], exponents: tuple[int, int], slope: float = 0.0, plain: bool = False, targets: Targets | None = None
+    ) -> tuple[SplitLimits, NodeLimits]:
+        """Return the limits and the rules of a tree whose root has these sums, with or without the words of constraints.
+
+        ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest.
+        ``targets`` are those of several.
+        """
+        rules, n_classes = self._rules, self._n_classes
+        if exponents != self._exponents:
+            self._scale(exponents)
+        if targets is not None and self._criterion.by_sums:
+            root_weight = int(sums[n_classes or len(targets.classes)])
+        else:
+            root_weight = int(sums[:n_classes].sum()) if n_classes > 2 else int(sums[1])
+        min_weight = self._least
+        if rules.min_weight_fraction_leaf:
+            min_weight = min(max(min_weight, math.ceil(rules.min_weight_fraction_leaf * root_weight)), _MOST_WEIGHT)
+        min_gain = self._min_decrease * math.ldexp(root_weight, -exponents[1])
+        if rules.min_split_gain:
+            min_gain = max(min_gain, rules.min_split_gain)
+        limits = SplitLimits(
+            self._value if targets is None else _constrained(rules, value_for_targets(self._criterion, *targets)),
+            SortedThreshold() if plain and not rules.random_splits else self._thresholds,
+            slope,
+            rules.min_samples_leaf,
+            min_weight,
+            _scaled_number(min_gain, self._gain_exponent),
+            self._categories,
+        )
+        if self._stops.min_weight != 2 * min_weight:
+            self._stops = self._stops._replace(min_weight=min(2 * min_weight, _MOST_WEIGHT))
+        return limits, self._stops
+
+
 def make_limits(
     rules: Rules,
     n_classes: int,
     sums: NDArray[np.int64],
     exponents: tuple[int, int],
     slope: float = 0.0,
-    plain: bool = False,
     ids: NDArray[np.int32] | None = None,
     targets: Targets | None = None,
 ) -> tuple[SplitLimits, NodeLimits]:
-    """Return the limits on splits and the stopping rules of a tree whose root has these sums, with or without the words of constraints.
-
-    ``slope`` is the largest abs(a) / b of its rows. ``plain``: thresholds are to be found in the way that is compiled soonest. ``ids`` are
-    the numbers of the columns that are to be searched; nobody who searches none needs to know which of them hold categories. ``targets``
-    are those of several.
-    """
-    criterion = criterion_of(rules)
-    if targets is not None and criterion.by_sums:
-        root_weight = int(sums[n_classes or len(targets.classes)])
-    else:
-        root_weight = int(sums[:n_classes].sum()) if n_classes > 2 else int(sums[1])
-    weight_exponent = exponents[1]
-    min_weight = math.ceil(min(_scaled_number(rules.min_child_weight, weight_exponent), float(_MOST_WEIGHT)))
-    if rules.min_weight_fraction_leaf:
-        min_weight = max(min_weight, math.ceil(rules.min_weight_fraction_leaf * root_weight))
-    min_weight = min(min_weight, _MOST_WEIGHT)
-    # As in scikit-learn, a gain that misses the minimum by a rounding error counts.
-    min_gain = (rules.min_impurity_decrease - _EPSILON) * math.ldexp(root_weight, -weight_exponent)
-    if rules.min_split_gain:
-        min_gain = max(min_gain, rules.min_split_gain)
-    if targets is not None:
-        value = value_for_targets(criterion, *targets)
-    else:
-        value = criterion.for_kernels(n_classes, math.ldexp(rules.reg_lambda, weight_exponent))
-    limits = SplitLimits(
-        _constrained(rules, value._replace(l1=_scaled_number(rules.reg_alpha, exponents[0])) if rules.reg_alpha else value),
-        RandomThreshold() if rules.random_splits else SortedThreshold() if plain else BestThreshold(),
-        slope,
-        rules.min_samples_leaf,
-        min_weight,
-        _scaled_number(min_gain, criterion.gain_exponent(exponents)),
-        NoCategories()
-        if ids is None or not rules.categorical
-        else categories_of(rules, ids, _scaled_number(rules.cat_smooth, weight_exponent)),
-    )
-    stops = NodeLimits(
-        _NO_LIMIT if rules.max_depth is None else rules.max_depth,
-        max(rules.min_samples_split, 2 * rules.min_samples_leaf, 2),
-        min(2 * min_weight, _MOST_WEIGHT),
-        rules.max_features,
-        LEFT if rules.by_level else RIGHT,
-        criterion.task != "boosting",
-        not criterion.measured,
-    )
-    return limits, stops
+    """Return the limits of one tree; see :class:`LimitsOfFit`."""
+    return LimitsOfFit(rules, n_classes, ids).of_tree(sums, exponents, slope, targets=targets)

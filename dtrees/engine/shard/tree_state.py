@@ -6,7 +6,7 @@ It answers the messages that are about a tree; what a shard has for longer than 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,12 @@ from dtrees.engine.outcome.monotonic import put_in_order
 from dtrees.engine.outcome.scoring import scores_of
 from dtrees.engine.outcome.values import CategorySplits, boosted_tree, penalties_of, pruned, splits_of_categories
 from dtrees.engine.plan.node_limits import (
+    LimitsOfFit,
     Targets,
     categories_of,
     constraints_of,
     criterion_of,
     limited_splits,
-    make_limits,
     n_sums_of,
 )
 from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
@@ -62,6 +62,21 @@ _ROOT_PRIORITY, _NO_PRIORITIES = np.full(1, np.inf), np.empty(0)
 _NO_BUDGET = make_budget(0)
 
 
+class _Manner(NamedTuple):
+    """How nodes are grown to their ends, as far as it follows from where they lie: the same for one tree after the other.
+
+    Attributes
+    ----------
+    n_threads : int
+    block_rows, share_rows : int
+        See :class:`~dtrees.engine.shard.subtrees.runner.Assignment`.
+    """
+
+    n_threads: int
+    block_rows: int
+    share_rows: int
+
+
 class TreeState:
     """A tree under way: its rows, its nodes, and how it answers messages. One tree takes the place of another.
 
@@ -96,10 +111,14 @@ class TreeState:
         self._draws = plan.rules.max_features < plan.rules.columns_per_tree or plan.rules.random_splits
         self._keys = (np.uint64(0), np.uint64(0))
         self._rows = partition.no_rows()
+        self._limits_of_fit = LimitsOfFit(plan.rules, self._n_classes, shard_columns.ids)
+        self._penalties = penalties_of(plan.rules)
         constraints = constraints_of(plan.rules)
         self._words = _NOTHING if constraints is None else root_words(constraints)
         self._nodes = NodeTable(n_sums_of(plan) + self._words.shape[0])
         self._grows = False
+        self._manner_for: tuple[Any, ...] = ()
+        self._manner: _Manner
 
     def carry_out(self, message: m.Message, workspace: Workspace) -> m.Reply:
         """Carry out a message and return the reply."""
@@ -191,11 +210,10 @@ class TreeState:
             sums = sums_of_targets(self._rows, n_in, self._targets, bool(self._n_classes), n_sums_of(self._plan), total_b)
         else:
             sums = sums_of_classes(self._rows, n_in, self._n_classes)
-        self._limits, self._stops = make_limits(
-            rules, self._n_classes, sums, exponents, slope if moments else 0.0, plain, self._shard_columns.ids, several
-        )
+        self._limits, self._stops = self._limits_of_fit.of_tree(sums, exponents, slope if moments else 0.0, plain, several)
         seed = self._target.seed
-        n_columns, self._pool = self._shard_columns.n_columns_total, self._shard_columns.everything
+        self._pool = everything = self._shard_columns.everything
+        n_columns = everything.shape[0]
         if rules.columns_per_tree < n_columns:
             self._pool = hashing.tree_columns(seed, tree, n_columns, rules.columns_per_tree)
         if self._draws:
@@ -220,11 +238,11 @@ class TreeState:
         n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
         roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_PRIORITY)
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
-        rules, measures = self._plan.rules, target.plan.measures_leaves
+        rules, measures = self._plan.rules, target.measures_leaves
         nodes, merged = pruned(nodes, exponents, rules)
         for leaves in merged if measures else ():
             merge_rows(self._rows, *leaves)
-        tree = boosted_tree(nodes, exponents, penalties_of(rules), message.learning_rate)
+        tree = boosted_tree(nodes, exponents, self._penalties, message.learning_rate)
         if measures:
             leaf = nodes.records["column"] < 0
             start, in_stop = (nodes.records[name][leaf].astype(np.int64) for name in ("start", "in_stop"))
@@ -350,26 +368,29 @@ class TreeState:
 
     def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, largest: NDArray[np.float64] = _NO_PRIORITIES) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.subtrees.runner.Runner.grow`."""
-        places, rules = roots.places, self._plan.rules
-        n_columns, most_rows = self._pool.shape[0], max([in_stop - start for start, in_stop, _, _ in places])
-        n_cells = sum([stop - start for start, _, stop, _ in places]) * n_columns
-        in_block = 0
-        if self._search.by_sums:
-            n_threads = min(workspace.threads.n_threads, 1 + n_cells // GROW_CELLS_BY_SUMS)
-        else:
-            n_threads = min(workspace.threads.n_threads, len(places), 1 + n_cells // GROW_CELLS)
-        sum_slots = self._search.sum_slots(n_threads)
-        if sum_slots is not None:
-            in_block = rows_in_block(rules, most_rows, n_columns)
-        elif self._fits_blocks():
-            in_block = block_rows(rules.random_splits, self._stops.max_features, n_columns)
-        share_rows = most_rows if sum_slots is None or n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
+        wanted = roots.places, self._pool.shape[0], self._search.by_sums, workspace.threads.n_threads
+        if wanted != self._manner_for:
+            self._manner_for, self._manner = wanted, self._manner_of(*wanted)
+        n_threads, block_rows, share_rows = self._manner
         self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
         context = self._context(workspace)
-        most_splits = limited_splits(rules, int(self._nodes.in_stop[0]))
-        if most_splits:
-            context = context._replace(budget=make_budget(most_splits, largest))
-        return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, in_block, share_rows, sum_slots, keep))
+        if self._plan.rules.max_leaf_nodes is not None:
+            most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
+            if most_splits:
+                context = context._replace(budget=make_budget(most_splits, largest))
+        sum_slots = self._search.sum_slots(n_threads)
+        return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, block_rows, share_rows, sum_slots, keep))
+
+    def _manner_of(self, places: list[tuple[int, int, int, int]], n_columns: int, by_sums: bool, most_threads: int) -> _Manner:
+        """Return how to grow nodes that lie in these places (see :class:`~dtrees.split.grow.work_pool.Roots`)."""
+        rules, most_rows = self._plan.rules, max(in_stop - start for start, in_stop, _, _ in places)
+        n_cells = sum(stop - start for start, _, stop, _ in places) * n_columns
+        if by_sums:
+            n_threads = min(most_threads, 1 + n_cells // GROW_CELLS_BY_SUMS)
+            share_rows = most_rows if n_threads == 1 else max(SHARE_ROWS, most_rows // (NODES_PER_THREAD * n_threads))
+            return _Manner(n_threads, rows_in_block(rules, most_rows, n_columns), share_rows)
+        in_block = block_rows(rules.random_splits, rules.max_features, n_columns) if self._fits_blocks() else 0
+        return _Manner(min(most_threads, len(places), 1 + n_cells // GROW_CELLS), in_block, most_rows)
 
     def _fits_blocks(self) -> bool:
         """Tell whether small nodes are grown in blocks: no sets are drawn there, and ranks are those of one target."""
@@ -382,7 +403,7 @@ class TreeState:
         """Return what all nodes of the tree have in common."""
         spare = workspace.spare_for(self._rows)
         largest, control, waiting = _NO_BUDGET
-        budget = LeafBudget(largest, np.zeros(control.shape[0], np.int64), waiting)  # a tree that is given up is no other's business
+        budget = LeafBudget(largest, control.copy(), waiting)  # a tree that is given up is no other's business
         return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
 
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:

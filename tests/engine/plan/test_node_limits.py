@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtrees.engine.plan.node_limits import make_limits
+from dtrees.engine.plan.node_limits import LimitsOfFit, make_limits
 from dtrees.split.criteria.criterion import criterion_named
 from dtrees.split.criteria.parts import n_class_sums
 from tests.engine.shards import rules
@@ -77,3 +77,12 @@ def test_two_classes_are_moments(n_classes: int, layout: int) -> None:
     sums = np.arange(1, max(n_classes, 2) + 1)
     limits, _ = make_limits(rules("gini", 1), n_classes, sums, (0, 0))
     assert n_class_sums(limits.criterion, len(sums)) == layout
+
+
+def test_limits_of_one_tree_after_another() -> None:
+    """What all trees have in common is found out once: for each, the limits are those of a tree alone."""
+    some = rules("newton_l1", 2, reg_lambda=1.5, reg_alpha=0.5, min_child_weight=0.1, min_impurity_decrease=0.01)
+    fit = LimitsOfFit(some, 0)
+    for weight, exponents in [(9, (0, 20)), (2**40, (0, 20)), (2**40, (3, 21)), (9, (0, 20))]:
+        sums = np.array([5, weight])
+        assert fit.of_tree(sums, exponents, 2.0) == make_limits(some, 0, sums, exponents, 2.0)

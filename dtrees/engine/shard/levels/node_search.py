@@ -98,8 +98,8 @@ class NodeSearch:
 
     @property
     def by_sums(self) -> bool:
-        """Whether the tree's splits are found by zone sums."""
-        return self._by_sums
+        """Whether threads that grow subtrees of the tree find splits by zone sums."""
+        return self._by_sums and self._zone_sums is not None and self._zone_sums.is_usable
 
     @property
     def searched(self) -> NDArray[np.int64]:
@@ -112,8 +112,8 @@ class NodeSearch:
         return self._places
 
     def sum_slots(self, n_threads: int) -> SumSlots | None:
-        """Return zone sums for threads that grow subtrees; None if they are to do without."""
-        if self._zone_sums is None or not self._by_sums:
+        """Return zone sums for threads that grow subtrees; None if they are to do without (:attr:`by_sums`)."""
+        if self._zone_sums is None or not self.by_sums:
             return None
         return self._zone_sums.sum_slots(n_threads, self._shard_columns.n_columns_total)
 

@@ -64,6 +64,11 @@ class ZoneSums:
     threads : Threads
     fine_rows : int, optional
         Nodes of at least so many rows are summed by the smallest parts of zones, those of half as many by parts twice as large, and so on.
+
+    Attributes
+    ----------
+    is_usable : bool
+        Whether the sums of the tree begun last can be packed.
     """
 
     def __init__(self, zone_map: ZoneMap, threads: Threads, fine_rows: int | None = None) -> None:
@@ -112,7 +117,7 @@ class ZoneSums:
             grain -= 1
         self._shape_slots(grain)
         self._first_scale[0] = int(size_shift(sizes.total)), sizes.centre, sizes.slope
-        self._usable = n_in < MAX_PACKED_ROWS
+        self.is_usable = n_in < MAX_PACKED_ROWS
 
     def _slot_size(self, grain: int) -> int:
         return int(self._starts[grain, -1]) + self._width * self.zone_map.joined.n_elements
@@ -173,13 +178,11 @@ class ZoneSums:
         self._grains, self._scales = np.zeros(n_slots, np.int64), np.zeros(n_slots, SCALE)
         self._sides = np.empty((n_slots, self.zone_map.most_codes), np.uint8)
 
-    def sum_slots(self, n_threads: int, n_columns: int) -> SumSlots | None:
-        """Return slots for threads that grow subtrees of a table of ``n_columns`` columns; None if sums cannot be packed.
+    def sum_slots(self, n_threads: int, n_columns: int) -> SumSlots:
+        """Return slots for threads that grow subtrees of a table of ``n_columns`` columns, if they are usable at all.
 
         To be used when no level needs slots any more.
         """
-        if not self._usable:
-            return None
         wanted = FINE_SLOTS_PER_THREAD if self._grain else SLOTS_PER_THREAD
         n_slots = max(n_threads, min(wanted * n_threads, self._max_slots))
         if self._slots.shape[0] < n_slots:
@@ -232,7 +235,7 @@ class ZoneSums:
             slot = self._slot_of.pop(parent, None)
             if slot is not None:
                 inherited[child] = slot
-        if not self._usable or len(self._slot_of) + 2 * search.shape[0] + 2 * n_threads > self._max_slots:
+        if not self.is_usable or len(self._slot_of) + 2 * search.shape[0] + 2 * n_threads > self._max_slots:
             self._free.extend(inherited.values())
             return None
         wanted = {node: i for i, node in enumerate(search.tolist())}

@@ -93,7 +93,7 @@ class SubtreeRunner(Runner):
                 raise NotCompiled("the kernels that grow subtrees are being compiled by another process")
             run = bind(grow_together, self._columns, work_pool, tasks[0])
         self._run = run
-        self._begin(context)
+        self._budget = context.budget
         self._control = work_pool.control
         if assignment.is_interruptible:
             threads.apart(n_threads, lambda thread: run(self._columns, work_pool, tasks[thread]), self.give_up)
@@ -186,10 +186,7 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
     own = task.sum_slots
     if sum_slots is not None and own is not None:
         own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
-    _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, budget = task
-    largest, control, _ = context.budget
-    budget = LeafBudget(largest, control, budget.waiting)
-    partition, spare, target, limits, stops, keys = context[:6]
-    return Task(
-        partition, spare, target, limits_for_thread(limits), stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget
-    )
+    partition, spare, target, limits, stops, keys, (largest, control, _), _ = context
+    _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting) = task
+    limits, budget = limits_for_thread(limits), LeafBudget(largest, control, waiting)
+    return Task(partition, spare, target, limits, stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget)

@@ -75,21 +75,17 @@ class Runner(ABC):
 
     def __init__(self, columns: AnyColumns) -> None:
         self._max_distinct = int(np.diff(columns.offsets).max(initial=0))
-        self._controls: list[NDArray[np.int64]] = []
+        self._budget: LeafBudget | None = None  # of the nodes that are grown: through it they are given up
         self.forget()
 
     def give_up(self) -> None:
         """Have the threads that grow nodes end soon, from any thread; growing then raises :class:`~dtrees.engine.threads.GivenUp`."""
-        for control in self._controls:
-            give_up_tree(control)
-
-    def _begin(self, context: TreeContext) -> None:
-        """Note what is to be told to give up."""
-        self._controls = [context.budget.control]
+        if self._budget is not None:
+            give_up_tree(self._budget.control)
 
     def _end(self) -> None:
-        """Raise if it was given up meanwhile."""
-        if any(map(was_given_up, self._controls)):
+        """Raise if the nodes were given up meanwhile."""
+        if self._budget is not None and was_given_up(self._budget.control):
             raise GivenUp("these nodes were given up")
 
     def forget(self) -> None:

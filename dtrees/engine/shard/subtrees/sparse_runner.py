@@ -91,7 +91,7 @@ class SparseRunner(Runner):
         rooms = self._rooms_for(wanted, context)
         tasks = [self._task(context, roots, thread, room) for thread, room in enumerate(rooms)]
         apart = assignment.is_interruptible
-        self._begin(context)
+        self._budget = context.budget
         grown: list[Nodes] = []
         for place, path, sums, priority in zip(roots.places, roots.paths, roots.sums, roots.priorities, strict=True):
             root = _Node(*place, path, sums, float(priority))

@@ -65,6 +65,8 @@ class BoostingTarget:
     raw : ndarray of float64, shape (K, n_rows)
     parts : Parts
         The rows trained on, and those held out for validation.
+    measures_leaves : bool
+        As of the plan.
     """
 
     keeps_out_of_sample = True
@@ -112,6 +114,7 @@ class BoostingTarget:
         self._weight_in_bits = self._weigh(train) if plan.loss.measures_leaves else _NONE
         self._adder = LeafAdder(threads)
         self._steps = _Steps(n, plan.rules.reg_lambda, plan.rules.reg_alpha) if plan.steps_apart else None
+        self.measures_leaves = plan.measures_leaves
 
     def _weigh(self, train: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """Return the weights of rows trained on in fixed point, empty where all are 1."""

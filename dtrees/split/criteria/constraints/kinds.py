@@ -79,7 +79,7 @@ def make_constraints(signs: tuple[int, ...], sets: tuple[tuple[int, ...], ...], 
 
 def criterion_for_thread(criterion: Any) -> Any:
     """Return a kernel value that no other thread writes to: the same, unless there are constraints."""
-    if not isinstance(criterion, InOrder | Clipped):
+    if not isinstance(criterion, (InOrder, Clipped)):
         return criterion
     return criterion._replace(constraints=criterion.constraints._replace(state=np.zeros(_STATE)))
 

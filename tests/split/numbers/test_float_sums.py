@@ -1,0 +1,24 @@
+"""Sums of floats by blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dtrees.split.numbers.float_sums import add_up_blocks
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 127, 128, 129, 130, 1000, 8192, 8193, 20_001])
+def test_sums_are_those_of_numpy_to_the_last_bit(n: int) -> None:
+    r = np.random.default_rng(n)
+    x = r.normal(size=n) * 10.0 ** r.integers(-8, 8, n)
+    sums = np.zeros((-(-n // 8192), 2))
+    add_up_blocks(x, 8192, sums, 1)
+    np.testing.assert_array_equal(sums[:, 1], np.add.reduceat(x, np.arange(0, n, 8192)))
+    assert not sums[:, 0].any()
+
+
+def test_a_sum_that_is_not_finite_gives_no_warning() -> None:
+    sums = np.zeros((1, 1))
+    add_up_blocks(np.full(3, 1e308), 8192, sums, 0)
+    assert np.isinf(sums[0, 0])
