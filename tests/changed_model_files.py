@@ -57,8 +57,8 @@ def nested(depth: int) -> Any:
     return value
 
 
-def models(several: bool) -> list[Any]:
-    """Fit a model of every kind; trees of several targets, which have kernels of their own, if they are wanted."""
+def models(rare: bool) -> list[Any]:
+    """Fit a model of every kind; trees of several targets or by quantile, which have kernels of their own, if they are wanted."""
     random = np.random.default_rng(5)
     plain = random.normal(size=(N_ROWS, 4))
     plain[random.random(plain.shape) < 0.1] = np.nan
@@ -75,8 +75,8 @@ def models(several: bool) -> list[Any]:
     many = random.normal(size=(3000, 3))
     return [
         dtrees.DecisionTreeRegressor(**small).fit(frame, number),
-        dtrees.DecisionTreeRegressor(**small, criterion="quantile", alpha=0.3).fit(plain, number),
-        *([dtrees.DecisionTreeRegressor(**small).fit(frame, two)] if several else []),
+        *([dtrees.DecisionTreeRegressor(**small, criterion="quantile", alpha=0.3).fit(plain, number)] if rare else []),
+        *([dtrees.DecisionTreeRegressor(**small).fit(frame, two)] if rare else []),
         dtrees.DecisionTreeClassifier(**small, class_weight={"low": 2.0}).fit(plain, labels),
         dtrees.ExtraTreeRegressor(**small).fit(plain, number),
         dtrees.ExtraTreeClassifier(**small).fit(plain, number > 2),
@@ -84,7 +84,7 @@ def models(several: bool) -> list[Any]:
         dtrees.RandomForestRegressor(n_estimators=2, random_state=0).fit(many, many[:, 0] * many[:, 1]),
         dtrees.RandomForestRegressor(**ensemble, **sets).fit(frame, number),
         dtrees.RandomForestClassifier(**ensemble, oob_score=True).fit(frame, labels.astype(object)),
-        *([dtrees.RandomForestClassifier(**ensemble).fit(plain, names)] if several else []),
+        *([dtrees.RandomForestClassifier(**ensemble).fit(plain, names)] if rare else []),
         dtrees.ExtraTreesRegressor(**ensemble).fit(plain, number),
         dtrees.ExtraTreesClassifier(**ensemble).fit(plain, np.digitize(number, [1, 3])),
         dtrees.GradientBoostingRegressor(**ensemble, eval_metric=["mae", "rmse"]).fit(frame, number, eval_set={"one": (frame, number)}),
@@ -285,13 +285,13 @@ class File:
 
 
 @functools.cache
-def sound_files(several: bool) -> list[File]:
+def sound_files(rare: bool) -> list[File]:
     """Return a file of each model, saved to be mapped and not."""
     found = []
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         path = Path(folder) / "model"
-        for model in models(several):
+        for model in models(rare):
             for mappable in (False, True):
                 dtrees.save(model, path, mappable=mappable)
                 for mmap_mode in (None, "r") if mappable else (None,):
@@ -303,10 +303,10 @@ def sound_files(several: bool) -> list[File]:
     return found
 
 
-def try_file(seed: int, folder: Path, several: bool = True) -> str:
+def try_file(seed: int, folder: Path, rare: bool = True) -> str:
     """Change a file, load it, and return what came of it; raises AssertionError for what may not be."""
     random = np.random.default_rng(seed)
-    files = sound_files(several)
+    files = sound_files(rare)
     file = files[random.integers(len(files))]
     path = folder / "model"
     has_checksum = seed % 2 == 0
@@ -349,13 +349,13 @@ def try_file(seed: int, folder: Path, several: bool = True) -> str:
     return "loaded, the same model"
 
 
-def try_files(first: int, n_files: int, folder: Path, several: bool = True) -> Counter[str]:
+def try_files(first: int, n_files: int, folder: Path, rare: bool = True) -> Counter[str]:
     """Try files by number."""
     found: Counter[str] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         for seed in range(first, first + n_files):
-            found[try_file(seed, folder, several)] += 1
+            found[try_file(seed, folder, rare)] += 1
     return found
 
 
