@@ -59,7 +59,7 @@ from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NOTHING = np.empty(0, np.int64)
 _ROOT_PRIORITY, _NO_PRIORITIES = np.full(1, np.inf), np.empty(0)
-_NO_BUDGET = make_budget(0)
+_NO_BUDGET, _NO_SCORES = make_budget(0), m.Scores(np.nan, np.nan)
 
 
 class _Manner(NamedTuple):
@@ -252,7 +252,7 @@ class TreeState:
         if rules.categorical:
             tree = tree.with_categories(self._find_sets(splits_of_categories(nodes.records, rules)))
         target.add_tree(message.output, self._rows.rows, nodes.records, tree.value)
-        return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else m.Scores(np.nan, np.nan))
+        return m.Boosted(tree, scores_of([target.losses(0, n)]) if message.score else _NO_SCORES)
 
     def _find_sets(self, splits: CategorySplits) -> CategorySets:
         """Return the categories that go left in splits of this shard's columns, once the rows lie where they belong."""
