@@ -260,7 +260,8 @@ def test_lost_while_loading(client: Client, tmp_path: Path, number: signal.Signa
 def test_lost_at_a_task(client: Client, tmp_path: Path, where: str, number: signal.Signals) -> None:
     """Of a forest whose columns are on every worker; the worker may be the coordinator's too."""
     marker = tmp_path / "lost"
-    client.run(_lose_one_at, where, marker, number)
+    # A worker of the test before may be on its way out still.
+    wait_until(lambda: len(client.run(_lose_one_at, where, marker, number, on_error="ignore")) == 3, 60)
     forest = dtrees.RandomForestRegressor(40, oob_score=True, random_state=0)
     try:
         with dask.config.set({"dtrees.placement": "replicated", "dtrees.patience": 3.0 if number == signal.SIGSTOP else 20.0}):
@@ -274,6 +275,7 @@ def test_lost_at_a_task(client: Client, tmp_path: Path, where: str, number: sign
 
 def _lose_one_at(where: str, marker: Path, number: signal.Signals) -> None:
     """Have the first process to call a function get a signal."""
+    _lose_no_more(where)
     module, name = where.split(":")
     owner = importlib.import_module(f"dtrees.cluster.{module}")
     original = getattr(owner, name)

@@ -36,7 +36,7 @@ CHANGES: list[Any] = [
     {"max_depth": 5, "n_draws": N},
     {"max_leaf_nodes": 20},
     {"max_features": 2, "min_samples_leaf": 10},
-    pytest.param({"random_splits": True, "n_draws": N // 2}, marks=pytest.mark.thorough),
+    {"random_splits": True, "n_draws": N // 2},
     {"min_weight_fraction_leaf": 0.02, "min_impurity_decrease": 1e-3},
 ]
 

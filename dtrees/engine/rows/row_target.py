@@ -263,8 +263,7 @@ class RowTarget(AddsByLeaf):
             if begin < end:
                 rows = slice(at + begin - first, at + end - first)
                 block = np.arange(begin // BLOCK_ROWS, -(-end // BLOCK_ROWS))
-                with np.errstate(over="ignore", invalid="ignore"):
-                    own = [np.zeros(block.shape[0]) if part is None else sums_by_block(part[rows], None) for part in by_part]
+                own = [np.zeros(block.shape[0]) if part is None else sums_by_block(part[rows], None) for part in by_part]
                 sums.append(np.column_stack(own))
                 blocks.append(block)
             at += last - first

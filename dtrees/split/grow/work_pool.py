@@ -176,18 +176,13 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
         Nodes of more rows are shared out.
     n_threads : int
     """
-    _, pieces, _, places, paths, priorities, _, _, _, _, sums, _, _, _ = work_pool
-    _write_roots(opening.pieces, opening.places, roots.paths, roots.priorities, roots.sums, pieces, places, paths, priorities, sums)
+    n = roots.paths.shape[0]
+    work_pool.places[:] = opening.places
+    work_pool.pieces[:n] = opening.pieces
+    work_pool.paths[:n] = roots.paths
+    work_pool.priorities[:n] = roots.priorities
+    work_pool.sums[:n] = roots.sums
     return WorkPool(opening.control.copy(), *work_pool[1:-2], share_rows, n_threads)
-
-
-@kernel
-def _write_roots(pieces, places, paths, priorities, sums, to_pieces, to_places, to_paths, to_priorities, to_sums):
-    for i in range(paths.shape[0]):
-        to_pieces[i] = pieces[i]
-        to_paths[i], to_priorities[i] = paths[i], priorities[i]
-        to_sums[i] = sums[i]
-    to_places[:] = places
 
 
 @kernel

@@ -28,7 +28,7 @@ def _pairwise_sum(x, first, last):
 
 @inner_kernel
 def _sum_at_once(x, first, last):
-    total = 0.0
+    total = -0.0  # to which nothing but zeros of this sign add up
     middle = last - (last - first) % 8
     if middle > first:
         a, b, c, d = x[first], x[first + 1], x[first + 2], x[first + 3]

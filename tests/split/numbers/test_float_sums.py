@@ -14,8 +14,15 @@ def test_sums_are_those_of_numpy_to_the_last_bit(n: int) -> None:
     x = r.normal(size=n) * 10.0 ** r.integers(-8, 8, n)
     sums = np.zeros((-(-n // 8192), 2))
     add_up_blocks(x, 8192, sums, 1)
-    np.testing.assert_array_equal(sums[:, 1], np.add.reduceat(x, np.arange(0, n, 8192)))
+    assert sums[:, 1].tobytes() == np.add.reduceat(x, np.arange(0, n, 8192)).tobytes()
     assert not sums[:, 0].any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 9, 17, 300])
+def test_negative_zeros_add_up_to_one(n: int) -> None:
+    sums = np.ones((1, 1))
+    add_up_blocks(np.full(n, -0.0), 8192, sums, 0)
+    assert sums.tobytes() == np.add.reduceat(np.full(n, -0.0), [0]).tobytes()
 
 
 def test_a_sum_that_is_not_finite_gives_no_warning() -> None:

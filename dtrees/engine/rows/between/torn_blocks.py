@@ -69,9 +69,8 @@ def put_together(losses: BlockLosses, torn: Torn, sent: Sequence[tuple[NDArray[n
     for first, piece in pieces:
         by_block.setdefault(first // BLOCK_ROWS, []).append((first, piece))
     sums = np.zeros((len(by_block), losses.sums.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for of_block, own in zip(sums, by_block.values(), strict=True):
-            whole = np.concatenate([piece for _, piece in sorted(own, key=lambda one: one[0])], axis=1)
-            of_block[torn.parts] = [sums_by_block(part, None)[0] for part in whole]
+    for of_block, own in zip(sums, by_block.values(), strict=True):
+        whole = np.concatenate([piece for _, piece in sorted(own, key=lambda one: one[0])], axis=1)
+        of_block[torn.parts] = [sums_by_block(part, None)[0] for part in whole]
     block = np.array(list(by_block), np.int64)
     return losses._replace(block=np.concatenate([losses.block, block]), sums=np.concatenate([losses.sums, sums]))

@@ -238,8 +238,8 @@ def _(node, places, a):
 def score_column(node, limits, block, d, bar, known):
     """Score the cuts of column ``d`` of the tile, in which no value is missing, one by one: those whose bounds pass the bar.
 
-    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. The cut of the highest bound is the first:
-    once that is scored, few others have to be. ``known`` are the sums and the score of the best cut of
+    Returns the best score and the code that the cut is after; -1.0 if none is above the bar. The cut of the highest bound is scored
+    first: few others have to be then. ``known`` are the sums and the score of the best cut of
     another column: in a node of few rows, many columns part them alike.
     """
 

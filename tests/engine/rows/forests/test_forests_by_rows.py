@@ -262,11 +262,13 @@ PLACES = [
 ]  # fmt: skip
 
 
+ONCE = ["Introduce", "Prepare", "OpenForest", "CountVotes"]
+LOST = one_of_each(ONCE, [(1, 1), (1, 3)], others=pytest.mark.thorough)
+LOST += one_of_each([place for place in PLACES if place not in ONCE], [(1, 1), (3, 3), (1, 3), (3, 1)], others=pytest.mark.thorough)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("place", "nth", "side_by_side"),
-    one_of_each(PLACES, [(1, 1), (3, 3), (1, 3), (3, 1)], others=pytest.mark.thorough),
-)
+@pytest.mark.parametrize(("place", "nth", "side_by_side"), LOST)
 def test_a_shard_lost_anywhere(place: str, nth: int, side_by_side: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)
     if place == "GrowApart":  # each small node has too many rows for one exchange with others
@@ -285,8 +287,7 @@ def test_a_shard_lost_anywhere(place: str, nth: int, side_by_side: int, monkeypa
     executor.make = lambda: LocalRowsExecutor.of(table, y, weight, cuts)
     got = grow_forest_on_rows(executor, plan, 0, 4, n_side_by_side=side_by_side)
     executor.close()
-    once = ("Introduce", "Prepare", "OpenForest", "CountVotes")
-    assert executor.n_lost == (place not in once or nth == 1)
+    assert executor.n_lost == 1
     assert_same(one, got)
 
 
