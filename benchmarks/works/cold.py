@@ -30,6 +30,7 @@ r = np.random.default_rng(0)
 X = r.normal(size=(n, 8))
 X[:, 5:] = np.round(X[:, 5:], 1)
 y = X[:, 0] * X[:, 1] + np.abs(X[:, 2]) + 0.3 * r.normal(size=n)
+y -= y.min()  # for Poisson deviance
 label = (y > np.median(y)).astype(int)
 start = time.perf_counter()
 import dtrees
