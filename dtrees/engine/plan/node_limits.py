@@ -249,8 +249,9 @@ class LimitsOfFit:
             _scaled_number(min_gain, self._gain_exponent),
             self._categories,
         )
-        if self._stops.min_weight != 2 * min_weight:
-            self._stops = self._stops._replace(min_weight=min(2 * min_weight, _MOST_WEIGHT))
+        of_both = min(2 * min_weight, _MOST_WEIGHT)
+        if self._stops.min_weight != of_both:
+            self._stops = self._stops._replace(min_weight=of_both)
         return limits, self._stops
 
 

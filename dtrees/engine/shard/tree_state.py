@@ -308,18 +308,17 @@ class TreeState:
         sets: CategorySets | None = None,
     ) -> RouteBits:
         """Mark the rows that splits send left; ``sets`` are those of a tree that is known already."""
-        splits = SplitsOfRows(self._nodes.start[nodes], self._nodes.stop[nodes], columns, thresholds, missing_left)
-        by_set = self._by_set(columns, sets)
-        marks = mark_by_threshold(workspace.threads, self._shard_columns, self._rows.rows, splits, by_set)
+        columns_here, places, table = self._shard_columns.columns, self._shard_columns.place_of[columns], self._nodes
+        thresholds, missing_left = np.ascontiguousarray(thresholds), np.ascontiguousarray(missing_left)
+        splits, by_set = SplitsOfRows(table.start[nodes], table.stop[nodes], places, thresholds, missing_left), self._by_set(columns, sets)
+        marks = mark_by_threshold(workspace.threads, columns_here, self._rows.rows, splits, by_set)
         if by_set.shape[0]:
             if sets is not None:
-                mark_by_known_sets(self._shard_columns, self._rows.rows, splits, sets, marks)
+                mark_by_known_sets(columns_here, self._rows.rows, splits, sets, marks)
             else:
                 scratch = [self._search.scratch_for(thread, workspace, self._limits) for thread in range(workspace.threads.n_threads)]
-                known = self._nodes.by_category(nodes, by_set, columns)
-                mark_by_number(
-                    workspace.threads, self._shard_columns, self._rows, splits, known, self._limits, self._keys[1], scratch, marks
-                )
+                known = table.by_category(nodes, by_set, columns)
+                mark_by_number(workspace.threads, columns_here, self._rows, splits, known, self._limits, self._keys[1], scratch, marks)
         return marks
 
     def _by_set(self, columns: NDArray[np.int32], sets: CategorySets | None) -> NDArray[np.int64]:
@@ -374,10 +373,9 @@ class TreeState:
         n_threads, block_rows, share_rows = self._manner
         self._search.scratch_for(n_threads - 1, workspace, self._limits)  # and for those before
         context = self._context(workspace)
-        if self._plan.rules.max_leaf_nodes is not None:
-            most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
-            if most_splits:
-                context = context._replace(budget=make_budget(most_splits, largest))
+        most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
+        if most_splits:
+            context = context._replace(budget=make_budget(most_splits, largest))
         sum_slots = self._search.sum_slots(n_threads)
         return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, block_rows, share_rows, sum_slots, keep))
 

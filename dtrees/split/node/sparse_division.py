@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from dtrees.split.compile.kernels import NONE, kernel, lean_kernel
-from dtrees.split.compile.work_queue import claim, finish
-from dtrees.split.node.marking import mark_many
+from dtrees.split.compile.kernels import lean_kernel
 from dtrees.split.node.partition import goes_left
-from dtrees.split.table.columns import highest_code_below
-from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns, find_row, n_steps
+from dtrees.split.table.sparse_columns import find_row, n_steps
 
 
 @lean_kernel
@@ -50,25 +45,3 @@ def mark_rows(columns, column, cut, missing_left, rows, bits):
         stored = k < last and columns.rows[k] == rows[i]
         code = np.int64(columns.codes[k]) if stored else columns.zero_code[column]
         bits[i >> 3] |= np.uint8(goes_left(code, cut, missing_code, missing_left)) << np.uint8(i & 7)
-
-
-def mark_many_of(columns: AnyColumns) -> Any:
-    """Return the kernel that marks the rows that splits in columns of this kind send left."""
-    return mark_many_sparse if isinstance(columns, SparseColumns) else mark_many
-
-
-@kernel
-def mark_many_sparse(queue, pieces, columns, splits, rows, marks):
-    """Mark the rows that many splits send left, as :func:`~dtrees.split.node.marking.mark_many` does; several threads may."""
-    bits, offsets, starts = marks.bits, marks.offsets, splits.start
-    while True:
-        k = claim(queue)
-        if k >= pieces.shape[0]:
-            return
-        i, first, last = pieces[k]
-        j = splits.column[i]
-        values = columns.words[columns.offsets[j] : columns.offsets[j + 1]]
-        cut = highest_code_below(values, NONE(), np.int64(values.shape[0]) - 1, splits.threshold[i])
-        mine = rows[starts[i] + 8 * first : min(starts[i] + 8 * last, splits.stop[i])]
-        mark_rows(columns, j, cut, splits.missing_left[i], mine, bits[offsets[i] + first : offsets[i] + last])
-        finish(queue)

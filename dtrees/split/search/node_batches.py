@@ -53,14 +53,12 @@ def pair_drawn(key, paths, pool, n_drawn, place_of):
 
 
 @kernel
-def search_on(columns, column_ids, drawing, skip, place_of, nodes, limits, scratch, out, first):
+def search_on(columns, column_ids, key, pool, skip, place_of, nodes, limits, scratch, out, first):
     """Search nodes column by column, from the ``skip``-th drawn on, until one that is known varies.
 
-    The candidates are written to ``out``, and to ``first`` which column drawn each is of: their number where none varies. ``drawing`` is a
-    :class:`~dtrees.split.numbers.hashing.ColumnDrawing`; the other parameters are those of :func:`pair_drawn` and
-    :func:`~dtrees.split.search.column.search_many`.
+    The candidates are written to ``out``, and to ``first`` which column drawn each is of: their number where none varies. Parameters are
+    those of :func:`pair_drawn` and :func:`~dtrees.split.search.column.search_many`.
     """
-    _, key, pool = drawing
     n_columns, paths = pool.shape[0], nodes.path
     task = np.zeros((paths.shape[0], 2), np.int64)
     for i in range(paths.shape[0]):

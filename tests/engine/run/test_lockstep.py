@@ -282,7 +282,7 @@ def test_trees_under_way_share_nothing_that_a_draw_of_columns_changes(monkeypatc
     monkeypatch.setattr(
         node_search, "pair_drawn", lambda key, paths, pool, *rest: pools.append(pool) or pair_drawn(key, paths, pool, *rest)
     )
-    monkeypatch.setattr(node_search, "search_on", lambda *first, **_: pools.append(first[2].pool) or search_on(*first))
+    monkeypatch.setattr(node_search, "search_on", lambda *first, **_: pools.append(first[3]) or search_on(*first))
     shard = Shard(presort(TABLE), np.arange(P, dtype=np.int32), P, TABLE[0], None)
     plan = ForestPlan(rules("squared_error", P, max_features=1), seed=0)
     shard.handle(m.Begin("fit", 0, plan, n_slots=2))

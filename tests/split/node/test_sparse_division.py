@@ -10,7 +10,7 @@ from dtrees.engine.protocol.splits import RouteBits
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.compile.work_queue import make_queue
 from dtrees.split.node.marking import SplitsOfRows, mark_many
-from dtrees.split.node.sparse_division import mark_left_sparse, mark_many_sparse
+from dtrees.split.node.sparse_division import mark_left_sparse
 from dtrees.split.table.columns import presort
 from tests.split.tables import random_table, sparse_of
 
@@ -47,10 +47,10 @@ def test_marks_of_many_splits() -> None:
     offsets = np.array([0, 26, 64])
     pieces = np.array([[0, 0, 13], [0, 13, 26], [1, 0, 38]])
     found = []
-    for mark_them, table in ((mark_many, dense), (mark_many_sparse, columns)):
+    for table in (dense, columns):
         bits = np.zeros(64, np.uint8)
         splits = SplitsOfRows(starts, stops, np.array([2, 0]), np.array([0.5, -1.0]), np.array([True, False]))
-        mark_them(make_queue(), pieces, table, splits, rows, RouteBits(bits, offsets))
+        mark_many(make_queue(), pieces, table, splits, rows, RouteBits(bits, offsets))
         found.append(bits.tolist())
     assert found[0] == found[1]
     assert any(found[0])

@@ -8,21 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.engine.protocol.splits import RouteBits
-from dtrees.engine.shard.shard_columns import ShardColumns
+from dtrees.engine.shard.targets.places import bounds_of
 from dtrees.engine.threads import Threads
 from dtrees.split.node.limits import SplitLimits
-from dtrees.split.node.marking import SplitsOfRows
+from dtrees.split.node.marking import SplitsOfRows, mark_many
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.node.sparse_division import mark_many_of
 from dtrees.split.policy import ROUTE_BYTES, THREAD_ROWS
 from dtrees.split.search.categories.marking import NodesByCategory, mark_by_category, mark_by_sets
 from dtrees.split.search.scratch import Scratch
+from dtrees.split.table.sparse_columns import AnyColumns
 from dtrees.tree.category_sets import CategorySets
 
 
 def mark_by_threshold(
     threads: Threads,
-    shard_columns: ShardColumns,
+    columns: AnyColumns,
     rows: NDArray[np.uint32],
     splits: SplitsOfRows,
     by_set: NDArray[np.int64],
@@ -32,40 +32,32 @@ def mark_by_threshold(
     Parameters
     ----------
     threads : Threads
-    shard_columns : ShardColumns
+    columns : Columns or SparseColumns
     rows : ndarray of uint32
         By place.
     splits : SplitsOfRows
     by_set : ndarray of int64
         Which splits have a set.
     """
-    start, stop = splits.start, splits.stop
-    n_bytes = (stop - start + 7) // 8
-    offsets = np.concatenate([[0], np.cumsum(n_bytes)]).astype(np.int64)
+    n_bytes = (splits.stop - splits.start + 7) // 8
+    offsets = bounds_of(n_bytes)
     bits = np.empty(offsets[-1], np.uint8)
     step = max(ROUTE_BYTES, int(offsets[-1]) // (2 * threads.n_threads) + 1)
     n_bytes[by_set] = 0
     pieces = [(i, k, min(k + step, n)) for i, n in enumerate(n_bytes.tolist()) for k in range(0, n, step)]
     tasks = np.array(pieces, np.int64).reshape(-1, 3)
-    own, columns, marks = _here(splits, shard_columns), shard_columns.columns, RouteBits(bits, offsets)
-    mark_many = mark_many_of(columns)
+    marks = RouteBits(bits, offsets)
     threads.share(
         tasks.shape[0],
-        lambda queue, _: mark_many(queue, tasks, columns, own, rows, marks),
+        lambda queue, _: mark_many(queue, tasks, columns, splits, rows, marks),
         most=1 + bits.shape[0] * 8 // THREAD_ROWS,
     )
     return marks
 
 
-def _here(splits: SplitsOfRows, shard_columns: ShardColumns) -> SplitsOfRows:
-    """Return splits as kernels take them: with the places of their columns in a shard."""
-    place, threshold, missing_left = (np.ascontiguousarray(one) for one in (shard_columns.place_of[splits.column], *splits[3:]))
-    return splits._replace(column=place, threshold=threshold, missing_left=missing_left)
-
-
 def mark_by_number(
     threads: Threads,
-    shard_columns: ShardColumns,
+    columns: AnyColumns,
     rows: RowPartition,
     splits: SplitsOfRows,
     nodes: NodesByCategory,
@@ -79,7 +71,7 @@ def mark_by_number(
     Parameters
     ----------
     threads : Threads
-    shard_columns : ShardColumns
+    columns : Columns or SparseColumns
     rows : RowPartition
     splits : SplitsOfRows
     nodes : NodesByCategory
@@ -91,22 +83,20 @@ def mark_by_number(
     marks : RouteBits
         Written for these splits.
     """
-    own, columns, n = _here(splits, shard_columns), shard_columns.columns, nodes.which.shape[0]
+    n = nodes.which.shape[0]
     threads.share(
         n,
-        lambda queue, thread: mark_by_category(queue, nodes, own, columns, rows, limits, key, scratch[thread], marks),
+        lambda queue, thread: mark_by_category(queue, nodes, splits, columns, rows, limits, key, scratch[thread], marks),
         most=min(n, 1 + int((splits.stop - splits.start)[nodes.which].sum()) // THREAD_ROWS),
     )
 
 
-def mark_by_known_sets(
-    shard_columns: ShardColumns, rows: NDArray[np.uint32], splits: SplitsOfRows, sets: CategorySets, marks: RouteBits
-) -> None:
+def mark_by_known_sets(columns: AnyColumns, rows: NDArray[np.uint32], splits: SplitsOfRows, sets: CategorySets, marks: RouteBits) -> None:
     """Mark the rows that splits of categories send left, whose sets are known.
 
     Parameters
     ----------
-    shard_columns : ShardColumns
+    columns : Columns or SparseColumns
     rows : ndarray of uint32
         By place.
     splits : SplitsOfRows
@@ -115,6 +105,5 @@ def mark_by_known_sets(
     marks : RouteBits
         Written for these splits.
     """
-    columns = shard_columns.columns
     side = np.empty(int(np.diff(columns.offsets).max(initial=0)) + 1, np.uint8)
-    mark_by_sets(sets, _here(splits, shard_columns), columns, rows, side, marks)
+    mark_by_sets(sets, splits, columns, rows, side, marks)

@@ -20,7 +20,6 @@ from dtrees.split.node import status
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import Categories, SplitLimits, limits_for_thread
 from dtrees.split.node.partition import RowPartition
-from dtrees.split.numbers.hashing import ColumnDrawing
 from dtrees.split.policy import SEARCH_TASK_ROWS
 from dtrees.split.search.column import search_many
 from dtrees.split.search.node_batches import find_pure, pair_drawn, search_on
@@ -170,9 +169,10 @@ class NodeSearch:
         table, shard_columns = self._nodes, self._shard_columns
         found = empty_candidates(nodes.shape[0], table.sums.shape[1])
         place, limits = np.empty(nodes.shape[0], np.int64), limits_for_thread(context.limits)
-        drawing = ColumnDrawing(context.stops.max_features, context.keys[0], context.pool.copy())
-        of_tree, scratch = self._of_tree(nodes, context), self.scratch_for(0, workspace, context.limits)
-        search_on(shard_columns.columns, shard_columns.ids, drawing, skip, shard_columns.place_of, of_tree, limits, scratch, found, place)
+        search_on(
+            shard_columns.columns, shard_columns.ids, context.keys[0], context.pool.copy(), skip, shard_columns.place_of,
+            self._of_tree(nodes, context), limits, self.scratch_for(0, workspace, context.limits), found, place,
+        )  # fmt: skip
         return m.Found(found, place)
 
     def _find(self, searched: _Searched, first: int, workspace: Workspace, context: TreeContext) -> m.Found:

@@ -84,10 +84,8 @@ def sum_sides(queue, tasks, columns, partition, cuts, node_sums, limits, scratch
 @lean_kernel
 def _sum_node(task, columns, partition, cut, node_sums, limits, scratch, left, missing):
     start, stop, column, number, place = task
-    node, n_distinct = (
-        node_statistic(limits.criterion, node_sums[number], ZERO()),
-        np.int64(columns.offsets[column + 1] - columns.offsets[column]),
-    )
+    node = node_statistic(limits.criterion, node_sums[number], ZERO())
+    n_distinct = np.int64(columns.offsets[column + 1] - columns.offsets[column])
     on_left, without = sum_left_and_missing(node, columns.codes[column], n_distinct, partition, start, stop, cut, scratch)
     _write(on_left, left)
     if place >= 0:
