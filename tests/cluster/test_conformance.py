@@ -202,11 +202,15 @@ SPARED = {"Fetch"}
 
 #: Cases that differ from others in what a shard does by itself: on clusters they are fitted in slow runs.
 ALONE = {
+    "tree",
     "tree by quantile",
     "extra tree of classes",
     "forest, pruned",
     "forest of one column a node",
     "boosting, best first",
+    "boosting by columns of levels",
+    "boosting, pruned",
+    "boosting by Huber's loss",
     "boosting of quantiles, pruned",
     "boosting of counts",
     "boosting by the exponential loss",
@@ -215,15 +219,17 @@ ALONE = {
 
 
 def _places() -> Iterator[Any]:
-    """Give each case three places: one in every run, unless tests that lose workers have it, the largest cluster, and one of the others.
+    """Give each case three places: the usual one, the largest cluster, and one of the others.
 
-    Slow tests have one case of each kind at the last two, thorough ones all.
+    Every run has some cases at the first, slow tests have the others but for those that lose a worker (below), and one of each kind at the
+    last two. Thorough ones have the rest.
     """
     for number, (name, case) in enumerate(CASES.items()):
         places = BOOSTING if case.boosts else FORESTS
         usual, largest = places[-2], places[-1]
         others = places[:-2]
-        yield pytest.param(usual, name, marks=pytest.mark.slow if name in SLOW | SENT.keys() | ALONE else ())
+        by_itself = pytest.mark.thorough if name in SENT else pytest.mark.slow if name in SLOW | ALONE else ()
+        yield pytest.param(usual, name, marks=by_itself)
         mark = pytest.mark.slow if name in FIRST_OF_KIND else pytest.mark.thorough
         yield from (pytest.param(place, name, marks=mark) for place in (largest, others[number % len(others)]))
 
@@ -240,21 +246,25 @@ def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str
 UNHEARD_AT = {"Begin", "Advance", "GrowDelegated"}
 
 
+#: Of those killed, the ones of every run, in which shards of one process are lost at all messages (test_recovery.py, test_lockstep.py).
+QUICK_LOSSES = {("boosting", "Start"), ("boosting of classes", "Adopt"), ("forest", "GrowDelegated"), ("forest", "Adopt")}
+
+
 def _losses() -> Iterator[Any]:
     """Give each kind of message and each case that has it: the worker is killed; once for each of some kinds, it is not heard of any more.
 
-    In every run, one is lost at each kind of message, of boosting and of forests.
+    Slow tests have the first of each kind, of boosting and of forests, and the last of each case, thorough ones the rest.
     """
     seen: set[str] = set()
-    quick: set[Any] = set()
+    had: set[Any] = set()
     for name, kinds in SENT.items():
         for kind in kinds:
             own = kind, CASES[name].boosts
-            yield pytest.param(name, kind, "killed", marks=pytest.mark.slow if name in SLOW or own in quick else ())
-            if name not in SLOW:
-                quick.add(own)
+            rest = pytest.mark.slow if own not in had or kind == kinds[-1] else pytest.mark.thorough
+            yield pytest.param(name, kind, "killed", marks=() if (name, kind) in QUICK_LOSSES else rest)
             if kind not in seen:
                 yield pytest.param(name, kind, "unheard", marks=pytest.mark.slow if kind in UNHEARD_AT else pytest.mark.thorough)
+            had.add(own)
             seen.add(kind)
 
 

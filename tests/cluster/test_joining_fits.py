@@ -20,7 +20,7 @@ from dtrees.engine.rows.between.relay import MOST_DIRECT, grid_of
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.running import FRAME, TARGETS, WEIGHTS, Running, joining
 from tests.cluster.samples import N_ROWS, wait_until
-from tests.slow import one_of_each, one_quick, thorough_for
+from tests.slow import one_of_each, thorough_for
 
 #: Rows of partitions.
 LENGTHS = [60, 0, 60, 1, 99, 70, 70, 60]
@@ -118,7 +118,8 @@ FORESTS: dict[str, tuple[str, Callable[[int], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_quick([*FORESTS]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", thorough_for({"classes"}, FORESTS))
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
 def test_a_worker_joins_a_forest_by_rows(no_nannies: Client, tmp_path: Path, name: str) -> None:
     task, make = FORESTS[name]

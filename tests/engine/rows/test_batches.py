@@ -155,7 +155,8 @@ def test_rows_that_are_looked_up_in_lists(kind: str, monkeypatch: pytest.MonkeyP
     assert any(looked_up)
 
 
-@pytest.mark.parametrize("kind", ["classes", pytest.param("targets", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classes", "targets"])
 def test_memory_of_rows_sent_of_noise_is_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All cells are flagged where no bar is known."""
     find_bars = ManySumsSearcher.find_bars

@@ -25,7 +25,7 @@ from tests.engine.run.test_recovery import LossyExecutor
 from tests.engine.shards import ShardedExecutor, SpreadingExecutor, Table, all_equal, rules, wild_table, wild_target, wild_weight
 from tests.engine.test_naive_trees import plans, problems
 from tests.examples import THOROUGH, examples
-from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, one_quick, slow_for
 
 N = 500
 TABLE = wild_table(N, 1)
@@ -79,7 +79,7 @@ def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
     weight = wild_weight(N, 1) if weighted else None
     here = grow_forest(presort(TABLE), target, weight, plan, 2, 7, 1)
     assert here.trees[0].node_count > 10
-    for n_shards, side_by_side, n_threads in ((3, 5, 1), (2, 2, 1), (3, 1, 1), (2, 3, 2), (2, 2, 5), (1, 99, 3)):
+    for n_shards, side_by_side, n_threads in ((3, 5, 1), (2, 2, 5), (1, 99, 3)) + THOROUGH * ((2, 2, 1), (3, 1, 1), (2, 3, 2)):
         executor = ShardedExecutor(TABLE, target, weight, SPREADS[n_shards], n_threads)
         assert_same(grow_forest_on_shards(executor, plan, 2, 7, side_by_side), here)
         executor.close()
@@ -87,7 +87,7 @@ def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
 
 @pytest.mark.parametrize(("criterion", "n_classes"), slow_for(KERNELS_OF_THEIR_OWN, CRITERIA))
 @given(data=st.data())
-@examples(100)
+@examples(50)
 def test_any_table(criterion: str, n_classes: int, data: st.DataObject) -> None:
     table, target, weight = data.draw(problems(n_classes))
     plan = data.draw(plans(criterion, n_classes, target.shape[0], len(table)))
@@ -121,14 +121,26 @@ def undisturbed(name: str) -> ForestResult:
     return grow_forest(presort(table), y, weight, plan, 0, 6, 1)
 
 
-@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["before", "after"])
-@pytest.mark.parametrize("name", ["out of bag", pytest.param("trees only", marks=pytest.mark.slow)])
-def test_a_shard_is_lost_at_any_message(name: str, after: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "after", "at_all"),
+    [
+        pytest.param("out of bag", False, False, id="some messages"),
+        pytest.param("out of bag", False, True, marks=pytest.mark.slow, id="out of bag, before"),
+        pytest.param("out of bag", True, True, marks=pytest.mark.thorough, id="out of bag, after"),
+        pytest.param("trees only", False, True, marks=pytest.mark.thorough, id="trees only, before"),
+        pytest.param("trees only", True, True, marks=pytest.mark.slow, id="trees only, after"),
+    ],
+)
+def test_a_shard_is_lost_at_any_message(name: str, after: bool, at_all: bool) -> None:
+    """Some: the first and the last to each shard of those that are made of the same kinds of messages."""
     wanted = undisturbed(name)
     found, executor = disturbed(name, {})
     assert_same(found, wanted)
     log = executor.log
+    kinds = [(shard, type(message), frozenset(map(type, getattr(message, "messages", ())))) for shard, message in log]
     for k, (shard, _) in enumerate(log):
+        if not at_all and kinds[k] in kinds[:k] and kinds[k] in kinds[k + 1 :]:
+            continue
         told: list[int] = []
         found, executor = disturbed(name, {k: (shard,)}, after, lambda progress, told=told: told.append(progress.done))
         assert executor.n_repairs == 1
@@ -144,8 +156,7 @@ def starts(executor: ShardedExecutor) -> list[int]:
     return [one.tree for message in sent for one in message.messages if isinstance(one, m.Start)]
 
 
-@pytest.mark.parametrize("name", ["out of bag", "trees only"])
-@pytest.mark.parametrize("lost", [(0, 1), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(("name", "lost"), one_of_each(["out of bag", "trees only"], [((0, 1),), ((0, 1, 2),)]))
 def test_several_are_lost_at_once(name: str, lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)  # so that sums travel in several pieces
     wanted = undisturbed(name)
@@ -161,7 +172,8 @@ def test_several_are_lost_at_once(name: str, lost: tuple[int, ...], monkeypatch:
         assert not again or (len(lost) == 3 and name == "out of bag")
 
 
-def test_another_is_lost_while_sums_are_brought_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lost", one_quick([(2, 0), (0,), (1,)]))
+def test_another_is_lost_while_sums_are_brought_to_the_first(lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)
     wanted = undisturbed("out of bag")
     _, executor = disturbed("out of bag", {})
@@ -170,9 +182,8 @@ def test_another_is_lost_while_sums_are_brought_to_the_first(monkeypatch: pytest
     recovering = [i for i, (_, message) in enumerate(executor.log) if isinstance(message, m.Renew | m.Begin | m.Fetch | m.Adopt) and i > k]
     assert len(recovering) > 6
     for second in recovering:
-        for lost in ((0,), (1,), (2, 0)):
-            found, executor = disturbed("out of bag", {k: (0,), second: lost})
-            assert_same(found, wanted)
+        found, executor = disturbed("out of bag", {k: (0,), second: lost})
+        assert_same(found, wanted)
 
 
 class RestlessExecutor(ShardedExecutor):

@@ -29,6 +29,7 @@ from tests.engine.shards import (
     wild_target,
     wild_weight,
 )
+from tests.slow import one_of_each, one_quick
 
 N = 300
 TABLE = wild_table(N, 3)
@@ -98,8 +99,17 @@ def disturbed(name: str, losses: Mapping[int, tuple[int, ...]], after: bool = Fa
     return boost(executor, plan), executor
 
 
-@pytest.mark.parametrize("after", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["before", "after"])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        ("three outputs", False),
+        pytest.param("one output", True, marks=pytest.mark.slow),
+        pytest.param("two targets", False, marks=pytest.mark.slow),
+        pytest.param("one output", False, marks=pytest.mark.thorough),
+        pytest.param("three outputs", True, marks=pytest.mark.thorough),
+        pytest.param("two targets", True, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_shard_is_lost_at_any_message(name: str, after: bool) -> None:
     wanted, log = undisturbed(name)
     tested = set()
@@ -114,8 +124,7 @@ def test_a_shard_is_lost_at_any_message(name: str, after: bool) -> None:
     assert {kind for kind, *_ in tested} == {m.Begin, m.Start, m.Search, m.Evaluate, m.Advance, m.Finish} or name != "three outputs"
 
 
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("lost", [(0, 1), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(("name", "lost"), one_of_each([*LOSSES], [((0, 1),), ((0, 1, 2),)]))
 def test_several_are_lost_at_once(name: str, lost: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)  # so that state travels in several pieces
     wanted, log = undisturbed(name)
@@ -143,8 +152,7 @@ def test_another_is_lost_while_state_is_brought_to_the_first(name: str, monkeypa
             assert_same(found, wanted)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("when", [1, 2, 3])
+@pytest.mark.parametrize(("name", "when"), one_of_each([*LOSSES], [1, 2, 3]))
 def test_columns_are_spread_over_more_shards(name: str, when: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "STATE_PIECE_BYTES", 16 * 50)
     y, weight, plan = case(name)
@@ -185,7 +193,7 @@ class MendedExecutor(LossyExecutor):
         return n_left == 2
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", one_quick(["two targets", "one output", "three outputs"]))
 def test_a_tree_that_is_started_already_starts_again_after_repair(name: str) -> None:
     wanted, _ = undisturbed(name)
     y, weight, plan = case(name)
