@@ -29,7 +29,7 @@ from dtrees.cli.data.holdout import held_out
 from dtrees.cli.main import main
 from dtrees.cluster.transport.connect import connect
 from tests.cluster.samples import assert_clean, wait_until
-from tests.slow import slow_for
+from tests.slow import one_quick
 
 QUICK = ("-p", "n_estimators=5")
 
@@ -105,7 +105,7 @@ def test_fit_starts_its_own_cluster_and_says_what_it_does(folder: Path, tmp_path
     assert f"dtrees predict {tmp_path / 'm'} DATA" in result.stdout
 
 
-@pytest.mark.parametrize("name", slow_for({"extra-trees"}, ["tree", "forest", "extra-trees", "boosting"]))  # few kernels
+@pytest.mark.parametrize("name", one_quick(["forest", "tree", "extra-trees", "boosting"]))  # few kernels
 def test_every_model_classifies(name: str, folder: Path, scheduler: str) -> None:
     settings = () if name == "tree" else QUICK
     result = succeed("fit", folder / "dear.parquet", "--target", "dear", "--model", name, "--scheduler", scheduler, *settings)
@@ -225,7 +225,7 @@ def test_reports(folder: Path, scheduler: str, tmp_path: Path) -> None:
     assert "--report: '" in fail(*common[:-1], folder / "flats.csv")
 
 
-@pytest.mark.parametrize("model", ["boosting", "forest"])
+@pytest.mark.parametrize("model", one_quick(["boosting", "forest"]))
 def test_checkpoints(model: str, folder: Path, scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     common = ("fit", folder / "flats.csv", "--target", "rent", "--model", model, "--scheduler", scheduler)

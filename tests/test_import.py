@@ -55,22 +55,18 @@ def test_unknown_name() -> None:
 
 
 def test_an_unpickled_estimator_serves_dask_collections() -> None:
-    """Unpickling imports the class from its own module, past the exports of the package."""
-    script = """
-import dask.array as da
-from dtrees.ensemble.in_process import backend_for
-assert type(backend_for(da.zeros((2, 2)))).__name__ == "DaskBackend"
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    """Unpickling imports the class from its own module, past the exports of the package.
 
-
-def test_the_header_of_an_array_takes_no_frames() -> None:
-    """A worker that coordinates a fit on Dask Arrays would need 27 MB more."""
+    The header of an array takes no frames: a worker that coordinates a fit on Dask Arrays would need 27 MB more.
+    """
     script = """
 import sys
 import dask.array as da
-from dtrees.cluster.backend import DaskBackend
-header = DaskBackend().header(da.zeros((7, 2), dtype="float32"))
+from dtrees.ensemble.in_process import backend_for
+array = da.zeros((7, 2), dtype="float32")
+backend = backend_for(array)
+assert type(backend).__name__ == "DaskBackend"
+header = backend.header(array)
 assert header.shape == (0, 2) and header.dtype == "float32"
 assert "dask.dataframe" not in sys.modules
 """

@@ -153,14 +153,15 @@ def read(part: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.mark.parametrize("role", ["X", "y", "sample_weight", "eval_set"])
 def test_a_partition_that_raises(client: Client, role: str) -> None:
+    """What loads a table is the same for all models: they take turns."""
     data = {"X": FRAME, "y": REGRESSION, "sample_weight": WEIGHTS}
     given = {name: parts(values) for name, values in data.items()}
     broken = {name: given[name].map_partitions(read, meta=values.iloc[:0]) for name, values in data.items()}
     options = {role: broken[role]} if role in given else {"eval_set": [(broken["X"], given["y"])]}
-    for model in (boosting(),) if role == "eval_set" else (forest(), boosting()):
-        with pytest.raises(FileNotFoundError, match=r"^part-7\.parquet is gone$") as caught:
-            model.fit(**given | options)
-        assert "in read" in account_of(caught.value)
+    model = boosting() if role in ("y", "eval_set") else forest()
+    with pytest.raises(FileNotFoundError, match=r"^part-7\.parquet is gone$") as caught:
+        model.fit(**given | options)
+    assert "in read" in account_of(caught.value)
     usable(client)
 
 
@@ -250,13 +251,15 @@ def _mend(where: str) -> None:
     ("where", "make", "placement"),
     [
         ("dtrees.engine.shard.targets.boosting_target:BoostingTarget.start", boosting, "sharded"),
-        ("dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded"),
+        pytest.param(
+            "dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded", marks=pytest.mark.thorough
+        ),
         ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
         ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
-        ("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded"),
+        pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.thorough),
         ("dtrees.engine.shard.tree_state:TreeState._grow_delegated", forest, "sharded"),
-        ("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded"),
+        pytest.param("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded", marks=pytest.mark.thorough),
         ("dtrees.split.table.columns:Assembly.finished", boosting, "sharded"),
     ],
 )
@@ -299,7 +302,7 @@ def test_workers_too_small_for_anything() -> None:
         assert_clean(client)
 
 
-@pytest.mark.parametrize("name", ["X", "y"])
+@pytest.mark.parametrize("name", one_quick(["X", "y"]))
 def test_a_partition_that_is_none(client: Client, name: str) -> None:
     data = {"X": parts(FRAME), "y": parts(REGRESSION)}
     meta = {"X": FRAME.iloc[:0], "y": REGRESSION.iloc[:0]}[name]

@@ -57,8 +57,8 @@ def collections(task: str, n_parts: int) -> tuple[Any, Any, Any]:
     ("task", "placement", "n_parts"),
     [
         ("regression", "replicated", 7),
-        pytest.param("multiclass", "one-worker", 3),
-        pytest.param("multiclass", "auto", 1, marks=pytest.mark.slow),
+        pytest.param("multiclass", "one-worker", 3, marks=pytest.mark.slow),
+        pytest.param("multiclass", "auto", 1, marks=pytest.mark.thorough),
     ],
 )
 def test_the_bag_of_one_process(client: Client, task: str, placement: str, n_parts: int) -> None:

@@ -89,6 +89,8 @@ CASES = {
         "amounts", lambda: GradientBoostingRegressor(loss="poisson", n_estimators=4, max_depth=4, random_state=4), evaluated=True
     ),
 }
+#: Sets of categories have kernels of their own.
+QUICK = "two classes, best first, stops early"
 FOREST_OF_CLASSES = Case(
     "binary", lambda: RandomForestClassifier(4, class_weight="balanced_subsample", oob_score=True, max_depth=6, random_state=9)
 )
@@ -144,7 +146,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_three_workers(client: Client, by_rows: None) -> None:
     """And rows of a partition are on the worker that had it."""
-    check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    check(fit(CASES[QUICK], PARTS[7]), QUICK)
     (holding,) = events(client, "holding")
     assert len(holding["workers"]) == 3
     assert_clean(client)
@@ -327,7 +329,7 @@ def test_the_time_of_a_slow_worker_is_told_as_its_own(five_threads: Client, by_r
         return original(self, *arguments)
 
     monkeypatch.setattr(RowShard, "_step", step_slowly)
-    check(fit(CASES["squared error"], PARTS[7]), "squared error")
+    check(fit(CASES[QUICK], PARTS[7]), QUICK)
     told = events(five_threads, "round")[-1]
     history = FitHistory("fit", "GradientBoostingRegressor", "round")
     history.take(told)

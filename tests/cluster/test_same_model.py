@@ -16,6 +16,7 @@ from distributed import Client
 import dtrees
 from dtrees.cluster.reliability.local_callback import local_callback
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, in_partitions, numbers, table, targets, weights
+from tests.slow import one_quick
 
 pytestmark = [pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores"), pytest.mark.usefixtures("sharded")]
 
@@ -53,7 +54,7 @@ def test_without_weights_and_without_a_trace(client: Client) -> None:
     assert_clean(client)
 
 
-@pytest.mark.parametrize("local", ["array", "series"])
+@pytest.mark.parametrize("local", one_quick(["array", "series"]))
 def test_local_target_and_weights(client: Client, local: str) -> None:
     y, weight = TARGETS["binary"], WEIGHTS
     if local == "array":
@@ -127,7 +128,7 @@ def test_callbacks_hear_of_trees_in_order_and_end_the_fit(client: Client) -> Non
         assert_same_model(model, make().set_params(n_estimators=3).fit(FRAME, TARGETS["regression"]))
 
 
-@pytest.mark.parametrize("placement", ["sharded", "one-worker"])
+@pytest.mark.parametrize("placement", one_quick(["sharded", "one-worker"]))
 def test_callbacks_of_boosting(client: Client, placement: str) -> None:
     X, y = in_partitions(FRAME, LENGTHS[3]), in_partitions(TARGETS["regression"], LENGTHS[3])
     _, make = BY_NAME["boosting"]

@@ -13,6 +13,7 @@ from distributed import Client
 
 import dtrees
 from tests.cluster.samples import LENGTHS, assert_same_model, in_partitions, numbers, table, targets, weights
+from tests.slow import slow_for
 
 pytestmark = pytest.mark.usefixtures("sharded")
 
@@ -30,7 +31,14 @@ def here() -> dtrees.GradientBoostingRegressor:
     return make().fit(FRAME, Y, weights())
 
 
-@pytest.mark.parametrize("kind", ["frame", "array", "columns apart", "unknown chunks", "local array", "local frame", "local list"])
+@pytest.mark.parametrize(
+    "kind",
+    slow_for(
+        {"unknown chunks", "local frame"},
+        ["frame", "array", "columns apart", "unknown chunks", "local array", "local frame", "local list"],
+        {"array", "local array", "local list"},
+    ),
+)
 def test_kinds_of_y(client: Client, here: dtrees.GradientBoostingRegressor, kind: str) -> None:
     y = {
         "frame": in_partitions(Y, LENGTHS[7]),

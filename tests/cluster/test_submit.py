@@ -54,7 +54,7 @@ def fitted_here(name: str) -> Any:
     return MODELS[name]().fit(FRAME, REGRESSION)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", one_quick(MODELS))
 def test_the_result_is_the_fitted_model(client: Client, name: str) -> None:
     model = MODELS[name]()
     future = dtrees.submit(model, *training_set())
@@ -72,7 +72,7 @@ def test_data_in_memory_goes_to_a_worker(client: Client, X: Any) -> None:
     assert_clean(client)
 
 
-@pytest.mark.parametrize("persisted", [False, True])
+@pytest.mark.parametrize("persisted", one_quick([False, True]))
 def test_a_detached_fit_outlives_its_client(cluster_of_3: LocalCluster, tmp_path: Path, persisted: bool) -> None:
     go_on = tmp_path / "go on"
 
@@ -305,7 +305,7 @@ def test_warnings_reach_the_user(client: Client) -> None:
     assert [warning.filename for warning in warned] == [__file__]
 
 
-@pytest.mark.parametrize("kind", ["frame", "array", "here"])
+@pytest.mark.parametrize("kind", one_quick(["frame", "array", "here"]))
 def test_a_column_of_targets_is_flattened_with_one_warning(client: Client, kind: str) -> None:
     X, y = training_set()
     column = {"frame": y.to_frame(), "array": y.to_dask_array(lengths=True)[:, None], "here": REGRESSION.to_numpy()[:, None]}[kind]

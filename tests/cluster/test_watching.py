@@ -87,7 +87,7 @@ def waits_for_kernels(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-@pytest.mark.parametrize("verbose", [0, 1])
+@pytest.mark.parametrize("verbose", one_quick([0, 1]))
 def test_a_bar_tells_of_compiling_until_there_is_a_tree(client: Client, capfd: pytest.CaptureFixture[str], verbose: int) -> None:
     X, y = training_set()
     model = dtrees.RandomForestRegressor(4, verbose=verbose)

@@ -33,7 +33,6 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
 from tests.engine.shards import rules
-from tests.slow import one_quick
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -393,8 +392,9 @@ def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str)
     ("name", "placement"),
     [
         ("boosting", "one-worker"), ("boosting", "sharded"), pytest.param("boosting", "auto", marks=pytest.mark.slow),
-        pytest.param("forest", "one-worker", marks=pytest.mark.slow), ("forest", "replicated"), ("forest", "sharded"), ("forest", "auto"),
-        ("tree", "sharded"), ("by default", "sharded"),
+        pytest.param("forest", "one-worker", marks=pytest.mark.slow), ("forest", "replicated"), ("forest", "auto"),
+        pytest.param("forest", "sharded", marks=pytest.mark.slow), pytest.param("tree", "sharded", marks=pytest.mark.slow),
+        pytest.param("by default", "sharded", marks=pytest.mark.thorough),
     ],
 )  # fmt: skip
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
@@ -416,9 +416,21 @@ def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name:
     assert_clean(client)
 
 
-@pytest.mark.parametrize("name", ["boosting", "forest"])
-@pytest.mark.parametrize("placement", ["one-worker", "sharded"])
-@pytest.mark.parametrize("columns", one_quick([["wide"], ["wide", "word"]]), ids=["one", "two"])
+@pytest.mark.parametrize(
+    ("name", "placement", "columns"),
+    [
+        ("forest", "sharded", ["wide"]),
+        pytest.param("boosting", "sharded", ["wide", "word"], marks=pytest.mark.slow),
+        pytest.param("boosting", "one-worker", ["wide"], marks=pytest.mark.slow),
+        *(
+            pytest.param(*rest, marks=pytest.mark.thorough)
+            for rest in (
+                ("forest", "sharded", ["wide", "word"]), ("boosting", "sharded", ["wide"]), ("forest", "one-worker", ["wide"]),
+                ("forest", "one-worker", ["wide", "word"]), ("boosting", "one-worker", ["wide", "word"]),
+            )
+        ),
+    ],
+)  # fmt: skip
 def test_fewer_columns_than_workers(client: Client, name: str, placement: str, columns: list[str]) -> None:
     X, y = training_set(7)
     fitted = dtrees.submit(MODELS[name](), X[columns], y, placement=placement).result(timeout=150)

@@ -17,6 +17,7 @@ from dtrees.cluster.compat import waiting_thread
 from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.actors import Actors, ActorsLost
 from tests.cluster.samples import wait_until
+from tests.slow import one_of_each
 
 
 class Echo(ActorBase):
@@ -81,7 +82,8 @@ def test_errors_of_a_method_are_raised_here(echoes: Actors) -> None:
     assert not echoes.lost
 
 
-@pytest.mark.parametrize("n_bytes", [8, 16_000_000])  # the larger ones do not fit into what a connection holds
+# The larger ones do not fit into what a connection holds.
+@pytest.mark.parametrize(("echoes", "n_bytes"), one_of_each(["channels", "no channels"], [16_000_000, 8]), indirect=["echoes"])
 def test_calls_may_follow_each_other(echoes: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
     for k in range(3):

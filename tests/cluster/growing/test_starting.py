@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression
 import dtrees
 from tests.cluster.samples import assert_same_model
 from tests.plain import PLAIN
+from tests.slow import one_of_each, one_quick
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 6))
@@ -30,7 +31,7 @@ def placed(request: pytest.FixtureRequest, client: Client) -> Any:
         yield client
 
 
-@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(("placed", "lazy"), one_of_each(["one-worker", "sharded"], [False, True]), indirect=["placed"])
 def test_scores_of_each_row(placed: Client, lazy: bool) -> None:
     margin = RNG.normal(size=(300, 3))
     here = dtrees.GradientBoostingClassifier(**SETTINGS).fit(X, CLASSES, base_margin=margin)
@@ -50,12 +51,14 @@ def test_functions_travel(placed: Client) -> None:
     assert_same_model(dtrees.GradientBoostingRegressor(loss=model.loss, **SETTINGS).fit(LAZY, y), model.fit(X, Y))
 
 
+@pytest.mark.parametrize("placed", one_quick(["sharded", "one-worker"]), indirect=True)
 def test_errors_of_functions_come_back(placed: Client) -> None:
     model = dtrees.GradientBoostingRegressor(loss=lambda y, raw, weight: (raw, -np.ones(len(y))), **SETTINGS)
     with pytest.raises(ValueError, match="returned the hessian -1.0; wants numbers of at least 0"):
         model.fit(LAZY, da.from_array(Y, chunks=((100, 20, 180),)))
 
 
+@pytest.mark.parametrize("placed", one_quick(["sharded", "one-worker"]), indirect=True)
 def test_what_is_for_data_in_memory(placed: Client) -> None:
     y = da.from_array(Y, chunks=((100, 20, 180),))
     for parameters, options, message in (

@@ -14,6 +14,7 @@ from dtrees.cluster.growing.actor import ActorBase, Failed
 from dtrees.cluster.growing.actors import Actors
 from dtrees.cluster.transport.packing import pack_named
 from dtrees.cluster.transport.peers import PeerLost, Peers
+from tests.slow import one_of_each, one_quick
 
 
 class Sender(ActorBase):
@@ -59,7 +60,7 @@ def senders_on(client: Client, links: bool) -> Actors:
     return actors
 
 
-@pytest.fixture(params=["channels", "no channels"])
+@pytest.fixture(params=one_quick(["channels", "no channels"]))
 def senders(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actors]:
     if request.param == "no channels":  # as where connections are encrypted
 
@@ -72,7 +73,8 @@ def senders(client: Client, request: pytest.FixtureRequest, monkeypatch: pytest.
     actors.close()
 
 
-@pytest.mark.parametrize("n_bytes", [8, 16_000_000])  # the larger ones do not fit into what a connection holds
+# The larger ones do not fit into what a connection holds.
+@pytest.mark.parametrize(("senders", "n_bytes"), one_of_each(["channels", "no channels"], [16_000_000, 8]), indirect=["senders"])
 def test_all_send_to_all_at_once(senders: Actors, n_bytes: int) -> None:
     array = np.arange(n_bytes // 8)
     swapped = senders.call("swap", {i: ([j for j in range(4) if j != i], array + i, 3) for i in range(4)})
