@@ -21,6 +21,9 @@ from hypothesis import HealthCheck, settings
 from tests.examples import examples
 from tests.kernel_cache import compile_kernels
 
+# To look for garbage again and again among all that is imported and collected would take a fifth of the time that this takes.
+gc.disable()
+
 # Test processes and workers import the same packages many times: bytecode is kept, also where the environment says not to.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -88,6 +91,7 @@ def pytest_collection_finish() -> None:
     """Leave what is there before the first test out of further collections of garbage: half a million objects, a third of a second each."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def real_data(name: str) -> Path:

@@ -163,6 +163,7 @@ def test_deviations_of_many(weights: str) -> None:
         check_deviations(alpha, level, weight, rng.permutation(n), end, 6 * n)
 
 
+@pytest.mark.slow  # small nodes have all ways to search them
 def test_a_large_node() -> None:
     """The best split of some thousand rows, found among a hundred by sorting anew each time: no other of these is better."""
     rng = np.random.default_rng(1)

@@ -22,6 +22,7 @@ from tests.split.strategies import criteria_by_sums, tasks
 FEW = sorted(set(criteria_by_sums()) - KERNELS_OF_THEIR_OWN | {ENTROPY})
 
 
+@pytest.mark.slow  # a kernel of its own; trees with random thresholds are grown by other tests
 @pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN | {GINI}, FEW))
 @given(data=st.data())
 @examples(200)
