@@ -18,23 +18,30 @@ import hashlib
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import llvmlite.binding as ll
-from numba.core import transforms, typed_passes, untyped_passes
-from numba.core.codegen import JITCodeLibrary
+from numba.core import base, event, transforms, typed_passes, types, typing, untyped_passes, utils
+from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler import Compiler, PassManager
 from numba.core.compiler_machinery import FunctionPass, _pass_registry, register_pass
 from numba.core.funcdesc import default_mangler
+from numba.core.ir import Inst, Var
+from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
+from numba.core.typing import context as typing_context
+from numba.core.typing.npydecl import NumpyRulesArrayOperator
 from numba.extending import overload
 from numba.np import arrayobj
 
+#: Passes for reports.
+_REPORTS = {typed_passes.AnnotateTypes, typed_passes.DumpParforDiagnostics}
 #: Passes for what no kernel has: ``with``, closures, exceptions with computed arguments, literal unrolling; and reports.
-_USELESS = {
+_USELESS = _REPORTS | {
     untyped_passes.WithLifting,
     untyped_passes.InlineClosureLikes,
     untyped_passes.RewriteDynamicRaises,
@@ -43,8 +50,6 @@ _USELESS = {
     untyped_passes.LiteralUnroll,
     untyped_passes.LiteralPropagationSubPipelinePass,
     typed_passes.NoPythonSupportedFeatureValidation,
-    typed_passes.AnnotateTypes,
-    typed_passes.DumpParforDiagnostics,
 }
 #: Nobody looks at a function again after these.
 _LAST = {typed_passes.NativeLowering, typed_passes.NoPythonBackend}
@@ -72,19 +77,34 @@ class KernelCompiler(Compiler):
 
     def define_pipelines(self) -> list[PassManager]:
         """Return the steps of Numba's compiler, but for some."""
-        pipelines = []
-        for usual in super().define_pipelines():
-            passes = _Passes(usual.pipeline_name)
-            for kind, description in usual.passes:
-                if kind is typed_passes.NativeLowering:
-                    for own in self.first_of_lowering:
-                        passes.add_pass(own, "")
-                if kind not in _USELESS:
-                    passes.add_pass(kind, description)
-            passes.finalize()
-            pipelines.append(passes)
-        self.state.type_annotation = ""
-        return pipelines
+        return _define(self, _USELESS, self.first_of_lowering)
+
+
+def _define(compiler: Any, left_out: set[Any], first_of_lowering: tuple[Any, ...] = ()) -> list[PassManager]:
+    pipelines = []
+    for usual in _numba_pipelines(compiler):
+        passes = _Passes(usual.pipeline_name)
+        for kind, description in usual.passes:
+            if kind is typed_passes.NativeLowering:
+                for own in first_of_lowering:
+                    passes.add_pass(own, "")
+            if kind not in left_out:
+                passes.add_pass(kind, description)
+        passes.finalize()
+        pipelines.append(passes)
+    compiler.state.type_annotation = ""
+    return pipelines
+
+
+def _define_for_numba(compiler: Any) -> list[PassManager]:
+    """Compile what Numba has functions of its own for: kernels call it, but nobody calls it from Python, or asks for its types."""
+    if compiler.state.func_id.modname.split(".")[0] not in {"numba", "dtrees"}:
+        return _numba_pipelines(compiler)
+    compiler.state.flags.no_cpython_wrapper = compiler.state.flags.no_cfunc_wrapper = True
+    return _define(compiler, _REPORTS)
+
+
+_numba_pipelines = Compiler.define_pipelines
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -95,6 +115,11 @@ class _PartLibrary(JITCodeLibrary):
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
+        # As in the copy that Numba makes of code to link: this is used for nothing else.
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == ll.Linkage.external:
+                function.linkage = "linkonce_odr"
+        self._shared_module = self._final_module
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -250,12 +275,149 @@ def _finalize(library: Any) -> None:
 
 _numba_finalize = JITCodeLibrary._finalize_specific
 
+
+def _no_timer(kind: str, callback: Any) -> AbstractContextManager[None]:
+    """Time nothing: each of the functions that are being compiled would be told of each call to LLVM."""
+    return nullcontext()
+
+
+def _start_event(kind: str, data: Any = None) -> None:
+    """Make an event only if somebody is to be told of it."""
+    if event._registered[kind]:
+        _numba_start_event(kind, data)
+
+
+def _end_event(kind: str, data: Any = None, exc_details: Any = None) -> None:
+    if event._registered[kind]:
+        _numba_end_event(kind, data, exc_details)
+
+
+_numba_start_event, _numba_end_event = event.start_event, event.end_event
+
+
+def _list_variables(statement: Any, value: Any) -> list[Any]:
+    """Return the variables in part of a statement, in one list rather than in a list for each part."""
+    found: list[Any] = []
+    _collect_variables(value, found)
+    return found
+
+
+def _collect_variables(value: Any, found: list[Any]) -> None:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        value = (value,)
+    for one in value:
+        if isinstance(one, Var):
+            found.append(one)
+        elif isinstance(one, Inst):
+            found += one.list_vars()
+        elif isinstance(one, dict | list | tuple):
+            _collect_variables(one, found)
+
+
+def _process(processor: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+    """Leave out which variables live where, until somebody wants to know: after most passes nobody does."""
+    function = processor.func_ir
+    if emit_dels or function.is_generator:
+        _numba_process(processor, emit_dels, extend_lifetimes)
+    else:
+        function.blocks = transforms.canonicalize_cfg(function.blocks)
+        function.variable_lifetime = VariableLifetime(function.blocks)
+        function.generator_info = None
+
+
+_numba_process = PostProcessor.run
+
+
+def _refresh(context: Any) -> None:
+    """Look for new declarations of functions only if there are more than before."""
+    _refresh_from(context, _numba_refresh, _n_declared(context) + _n_declared(context.typing_context))
+
+
+def _refresh_types(context: Any) -> None:
+    _refresh_from(context, _numba_refresh_types, _n_declared(context))
+
+
+def _refresh_from(context: Any, refresh: Any, n_declared: int) -> None:
+    if _seen.get(id(context._registries)) != n_declared:
+        refresh(context)
+        _seen[id(context._registries)] = n_declared
+
+
+def _n_declared(context: Any) -> int:
+    return sum(len(getattr(registry, kind)) for registry, loader in context._registries.items() for kind in loader.registry_items)
+
+
+_numba_refresh, _numba_refresh_types = base.BaseContext.refresh, typing.BaseContext.refresh
+#: How many declarations there were, for each table of registries, when they were last looked for.
+_seen: dict[int, int] = {}
+
+
+def _type_array_operator(rule: Any, arguments: Any, keywords: Any) -> Any:
+    """Return at once that an operation of numbers is none of arrays, rather than look for NumPy's own."""
+    if all(isinstance(kind, types.Number | types.Boolean) for kind in arguments):
+        return None
+    return _numba_type_array_operator(rule, arguments, keywords)
+
+
+_numba_type_array_operator = NumpyRulesArrayOperator.generic
+
+
+def _order(target: Any, templates: Any, fnkey: Any = "") -> Any:
+    """Sort the same declarations once."""
+    return _sorted(target, tuple(templates), fnkey)
+
+
+@cache
+def _sorted(target: Any, templates: tuple[Any, ...], fnkey: Any) -> Any:
+    return _numba_order(target, list(templates), fnkey)
+
+
+_numba_order = utils.order_by_target_specificity
+
+
+def _size(context: Any, kind: Any) -> int:
+    """Ask LLVM for the size of a type once."""
+    name = str(kind)
+    if name not in _sizes:
+        _sizes[name] = _numba_size(context, kind)
+    return _sizes[name]
+
+
+_numba_size = base.BaseContext.get_abi_sizeof
+_sizes: dict[str, int] = {}
+
+
+def _optimize_functions(library: Any, module: Any) -> None:
+    """Optimize what a module defines, and not what it only declares, with the same passes for all functions."""
+    module.data_layout = library._codegen._data_layout
+    manager, builder = library._codegen._function_pass_manager()
+    for function in module.functions:
+        if not function.is_declaration:
+            manager.run(function, builder)
+
+
 #: What is replaced in Numba while kernels are compiled.
 _REPLACED = (
     (TargetConfig, "__eq__", _options_equal),
     (TargetConfig, "__hash__", _hash_options),
     (JITCodeLibrary, "_finalize_specific", _finalize),
     (arrayobj, "raise_with_shape_context", _raise_mismatch),
+    (Compiler, "define_pipelines", _define_for_numba),
+    (event, "install_timer", _no_timer),
+    (event, "start_event", _start_event),
+    (event, "end_event", _end_event),
+    (Inst, "_rec_list_vars", _list_variables),
+    (PostProcessor, "run", _process),
+    (base.BaseContext, "refresh", _refresh),
+    (typing.BaseContext, "refresh", _refresh_types),
+    (NumpyRulesArrayOperator, "generic", _type_array_operator),
+    (utils, "order_by_target_specificity", _order),
+    (typing_context, "order_by_target_specificity", _order),
+    (base, "_has_loc", cache(base._has_loc)),  # what arguments a function has does not change
+    (base.BaseContext, "get_abi_sizeof", _size),
+    (CPUCodeLibrary, "_optimize_functions", _optimize_functions),
 )
 _depth = 0
 _usual: dict[tuple[Any, str], Any] = {}
@@ -279,4 +441,5 @@ def quickly() -> Iterator[None]:
         if _depth == 0:
             for (owner, name), theirs in _usual.items():
                 setattr(owner, name, theirs)
+            _seen.clear()
             del context.mangler

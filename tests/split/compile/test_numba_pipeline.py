@@ -9,12 +9,17 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core import event
+from numba.core.compiler import run_frontend
+from numba.core.ir import Inst
 from numba.core.targetconfig import TargetConfig
 
+from dtrees.split.compile import numba_pipeline
 from dtrees.split.compile.kernels import kernel
 
 SOURCE = """
@@ -124,3 +129,60 @@ def test_others_are_compiled_by_numba_as_ever() -> None:
 
     with pytest.raises(ValueError, match="from input of shape"):
         assign_too(out, np.arange(4.0))
+
+
+def test_what_is_replaced_in_numba_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba still calls all that is replaced, and nothing of it stays so."""
+    called = set()
+
+    def noted(place: tuple[Any, str], replacement: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            called.add(place)
+            return replacement(*arguments, **options)
+
+        return call
+
+    text = numba_pipeline.arrayobj, "raise_with_shape_context", numba_pipeline._raise_mismatch  # known by what it is; see above
+    usual = [(owner, name, vars(owner)[name]) for owner, name, _ in numba_pipeline._REPLACED]
+    noting = tuple((owner, name, noted((owner, name), ours)) for owner, name, ours in numba_pipeline._REPLACED if name != text[1])
+    monkeypatch.setattr(numba_pipeline, "_REPLACED", (*noting, text))
+    now = time.time_ns()  # so that this kernel is on no disk
+
+    @kernel
+    def mixed(out, x):  # type: ignore[no-untyped-def]
+        y = np.empty(x.shape[0], np.int64)
+        for i in range(x.shape[0]):
+            y[i] = min(now, x[i] + 1)
+        out[:] = y
+
+    out = np.zeros(3, np.int64)
+    mixed(out, np.arange(3))
+    assert out.tolist() == [1, 2, 3]
+    assert called == {(owner, name) for owner, name, _ in noting}
+    assert all(vars(owner)[name] is theirs for owner, name, theirs in usual)
+    file = mixed._cache.find(mixed.signatures[0])
+    assert file is not None
+    file.unlink()
+
+
+def test_variables_of_statements() -> None:
+    """They are found in the order in which Numba finds them, which decides what is generated."""
+
+    def function(x, y):  # type: ignore[no-untyped-def]
+        total = 0
+        for i, one in enumerate(x[1:]):
+            if one in (y, 3, i):
+                total += max(one, y, key=None) * y[i, 1:]
+        return [total, {"a": (x, y)}]
+
+    statements = [one for block in run_frontend(function).blocks.values() for one in block.body]
+    parts = statements + [one.value for one in statements if isinstance(getattr(one, "value", None), Inst)]
+    theirs = [part.list_vars() for part in parts]
+    with numba_pipeline.quickly():
+        assert [part.list_vars() for part in parts] == theirs
+
+
+def test_who_listens_to_numba_is_told() -> None:
+    with numba_pipeline.quickly(), event.install_recorder("numba:compile") as told, event.trigger_event("numba:compile"):
+        pass
+    assert [one.is_start for _, one in told.buffer] == [True, False]
