@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import kernel
+from dtrees.split.compile.kernels import kernel, plain
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -63,7 +63,7 @@ class CompactTree(NamedTuple):
 def compact(arrays: Mapping[str, NDArray[Any]]) -> CompactTree | None:
     """Return what the arrays of a tree follow from; None where they do not, to the last bit: not everything was grown by us."""
     feature, impurity = arrays["feature"], arrays["impurity"]
-    if not _follow(*(arrays[name] for name in _FOLLOWING)):
+    if not _follow(*(plain(arrays[name]) for name in _FOLLOWING)):
         return None
     inner, leaf = np.flatnonzero(feature >= 0), np.flatnonzero(feature < 0)
     return CompactTree(

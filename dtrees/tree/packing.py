@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import kernel
+from dtrees.split.compile.kernels import kernel, plain
 from dtrees.split.numbers.rounding import rounded_down
 from dtrees.tree.tree import Tree
 
@@ -112,8 +112,9 @@ def pack(trees: Sequence[Tree], dtype: Any = np.float64) -> Packed:
     )
     for t, tree in enumerate(trees):
         threshold = rounded_down(tree.threshold, record["threshold"])
+        own = tree.children_left, tree.children_right, tree.feature, threshold, tree.missing_go_to_left, tree.n_node_samples
         packed.shallow[t] = _lay_out(
-            tree.children_left, tree.children_right, tree.feature, threshold, tree.missing_go_to_left, tree.n_node_samples,
+            *map(plain, own),
             slot_of, packed.bits, packed.nodes[roots[t] : roots[t + 1]], packed.top_slot[t], packed.top_threshold[t], packed.top_end[t],
             packed.number[leaves[t] : leaves[t + 1]],
         )  # fmt: skip

@@ -301,7 +301,7 @@ def sum_values(
     out = np.zeros((X.shape[0], packed.value.shape[1]))
     last = packed.n_trees if stop is None else stop
     rows = _template(X)
-    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=rows)
+    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=(rows,))
     _over_rows(lambda p, X, i, j, out: add(p, X, i, j, start, last, out), packed, X, out, X.shape[0] * (last - start), n_threads)
     return out
 
@@ -310,7 +310,7 @@ def add_tree(packed: Packed | PackedWithSets, X: Table, tree: int, out: NDArray[
     """Add the values of one tree to ``out``, shape (n_rows, n_values); X as for :func:`sum_values`."""
     _check_width(packed, X)
     rows = _template(X)
-    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=rows)
+    add = bind(_adder(packed), packed, rows, 0, 0, 0, 0, out, any_layout=(rows,))
     _over_rows(lambda p, X, i, j, out: add(p, X, i, j, tree, tree + 1, out), packed, X, out, X.shape[0], n_threads)
 
 
@@ -320,7 +320,7 @@ def apply(packed: Packed | PackedWithSets, X: Table, n_threads: int = 1) -> NDAr
     out = np.empty((X.shape[0], packed.n_trees), np.int32)
     rows = _template(X)
     numbers = leaf_numbers_with_sets if isinstance(packed, PackedWithSets) else _leaf_numbers
-    number = bind(numbers, packed, rows, 0, 0, out, any_layout=rows)
+    number = bind(numbers, packed, rows, 0, 0, out, any_layout=(rows,))
     _over_rows(number, packed, X, out, X.shape[0] * packed.n_trees, n_threads)
     return out
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import kernel
+from dtrees.split.compile.kernels import bind, kernel
 
 #: Bytes of a block, and the fewest rows.
 _BLOCK_BYTES, _FEWEST_ROWS = 2**22, 16
@@ -61,16 +61,17 @@ class SparseRows:
         step = max(_FEWEST_ROWS, _BLOCK_BYTES // (self.dtype.itemsize * (columns.shape[0] + 1)))
         for start in range(first, last, step):
             stop = min(start + step, last)
-            block = np.zeros((columns.shape[0], stop - start), self.dtype).T  # trees ask for one column after the other
-            _fill(self.starts[start : stop + 1], self.columns, self.data, place_of, block)
-            yield start, block
+            block = np.zeros((columns.shape[0], stop - start), self.dtype)  # trees ask for one column after the other
+            arguments = self.starts[start : stop + 1].astype(np.int64), self.columns, self.data, place_of, block
+            bind(_fill, *arguments, any_layout=(self.columns, self.data))(*arguments)
+            yield start, block.T
 
 
 @kernel
 def _fill(starts, columns, data, place_of, block):
-    """Write the cells of rows to a block of zeros."""
-    for i in range(block.shape[0]):
+    """Write the cells of rows to a block of zeros, column by column."""
+    for i in range(block.shape[1]):
         for k in range(starts[i], starts[i + 1]):
             place = place_of[columns[k]]
             if place >= 0:
-                block[i, place] = data[k]
+                block[place, i] = data[k]

@@ -134,14 +134,15 @@ def test_any_memory_layout(large: tuple[list[Tree], Packed, NDArray[np.float64]]
 
 
 def test_no_memory_layout_is_compiled_for() -> None:
-    """One kernel takes arrays in whatever order their numbers lie, and arrays that must not be written to."""
+    """One kernel takes arrays in whatever order their numbers lie, and wherever, and arrays that must not be written to."""
     X = np.random.default_rng(0).normal(size=(40, 6))
     packed = pack(forest(np.random.default_rng(1), 2, 3, 1), X.dtype)
     expected = sum_values(packed, np.ascontiguousarray(X[:, :3])), apply(packed, np.ascontiguousarray(X[:, :3]))
     before = len(predict._add_values.overloads), len(predict._leaf_numbers.overloads)
     frozen = X[:, :3].copy()
     frozen.flags.writeable = False
-    for view in (np.asfortranarray(X[:, :3]), X[:, :3], X[::-1, :3][::-1], frozen):
+    unaligned = np.frombuffer(b"." + frozen.tobytes(), offset=1).reshape(frozen.shape)
+    for view in (np.asfortranarray(X[:, :3]), X[:, :3], X[::-1, :3][::-1], frozen, unaligned):
         np.testing.assert_array_equal(sum_values(packed, view), expected[0])
         np.testing.assert_array_equal(apply(packed, view), expected[1])
     assert (len(predict._add_values.overloads), len(predict._leaf_numbers.overloads)) == before

@@ -8,7 +8,7 @@ every division.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from numba import njit, typeof, types, version_info
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.sigutils import normalize_signature
+from numpy.typing import NDArray
 
 from dtrees.split.compile.cache import KernelCache, cache_folder, compiled_kernels, fetch_kernel
 
@@ -186,31 +187,35 @@ def load_compiled() -> None:
 _bound: dict[Any, Callable[..., Any]] = {}
 
 
-def bind(kernel: Any, *arguments: Any, any_layout: Any = None) -> Callable[..., Any]:
+def plain(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as kernels are compiled for, which is not read only, and aligned: where one is not, as in a file, its copy."""
+    return array if array.flags.carray else array.copy()
+
+
+def bind(kernel: Any, *arguments: Any, any_layout: Sequence[NDArray[Any]] = ()) -> Callable[..., Any]:
     """Return a kernel's code for arguments of these types, to be called with such only.
 
-    To look up the types of a hundred arrays takes longer than many a call does, so where calls are many, it is done once. An array given as
-    ``any_layout`` may be contiguous or not, and read only or not, where the kernel is called: one code serves all.
+    To look up the types of a hundred arrays takes longer than many a call does, so where calls are many, it is done once. Arrays given as
+    ``any_layout`` may be contiguous or not, read only or not, and aligned or not, where the kernel is called: one code serves all.
     """
-    key = _key(kernel, arguments, any_layout)
+    anyhow = {id(array) for array in any_layout}
+    key = _key(kernel, arguments, anyhow)
     if key not in _bound:
-        _bound[key] = kernel.compile(tuple(_any_layout(value) if value is any_layout is not None else typeof(value) for value in arguments))
+        _bound[key] = kernel.compile(tuple(_any_layout(value) if id(value) in anyhow else typeof(value) for value in arguments))
     return _bound[key]
 
 
 def bound(kernel: Any, *arguments: Any) -> Callable[..., Any] | None:
     """Return what :func:`bind` has returned for arguments of these types, None if it has not been called."""
-    return _bound.get(_key(kernel, arguments, None))
+    return _bound.get(_key(kernel, arguments, set()))
 
 
-def _key(kernel: Any, arguments: tuple[Any, ...], any_layout: Any) -> Any:
-    return kernel, tuple(
-        (value.dtype, value.ndim, value.flags.aligned) if value is any_layout is not None else _kind(value) for value in arguments
-    )
+def _key(kernel: Any, arguments: tuple[Any, ...], anyhow: set[int]) -> Any:
+    return kernel, tuple((value.dtype, value.ndim) if id(value) in anyhow else _kind(value) for value in arguments)
 
 
 def _any_layout(array: Any) -> Any:
-    return types.Array(typeof(array).dtype, array.ndim, "A", readonly=True, aligned=array.flags.aligned)
+    return types.Array(typeof(array).dtype, array.ndim, "A", readonly=True, aligned=False)
 
 
 def _kind(value: Any) -> Any:
