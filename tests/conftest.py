@@ -21,8 +21,10 @@ from hypothesis import HealthCheck, settings
 from tests.examples import examples
 from tests.kernel_cache import compile_kernels
 
-# To look for garbage again and again among all that is imported and collected would take a fifth of the time that this takes.
+# To look for garbage again and again among all that is imported and collected would take a fifth of the time that this takes; tests leave
+# little.
 gc.disable()
+gc.set_threshold(50_000)
 
 # Test processes and workers import the same packages many times: bytecode is kept, also where the environment says not to.
 sys.dont_write_bytecode = False
@@ -78,6 +80,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Before tests are spread over processes, compile what all of them would wait for, each within the time that a test is given."""
     if not hasattr(session.config, "workerinput") and session.config.option.dist != "no":
+        gc.enable()
         compile_kernels()
 
 
