@@ -22,7 +22,6 @@ _MODULES = [
 ]
 
 
-gc.disable()
 gc.set_threshold(50_000)
 for module in _MODULES:
     importlib.import_module(module)
@@ -30,4 +29,3 @@ load_compiled()
 # Tests collect garbage on workers to see whether anything is left there: what is here now is none.
 gc.collect()
 gc.freeze()
-gc.enable()

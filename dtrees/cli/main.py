@@ -125,7 +125,8 @@ def main() -> None:
     or with a CSV or Parquet file:      dtrees fit DATA --target COLUMN
     and see what else there is with:    dtrees fit --help
     """  # noqa: D301 (the backspace is for click, which does not wrap the lines after it)
-    # A command is a short process of many imports: to look for garbage among them, then and in the end, would take a quarter of its time.
+    # A command is a short process of many imports: to look for garbage among them, in between and at the end, would take a quarter of its
+    # time.
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrees.split.compile.kernels import inner_kernel, kernel
+from dtrees.split.compile.kernels import inner_kernel, kernel, plain
 from dtrees.tree.tree import Tree
 
 #: What the arrays of a tree say of a leaf; other arrays say the same of it as of the node before.
@@ -41,13 +41,13 @@ def cost(tree: Tree) -> NDArray[np.float64]:
 
 def pruning_path(tree: Tree) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the values of ``alpha`` at which splits go, 0 before them, and the cost of all leaves after each."""
-    _, alphas, costs = _prune(tree.children_left, tree.children_right, cost(tree), np.inf)
+    _, alphas, costs = _prune(plain(tree.children_left), plain(tree.children_right), cost(tree), np.inf)
     return alphas, costs
 
 
 def kept_nodes(left: NDArray[np.int32], right: NDArray[np.int32], costs: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
     """Tell which nodes, in preorder, are left after pruning with ``alpha``, shape (node_count,)."""
-    kept: NDArray[np.bool_] = _prune(left, right, costs, alpha)[0]
+    kept: NDArray[np.bool_] = _prune(plain(left), plain(right), costs, alpha)[0]
     return kept
 
 

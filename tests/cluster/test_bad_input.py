@@ -251,15 +251,13 @@ def _mend(where: str) -> None:
     ("where", "make", "placement"),
     [
         ("dtrees.engine.shard.targets.boosting_target:BoostingTarget.start", boosting, "sharded"),
-        pytest.param(
-            "dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded", marks=pytest.mark.thorough
-        ),
+        pytest.param("dtrees.ensemble.objective.losses.squared_error:SquaredError.initial", boosting, "sharded", marks=pytest.mark.slow),
         ("dtrees.ensemble.evaluation.evaluation_sets:Scorer.score", boosting, "sharded"),
         ("dtrees.engine.run.forest_growth:grow_forest", forest, "replicated"),
         ("dtrees.engine.shard.targets.forest_target:ForestTarget.start", forest, "sharded"),
-        pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.thorough),
+        pytest.param("dtrees.engine.shard.tree_state:TreeState._share_rows", forest, "sharded", marks=pytest.mark.slow),
         ("dtrees.engine.shard.tree_state:TreeState._grow_delegated", forest, "sharded"),
-        pytest.param("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded", marks=pytest.mark.thorough),
+        pytest.param("dtrees.engine.shard.tree_state:measure_leaves", forest, "sharded", marks=pytest.mark.slow),
         ("dtrees.split.table.columns:Assembly.finished", boosting, "sharded"),
     ],
 )

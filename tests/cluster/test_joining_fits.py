@@ -119,7 +119,7 @@ FORESTS: dict[str, tuple[str, Callable[[int], Any]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", thorough_for({"classes"}, FORESTS))
+@pytest.mark.parametrize("name", FORESTS)
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
 def test_a_worker_joins_a_forest_by_rows(no_nannies: Client, tmp_path: Path, name: str) -> None:
     task, make = FORESTS[name]

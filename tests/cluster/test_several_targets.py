@@ -34,9 +34,8 @@ def here() -> dtrees.GradientBoostingRegressor:
 @pytest.mark.parametrize(
     "kind",
     slow_for(
-        {"unknown chunks", "local frame"},
+        {"array", "unknown chunks", "local array", "local frame", "local list"},
         ["frame", "array", "columns apart", "unknown chunks", "local array", "local frame", "local list"],
-        {"array", "local array", "local list"},
     ),
 )
 def test_kinds_of_y(client: Client, here: dtrees.GradientBoostingRegressor, kind: str) -> None:

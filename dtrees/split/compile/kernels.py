@@ -188,7 +188,7 @@ _bound: dict[Any, Callable[..., Any]] = {}
 
 
 def plain(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array as kernels are compiled for, which is not read only, and aligned: where one is not, as in a file, its copy."""
+    """Return an array that kernels are compiled for: contiguous, aligned and writeable. Any other is copied."""
     return array if array.flags.carray else array.copy()
 
 

@@ -97,7 +97,7 @@ def _define(compiler: Any, left_out: set[Any], first_of_lowering: tuple[Any, ...
 
 
 def _define_for_numba(compiler: Any) -> list[PassManager]:
-    """Compile what Numba has functions of its own for: kernels call it, but nobody calls it from Python, or asks for its types."""
+    """Compile what Numba has functions of its own for: kernels call it, but not Python, as it would those of Numba's lists."""
     if compiler.state.func_id.modname.split(".")[0] not in {"numba", "dtrees"}:
         return _numba_pipelines(compiler)
     compiler.state.flags.no_cpython_wrapper = compiler.state.flags.no_cfunc_wrapper = True
@@ -375,6 +375,8 @@ def _sorted(target: Any, templates: tuple[Any, ...], fnkey: Any) -> Any:
 
 
 _numba_order = utils.order_by_target_specificity
+#: What arguments a function has does not change.
+_has_location = cache(base._has_loc)
 
 
 def _size(context: Any, kind: Any) -> int:
@@ -415,7 +417,7 @@ _REPLACED = (
     (NumpyRulesArrayOperator, "generic", _type_array_operator),
     (utils, "order_by_target_specificity", _order),
     (typing_context, "order_by_target_specificity", _order),
-    (base, "_has_loc", cache(base._has_loc)),  # what arguments a function has does not change
+    (base, "_has_loc", _has_location),
     (base.BaseContext, "get_abi_sizeof", _size),
     (CPUCodeLibrary, "_optimize_functions", _optimize_functions),
 )
@@ -425,7 +427,7 @@ _usual: dict[tuple[Any, str], Any] = {}
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """Let Numba compare flags as a whole, give functions short names and have signals wait for LLVM, while its compiler lock is held."""
+    """Replace parts of Numba (``_REPLACED``), and give functions short names, while its compiler lock is held."""
     global _depth
     context = cpu_target.target_context
     if _depth == 0:
@@ -442,4 +444,6 @@ def quickly() -> Iterator[None]:
             for (owner, name), theirs in _usual.items():
                 setattr(owner, name, theirs)
             _seen.clear()
+            _sorted.cache_clear()
+            _has_location.cache_clear()
             del context.mangler

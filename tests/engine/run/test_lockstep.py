@@ -79,7 +79,7 @@ def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
     weight = wild_weight(N, 1) if weighted else None
     here = grow_forest(presort(TABLE), target, weight, plan, 2, 7, 1)
     assert here.trees[0].node_count > 10
-    for n_shards, side_by_side, n_threads in ((3, 5, 1), (2, 2, 5), (1, 99, 3)) + THOROUGH * ((2, 2, 1), (3, 1, 1), (2, 3, 2)):
+    for n_shards, side_by_side, n_threads in ((3, 5, 1), (2, 1, 5), (1, 99, 3)) + THOROUGH * ((2, 2, 5), (3, 1, 1), (2, 3, 2)):
         executor = ShardedExecutor(TABLE, target, weight, SPREADS[n_shards], n_threads)
         assert_same(grow_forest_on_shards(executor, plan, 2, 7, side_by_side), here)
         executor.close()
