@@ -71,6 +71,7 @@ def test_different_types_are_all_cached(tmp_path: Path) -> None:
     assert (results, compiled) == ([4.0] * len(DTYPES), [])
 
 
+@pytest.mark.slow  # four processes import Numba
 def test_one_process_compiles_and_the_others_load(tmp_path: Path) -> None:
     together = run_together(tmp_path, ["float64"] * 4)
     assert [results for results, _ in together] == [[4.0]] * 4

@@ -32,6 +32,7 @@ def content(block: Block, n: int) -> list[NDArray[np.generic]]:
     return [np.array(x) for x in (block.keys[:, :n], block.places[:n], block.rows[:n], block.g[:n], block.cells[:n], block.has_missing)]
 
 
+@pytest.mark.slow  # kernels of its own; trees of a forest are grown in one block by other tests
 @pytest.mark.parametrize("random", [False, True])
 @pytest.mark.parametrize("before", [[], [(0, 24)], [(0, 24), (3, 9)], [(3, 9), (0, 24), (0, 24)]])
 def test_whatever_it_held_before(before: list[tuple[int, int]], random: bool) -> None:

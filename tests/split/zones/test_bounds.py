@@ -18,7 +18,6 @@ from dtrees.split.zones.bounds import best_edge, flag_zones
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, NEWTON_L1, POISSON, SQUARED_ERROR
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.nodes import package_limits
 
 Row = tuple[int, int]
@@ -75,7 +74,8 @@ def flagged(
 ROWS = st.lists(st.tuples(st.integers(-1000, 1000), st.integers(1, 50)), max_size=5)
 
 
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON, NEWTON_L1]))
+@pytest.mark.slow  # kernels of its own; large nodes are searched against full scans in every run (test_column.py)
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, POISSON, GINI, ENTROPY, NEWTON, NEWTON_L1])
 @given(
     zones=st.lists(ROWS, max_size=20),
     missing=ROWS,
@@ -150,7 +150,8 @@ def totals(rows: list[Row]) -> Any:
     return Moments(np.int64(sum(g for g, _ in rows)), np.int64(sum(h for _, h in rows)), np.int64(len(rows)))
 
 
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, NEWTON, NEWTON_L1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", [SQUARED_ERROR, NEWTON, NEWTON_L1])
 def test_most_zones_are_left_out(criterion: str) -> None:
     """A bound that always passes would be safe, and of no use."""
     rng = np.random.default_rng(0)
@@ -167,9 +168,10 @@ def test_most_zones_are_left_out(criterion: str) -> None:
     assert flags[49]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mirrored", [False, True])
 @pytest.mark.parametrize("weight", [1, 2**10, 2**30])
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, [NEWTON, NEWTON_L1]))
+@pytest.mark.parametrize("criterion", [NEWTON, NEWTON_L1])
 def test_few_rows_beside_very_many(criterion: str, weight: int, mirrored: bool) -> None:
     """The sums beyond the best cut vanish beside those of the node, which floats round to more than they are."""
     rng = np.random.default_rng(0)

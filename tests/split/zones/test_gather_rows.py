@@ -86,6 +86,7 @@ def picked(kind: str, rows: NDArray[np.uint32], shift: int, some: NDArray[np.int
     return np.sort(scratch.keys[: len(wanted)]).tolist(), sorted(wanted)
 
 
+@pytest.mark.slow  # a kernel of its own; large nodes are searched against full scans in every run (test_column.py)
 @given(
     st.sampled_from(sorted(COLUMNS)),
     st.sampled_from([0.0001, 0.01, 0.2, 0.5, 0.9, 0.999, 1.0]),
@@ -100,6 +101,7 @@ def test_picked_rows(kind: str, share: float, contiguous: bool, shift: int, some
     assert found == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(COLUMNS))
 @pytest.mark.parametrize(("share", "contiguous"), [(1.0, True), (0.3, True), (0.9, False), (0.5, False), (0.1, False)])
 @pytest.mark.parametrize("n_flagged", [16, 400])
@@ -113,6 +115,7 @@ def test_every_way(kind: str, share: float, contiguous: bool, n_flagged: int) ->
     assert found == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(COLUMNS))
 @pytest.mark.parametrize(("n_first", "others"), [(7_000, range(11_000, N)), (15_500, range(15_500, N, 4))])
 def test_uneven_node(kind: str, n_first: int, others: range) -> None:

@@ -20,32 +20,34 @@ from dtrees.split.search.order_statistics.removals import deviations
 from dtrees.split.table.columns import presort
 from tests import naive
 from tests.examples import examples
-from tests.slow import one_quick
 from tests.split.nodes import best_of, candidate, expected, same, search, search_of, widen
 from tests.split.strategies import ALPHAS, Task, integers_of, tasks_by_order
 
 
+@pytest.mark.slow  # what searches a column takes long to compile; the sums of deviations, below, are tried in every run
 @given(tasks_by_order())
 @examples(400)
 def test_the_best_of_every_split(task: Task) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
-@pytest.mark.slow  # kernels of its own
+@pytest.mark.slow
 @given(tasks_by_order(random=True))
 @examples(300)
 def test_random_thresholds(task: Task) -> None:
     assert same(best_of(search_of(task)), expected(task))
 
 
-@pytest.mark.parametrize("random", one_quick([False, True]))
+@pytest.mark.slow
+@pytest.mark.parametrize("random", [False, True])
 @given(task=tasks_by_order())
 def test_rows_outside_the_node_do_not_matter(random: bool, task: Task) -> None:
     task = task._replace(limits=task.limits._replace(random=random))
     assert same(best_of(search_of(widen(task, 100), seed=3)), expected(task))
 
 
-@pytest.mark.parametrize("random", one_quick([False, True]))
+@pytest.mark.slow
+@pytest.mark.parametrize("random", [False, True])
 @given(task=tasks_by_order(max_rows=60))
 def test_rows_divide_as_the_split_says(random: bool, task: Task) -> None:
     task = task._replace(limits=task.limits._replace(random=random))

@@ -1,4 +1,7 @@
-"""Random thresholds in a block, all columns side by side: bit for bit against drawing them one by one."""
+"""Random thresholds in a block, all columns side by side: bit for bit against drawing them one by one.
+
+As with tiny nodes, this takes kernels of its own, and whole trees with random thresholds are grown by the book in every run.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from dtrees.split.node.status import SPLIT
 from dtrees.split.policy import BLOCK_CELLS, BLOCK_ROWS, MOST_BLOCK_ROWS
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, thorough_for
 from tests.split.blocks import expected_of_drawn, search_in_block
 from tests.split.nodes import same
 from tests.split.search.tiny.test_tiny_node import continuous
@@ -22,8 +25,8 @@ from tests.split.strategies import criteria_by_sums, tasks
 FEW = sorted(set(criteria_by_sums()) - KERNELS_OF_THEIR_OWN | {ENTROPY})
 
 
-@pytest.mark.slow  # a kernel of its own; trees with random thresholds are grown by other tests
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN | {GINI}, FEW))
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", thorough_for(KERNELS_OF_THEIR_OWN, FEW))
 @given(data=st.data())
 @examples(200)
 def test_the_best_of_the_columns_drawn(criterion: str, data: st.DataObject) -> None:
@@ -34,12 +37,10 @@ def test_the_best_of_the_columns_drawn(criterion: str, data: st.DataObject) -> N
     assert same(search_in_block(task, max_features, pool), expected_of_drawn(task, max_features, pool))
 
 
-CASES = [
-    *slow_for({ENTROPY}, [(SQUARED_ERROR, 0), (NEWTON, 0), (GINI, 0), (ENTROPY, 0), (ENTROPY, 4)]),
-    pytest.param(GINI, 4, marks=pytest.mark.slow),
-]
+CASES = thorough_for({ENTROPY}, [(SQUARED_ERROR, 0), (NEWTON, 0), (GINI, 0), (GINI, 4), (ENTROPY, 0), (ENTROPY, 4)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("criterion", "n_classes"), CASES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_larger_nodes_of_many_columns(criterion: str, n_classes: int, weighted: bool) -> None:

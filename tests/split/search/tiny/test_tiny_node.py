@@ -1,4 +1,8 @@
-"""Nodes of few rows, all columns side by side: bit for bit against trying every split."""
+"""Nodes of few rows, all columns side by side: bit for bit against trying every split.
+
+The kernel that searches such a node alone takes long to compile, so that these tests are slow ones: in every run, whole trees, which end in
+such nodes, are compared with trees grown by the book (test_naive_trees.py).
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,14 @@ from dtrees.split.policy import TINY_ROWS
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, SQUARED_ERROR
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, thorough_for
 from tests.split.blocks import expected_of_drawn, search_in_block
 from tests.split.nodes import same
 from tests.split.strategies import Task, criteria_by_sums, tasks
 
 
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN | {GINI}, criteria_by_sums()))
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", thorough_for(KERNELS_OF_THEIR_OWN, criteria_by_sums()))
 @given(data=st.data())
 @examples(200)
 def test_the_best_of_the_columns_drawn(criterion: str, data: st.DataObject) -> None:
@@ -50,9 +55,10 @@ def continuous(n: int, n_columns: int, criterion: str, n_classes: int, weighted:
 
 
 #: Two classes by Gini are searched as numbers are, more of them by kernels of their own, as within trees.
-CASES = [*slow_for({ENTROPY}, [(SQUARED_ERROR, 0), (GINI, 0), (ENTROPY, 0), (ENTROPY, 4)]), pytest.param(GINI, 4, marks=pytest.mark.slow)]
+CASES = thorough_for({ENTROPY}, [(SQUARED_ERROR, 0), (GINI, 0), (GINI, 4), (ENTROPY, 0), (ENTROPY, 4)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("criterion", "n_classes"), CASES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_every_number_of_rows_and_many_columns(criterion: str, n_classes: int, weighted: bool) -> None:
@@ -67,13 +73,14 @@ def test_every_number_of_rows_and_many_columns(criterion: str, n_classes: int, w
     assert n_split > 40
 
 
-@pytest.mark.slow  # kernels of classes
+@pytest.mark.slow
 def test_more_classes_than_rows() -> None:
     task = continuous(9, 5, GINI, 300, False, 0.0, 3)
     pool = np.arange(5, dtype=np.int32)
     assert same(search_in_block(task, 5, pool), expected_of_drawn(task, 5, pool))
 
 
+@pytest.mark.slow
 def test_two_rows() -> None:
     """They part alike in every column in which they differ, missing or not: the lowest counts."""
     nan = np.nan
@@ -89,6 +96,7 @@ def test_two_rows() -> None:
     assert search_in_block(task._replace(table=table[:2]), 2, pool[:2]) == expected_of_drawn(task._replace(table=table[:2]), 2, pool[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 9, TINY_ROWS])
 def test_cells_of_float32(n: int) -> None:
     """A block keeps values in the columns' own type; thresholds are those of float64 all the same."""
