@@ -9,6 +9,7 @@ import sklearn.tree
 
 import dtrees
 from tests.plain import PLAIN
+from tests.slow import slow_for
 
 KINDS = [
     dtrees.DecisionTreeRegressor,
@@ -23,9 +24,11 @@ KINDS = [
     dtrees.GradientBoostingClassifier,
 ]
 FORESTS, BOOSTING = KINDS[4:8], KINDS[8:]
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-every_forest = pytest.mark.parametrize("kind", FORESTS, ids=lambda kind: kind.__name__)
-every_ensemble = pytest.mark.parametrize("kind", FORESTS + BOOSTING, ids=lambda kind: kind.__name__)
+#: Of the four with random thresholds, which do otherwise what those of their kind without do, one is tried in every run.
+SLOW_KINDS = {dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier, dtrees.ExtraTreesClassifier}
+every_kind = pytest.mark.parametrize("kind", slow_for(SLOW_KINDS, KINDS), ids=lambda kind: kind.__name__)
+every_forest = pytest.mark.parametrize("kind", slow_for(SLOW_KINDS, FORESTS), ids=lambda kind: kind.__name__)
+every_ensemble = pytest.mark.parametrize("kind", slow_for(SLOW_KINDS, FORESTS + BOOSTING), ids=lambda kind: kind.__name__)
 
 N = 300
 RNG = np.random.default_rng(0)

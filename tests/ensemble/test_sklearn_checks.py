@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 import dtrees
+from tests.ensemble.samples import SLOW_KINDS
 from tests.plain import PLAIN
 
 SINGLE = [dtrees.DecisionTreeRegressor, dtrees.DecisionTreeClassifier, dtrees.ExtraTreeRegressor, dtrees.ExtraTreeClassifier]
@@ -42,15 +43,19 @@ def expected_failures(estimator) -> dict[str, str]:
     return dict.fromkeys(checks, _BOOTSTRAP) if getattr(estimator, "bootstrap", False) else {}
 
 
-def slow_for_several_targets(checks):
-    """scikit-learn's checks, those of several targets, but for boosting, and of medians marked as slow: kernels are compiled for these."""
+def slow_for_some(checks):
+    """scikit-learn's checks, some marked as slow.
+
+    These are those of several targets, but for boosting, and of medians, for which kernels are compiled, those of bags, and those of three
+    of the four estimators with random thresholds.
+    """
     names, pairs = checks.mark.args
     marked = []
     for pair in pairs:
         estimator, check = getattr(pair, "values", pair)
         several = any(word in str(check) for word in ("multioutput", "multilabel")) and type(estimator) not in BOOSTING
         of_medians = getattr(estimator, "criterion", "") == "absolute_error"
-        is_slow = several or of_medians or "Bagging" in type(estimator).__name__
+        is_slow = several or of_medians or "Bagging" in type(estimator).__name__ or type(estimator) in SLOW_KINDS
         mark = pytest.mark.thorough if of_medians and type(estimator) in FORESTS else pytest.mark.slow  # a tree shows what a forest does
         marks = [*getattr(pair, "marks", ()), *([mark] if is_slow else [])]
         marked.append(pytest.param(estimator, check, marks=marks))
@@ -67,7 +72,7 @@ CHECKS = parametrize_with_checks(
 )
 
 
-@slow_for_several_targets(CHECKS)
+@slow_for_some(CHECKS)
 def test_check(estimator, check):
     check(estimator)
 
