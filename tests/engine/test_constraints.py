@@ -299,7 +299,7 @@ def test_levels_where_columns_fall_that_should_rise(seed: int) -> None:
     assert all_equal([tree for (tree,) in boost(ShardedExecutor(table, y, None, [(0, 2), (1, 3)]), boosting).rounds], trees)
 
 
-@pytest.mark.slow  # kernels of their own
+@pytest.mark.thorough  # kernels of their own
 @pytest.mark.parametrize("seed", SEEDS)
 def test_levels_of_forests_where_columns_fall_that_should_rise(seed: int) -> None:
     table, y = falling(seed)
@@ -307,7 +307,7 @@ def test_levels_of_forests_where_columns_fall_that_should_rise(seed: int) -> Non
     assert all_equal(grow_sharded(table, y, None, forest, 2, [(0, 2), (1, 3)])[0], grow_here(table, y, None, forest, 2))
 
 
-@pytest.mark.slow  # compiles what searches the zones of large nodes
+@pytest.mark.thorough  # compiles what searches the zones of large nodes, in which boosting has its constraints alike
 @pytest.mark.parametrize("number", range(len(SOME)))
 def test_every_split_of_large_forest_trees(number: int) -> None:
     table = large_table(number + 5)

@@ -19,10 +19,21 @@ from sklearn.preprocessing import OneHotEncoder
 import dtrees
 from dtrees.engine.shard.subtrees import sparse_runner
 from dtrees.tree import sparse_rows
-from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, assert_same_trees, every_ensemble, every_kind, is_classifier, make, trees
+from tests.ensemble.samples import (
+    BOOSTING,
+    FORESTS,
+    KINDS,
+    SLOW_KINDS,
+    assert_same_trees,
+    every_ensemble,
+    every_kind,
+    is_classifier,
+    make,
+    trees,
+)
 from tests.examples import examples
 from tests.plain import classifier, regressor
-from tests.slow import one_of_each
+from tests.slow import one_of_each, slow_for
 
 # The trees of some made-up tables have no split.
 pytestmark = pytest.mark.filterwarnings("ignore:no tree found a split", "ignore:Some inputs do not have OOB scores")
@@ -109,7 +120,7 @@ def parameters(draw: st.DrawFn, kind: type, criterion: str | None) -> dict[str, 
 @pytest.mark.parametrize(
     ("kind", "criterion"),
     [
-        *((kind, None) for kind in KINDS),
+        *slow_for(SLOW_KINDS, [(kind, None) for kind in KINDS]),
         pytest.param(dtrees.DecisionTreeClassifier, "entropy", marks=pytest.mark.thorough),  # kernels of their own
         pytest.param(dtrees.DecisionTreeRegressor, "poisson", marks=pytest.mark.slow),
         pytest.param(dtrees.DecisionTreeRegressor, "absolute_error", marks=pytest.mark.slow),
@@ -168,14 +179,15 @@ def test_same_model_of_larger_tables(kind: type, n_rows: int, n_columns: int, de
         assert_same_trees(kind(**some, **few).fit(sparse.csr_array(X), y), kind(**some, **few).fit(X, y))
 
 
+@pytest.mark.slow  # what threads share has kernels of its own
 @pytest.mark.parametrize(
     "model",
     [
         regressor(n_estimators=4, subsample=0.7, colsample_bytree=0.8, random_state=0),
         classifier(n_estimators=2, max_depth=12, random_state=0),
-        pytest.param(dtrees.DecisionTreeClassifier(random_state=0), marks=pytest.mark.slow),  # kernels of their own
-        pytest.param(dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=6, random_state=0), marks=pytest.mark.slow),
-        pytest.param(dtrees.ExtraTreeRegressor(max_features=None, min_samples_leaf=5, random_state=0), marks=pytest.mark.slow),
+        dtrees.DecisionTreeClassifier(random_state=0),
+        pytest.param(dtrees.DecisionTreeRegressor(criterion="absolute_error", max_depth=6, random_state=0), marks=pytest.mark.thorough),
+        pytest.param(dtrees.ExtraTreeRegressor(max_features=None, min_samples_leaf=5, random_state=0), marks=pytest.mark.thorough),
         dtrees.RandomForestRegressor(2, max_features=None, oob_score=True, random_state=0),
     ],
     ids=lambda model: type(model).__name__,
@@ -203,10 +215,10 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "model",
     [
-        dtrees.DecisionTreeRegressor(),
+        pytest.param(dtrees.DecisionTreeRegressor(), marks=pytest.mark.thorough),
         pytest.param(dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.7), marks=pytest.mark.thorough),
         pytest.param(dtrees.ExtraTreesClassifier(3), marks=pytest.mark.thorough),
-        dtrees.RandomForestClassifier(3),
+        pytest.param(dtrees.RandomForestClassifier(3), marks=pytest.mark.thorough),
         dtrees.GradientBoostingRegressor(n_estimators=4, reg_lambda=1.0, max_depth=5),
         dtrees.GradientBoostingClassifier(n_estimators=4),
     ],
