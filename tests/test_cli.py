@@ -519,6 +519,7 @@ def test_a_signal_ends_a_fit_with_a_word_and_leaves_nothing(
         assert_clean(client)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 def test_the_embedded_cluster_is_part_of_the_process_and_ends_with_it(folder: Path) -> None:
     arguments = ["fit", str(folder / "flats.csv"), "--target", "rent", "-p", "n_estimators=1000000"]

@@ -34,6 +34,7 @@ def test_estimators_load_neither_compiler_nor_cluster() -> None:
     assert modules_after(ESTIMATORS).isdisjoint({"numba", "llvmlite", "dask", "distributed"})
 
 
+@pytest.mark.slow
 def test_estimators_load_no_more_than_scikit_learn_does() -> None:
     """So they are imported about as fast as its ensembles are, and faster by what these have of others."""
     ours, theirs = modules_after(ESTIMATORS), modules_after("import sklearn.ensemble")
@@ -54,6 +55,7 @@ def test_unknown_name() -> None:
         dtrees.RandomForrest  # noqa: B018
 
 
+@pytest.mark.slow
 def test_an_unpickled_estimator_serves_dask_collections() -> None:
     """Unpickling imports the class from its own module, past the exports of the package.
 

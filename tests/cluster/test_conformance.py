@@ -247,7 +247,7 @@ UNHEARD_AT = {"Begin", "Advance", "GrowDelegated"}
 
 
 #: Of those killed, the ones of every run, in which shards of one process are lost at all messages (test_recovery.py, test_lockstep.py).
-QUICK_LOSSES = {("boosting", "Start"), ("boosting of classes", "Adopt"), ("forest", "GrowDelegated"), ("forest", "Adopt")}
+QUICK_LOSSES = {("boosting", "Start"), ("forest", "GrowDelegated")}
 assert not QUICK_LOSSES - {(name, kind) for name, kinds in SENT.items() for kind in kinds}
 
 

@@ -32,6 +32,7 @@ def test_effective_n_jobs() -> None:
         effective_n_jobs(0)
 
 
+@pytest.mark.slow  # they import all there is
 def test_what_joblib_leaves_to_its_processes() -> None:
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         assert joblib.Parallel(n_jobs=2)(joblib.delayed(available_cores)() for _ in range(4)) == [1] * 4
