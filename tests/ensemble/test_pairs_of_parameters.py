@@ -17,6 +17,8 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 
 import dtrees
 from dtrees.ensemble.in_process import LocalBackend
+from tests.ensemble.samples import SLOW_KINDS
+from tests.slow import thorough_for
 
 RANDOM = np.random.default_rng(0)
 N = 60
@@ -143,7 +145,7 @@ def quoted(name, value, text):
 
 
 @pytest.mark.slow  # some 3,000 fits, none of which grows a tree
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", thorough_for(SLOW_KINDS, KINDS), ids=lambda kind: kind.__name__)
 def test_no_parameter_is_ignored_beside_another(describe, kind):
     plain, refused, warned = describe(kind, {})
     assert plain

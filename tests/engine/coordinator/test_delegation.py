@@ -15,7 +15,7 @@ from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, all_equal, rules, wild_table, wild_target
-from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, thorough_for
 
 N = 500
 TABLE = wild_table(N, 4)
@@ -85,7 +85,7 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 
-@pytest.mark.parametrize("criterion", slow_for(KERNELS_OF_THEIR_OWN, ["gini", "entropy"]))
+@pytest.mark.parametrize("criterion", thorough_for(KERNELS_OF_THEIR_OWN, ["gini", "entropy"]))
 def test_columns_of_many_kinds_of_trees(criterion: str) -> None:
     for changes in ({"columns_per_tree": 3, "max_features": 2}, {"random_splits": True, "max_features": 2}, {"max_depth": 7}):
         _, executor = grown(plan_of(criterion, 3, **changes))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -15,7 +15,8 @@ from tests.engine.rows.forests import test_forests_by_rows as forests
 from tests.engine.rows.forests.test_forests_by_rows import forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_rows_fit import assert_same, cut_finely, fit_here, fit_spread, make_plan, spread
 from tests.engine.shards import wild_weight
-from tests.slow import one_of_each
+from tests.examples import examples
+from tests.slow import one_of_each, thorough_for
 
 CATEGORY_RULES = ("categorical", "cat_smooth", "min_samples_category", "max_cat_threshold")
 #: Rows of nodes that are sent to one shard: none, some, all.
@@ -103,11 +104,13 @@ FORESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
         True,
     ),
 }
+#: These have kernels of their own.
+BY_ENTROPY = {name for name, (criterion, *_) in FORESTS.items() if criterion == "entropy"}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles
-@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*FORESTS], SENT_ROWS, others=pytest.mark.thorough))
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each(thorough_for(BY_ENTROPY, FORESTS), SENT_ROWS, others=pytest.mark.thorough))
 def test_forests_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
     criterion, rule_changes, changes, weighted = FORESTS[case]
@@ -123,7 +126,7 @@ def test_forests_are_those_of_one_process(case: str, sent_rows: int, monkeypatch
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     n = data.draw(st.sampled_from([1, 2, 10, 80, 600]))

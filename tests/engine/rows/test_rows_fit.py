@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -28,6 +28,7 @@ from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.engine.rows.searching import flagged_rows, grain, searcher, zone_edges
 from dtrees.engine.run.boosting_rounds import boost
 from tests.engine.shards import Logistic, Softmax, Squared, all_equal, local, rules, wild_table, wild_target, wild_weight
+from tests.examples import examples
 from tests.slow import one_of_each
 
 LOSSES: dict[str, tuple[Any, int]] = {"squared": (Squared(), 0), "logistic": (Logistic(), 2), "softmax": (Softmax(3), 3)}
@@ -256,7 +257,7 @@ def draw_weight(data: st.DataObject, rng: np.random.Generator, n: int) -> NDArra
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 4)

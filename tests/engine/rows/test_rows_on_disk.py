@@ -19,6 +19,7 @@ from dtrees.split.table import keyed_columns, zone_map
 from dtrees.split.table.disk_arrays import is_on_disk, on_disk
 from tests.engine.rows.test_rows_fit import CASES, assert_same, cut_finely, fit_spread, make_plan, spread
 from tests.engine.shards import wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 
 def read_little_at_a_time(patch: pytest.MonkeyPatch, n_bytes: int = 4096) -> None:
@@ -53,9 +54,10 @@ def test_a_model_of_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent_rows", [0, 60])
-@pytest.mark.parametrize("keyed", [True, False])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "keyed", "sent_rows"),
+    one_of_each([*CASES], [(True, 60), (False, 60), (False, 0), (True, 0)], others=pytest.mark.thorough),
+)
 def test_models_of_cells_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, keyed: bool, sent_rows: int) -> None:
     monkeypatch.setattr(rows_tree, "SENT_ROWS", sent_rows)
     if sent_rows:

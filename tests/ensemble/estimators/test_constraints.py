@@ -318,7 +318,13 @@ def test_steps_are_in_order_within_each_tree(loss):
 
 
 @pytest.mark.slow  # compiles kernels for constraints beside sets
-@pytest.mark.parametrize("kind", [dtrees.GradientBoostingRegressor, dtrees.RandomForestRegressor, dtrees.DecisionTreeClassifier])
+@pytest.mark.parametrize(
+    "kind",
+    thorough_for(
+        {dtrees.RandomForestRegressor, dtrees.DecisionTreeClassifier},
+        [dtrees.GradientBoostingRegressor, dtrees.RandomForestRegressor, dtrees.DecisionTreeClassifier],
+    ),
+)
 def test_columns_in_order_beside_columns_of_categories(kind):
     """On a dense grid, whatever the categories are, known, missing or new; and the sets tell something."""
     table, y = data(5, 600)

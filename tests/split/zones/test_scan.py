@@ -25,7 +25,7 @@ from dtrees.split.zones.sums import SCALE, Sums, fold, lay_out_slots, size_shift
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, thorough_for
 from tests.split.grow.test_level import COLUMNS, make_case, search_in_levels
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of, slope_of
 from tests.split.strategies import Task, as_lists
@@ -104,9 +104,13 @@ def noise(n: int, seed: int, criterion: str, weighted: bool) -> Task:
     return Task(list(x), a, b, rng.random(n) < 0.9, naive.SplitLimits(criterion, penalty=penalty, min_samples=1 + 30 * (seed % 2)))
 
 
+#: Entropy has kernels of its own; slow tests have it in large nodes (test_column.py).
+CRITERIA = thorough_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON])
+
+
 @pytest.mark.parametrize(
     ("criterion", "weighted", "fine"),
-    one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), [False, True], [True, False]),
+    one_of_each(CRITERIA, [False, True], [True, False], others=pytest.mark.thorough),
 )
 def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
     seen: set[tuple[int, bool]] = set()
@@ -126,7 +130,7 @@ def test_every_way_is_taken(criterion: str, weighted: bool, fine: bool) -> None:
 
 @pytest.mark.parametrize(
     ("criterion", "weighted", "share"),
-    one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), [False, True], [0.9, 0.02]),
+    one_of_each(CRITERIA, [False, True], [0.9, 0.02], others=pytest.mark.thorough),
 )
 def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float) -> None:
     """From the lists of whole columns where the node has many of the rows; where it has few, its own rows are looked at."""
@@ -145,7 +149,7 @@ def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float
 
 @pytest.mark.parametrize(
     ("criterion", "weighted", "fine"),
-    one_of_each(slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), [False, True], [True, False]),
+    one_of_each(CRITERIA, [False, True], [True, False], others=pytest.mark.thorough),
 )
 def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
     """Values that take turns: every zone and every part hides more than there is to find, so that all rows are picked."""

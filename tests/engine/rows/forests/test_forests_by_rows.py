@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -29,7 +29,8 @@ from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort
 from tests.engine.rows.test_rows_fit import Cuts, Pickling, cut_finely, draw_table, draw_weight, spread
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
-from tests.slow import one_of_each
+from tests.examples import examples
+from tests.slow import one_of_each, thorough_for
 
 
 def forest_plan(criterion: str, n_columns: int, rule_changes: Any = None, **changes: Any) -> ForestPlan:
@@ -123,11 +124,13 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
     "entropy": ("entropy", {"max_features": 3}, {"n_draws": 900, "class_weight": (0.3, 2.0)}, True),
     "weighted tree by entropy": ("entropy", {}, {}, True),
 }
+#: What has kernels of its own, and differs from others in the score of a split alone.
+OTHERS = {"weighted, balanced by tree", "entropy", "weighted tree by entropy", "weighted, of Poisson"}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first ones compile
-@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*CASES], [0, 30, 10_000], others=pytest.mark.thorough))
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each(thorough_for(OTHERS, CASES), [0, 30, 10_000], others=pytest.mark.thorough))
 def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtrees.engine.rows.forests.tree.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: sent_rows)
@@ -200,7 +203,7 @@ def test_a_forest_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 4)

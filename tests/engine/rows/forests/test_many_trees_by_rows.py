@@ -21,6 +21,7 @@ from dtrees.engine.rows.forests.tree import rows_to_send, trees_at_once
 from tests.engine.rows.forests.test_forests_by_rows import Log, assert_same, forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_rows_fit import Pickling, spread
 from tests.engine.shards import wild_table, wild_target, wild_weight
+from tests.slow import one_quick
 
 
 class Counting(Pickling):
@@ -41,7 +42,7 @@ class Counting(Pickling):
         super().hand_over(shard, step)
 
 
-@pytest.mark.parametrize("most_direct", [2, 16])
+@pytest.mark.parametrize("most_direct", one_quick([2, 16]))
 def test_any_number_of_trees_side_by_side(most_direct: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By relays, or each shard to each, where sums of finer parts are wanted of some trees only."""
     monkeypatch.setattr(rows_tree, "SENT_ROWS", 40)

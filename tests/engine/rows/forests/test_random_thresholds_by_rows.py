@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,16 +18,19 @@ from dtrees.engine.rows.exchange import Step
 from dtrees.engine.rows.forests.fit import grow_forest_on_rows
 from dtrees.engine.rows.local import LocalRowsExecutor
 from dtrees.split.table.disk_arrays import on_disk
-from tests.engine.rows.forests.test_forests_by_rows import CASES, assert_same, forest_plan, grow_here, grow_spread
+from tests.engine.rows.forests.test_forests_by_rows import CASES, OTHERS, assert_same, forest_plan, grow_here, grow_spread
 from tests.engine.rows.test_adversarial_tables import COLUMNS, THIRDS, N, table_of
 from tests.engine.rows.test_categories_by_rows import CATEGORY_RULES, fit
 from tests.engine.rows.test_rows_fit import Pickling, draw_table, draw_weight, spread
 from tests.engine.rows.test_rows_on_disk import read_little_at_a_time
 from tests.engine.shards import wild_table, wild_target, wild_weight
-from tests.slow import one_of_each
+from tests.examples import THOROUGH, examples
+from tests.slow import one_of_each, thorough_for
 
 #: Rows of nodes that are sent to one shard: none, some, all.
 SENT_ROWS = [0, 30, 10_000]
+#: Beside random thresholds, what has no other kernels is enough: they are drawn whatever scores the splits.
+RARE = OTHERS | {name for name, (criterion, *_) in CASES.items() if criterion == "entropy"} | {"three classes, few columns a path"}
 
 
 def send(patch: pytest.MonkeyPatch, sent_rows: int) -> None:
@@ -57,7 +60,7 @@ def test_a_forest_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first ones compile
-@pytest.mark.parametrize(("case", "sent_rows"), one_of_each([*CASES], SENT_ROWS, others=pytest.mark.thorough))
+@pytest.mark.parametrize(("case", "sent_rows"), one_of_each(thorough_for(RARE, CASES), SENT_ROWS, others=pytest.mark.thorough))
 def test_trees_are_those_of_one_process(case: str, sent_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, sent_rows)
     n = 700
@@ -100,13 +103,14 @@ def test_shards_of_one_row_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 5)
     n = len(table[0])
     y = np.nan_to_num(table[0].astype(float)) * 2 + data.draw(st.sampled_from([0.0, 1.0, 1e6])) * rng.normal(size=n)
-    criterion, n_classes = data.draw(st.sampled_from([("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 4)]))
+    criteria = [("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 4)]
+    criterion, n_classes = data.draw(st.sampled_from(criteria if THOROUGH else criteria[:3]))
     if n_classes:
         y = np.digitize(y, np.array([0.0, 0.5, 1.0][: n_classes - 1])).astype(np.int64)
     elif data.draw(st.booleans()):
@@ -138,7 +142,7 @@ def test_any_table_and_partition(data: st.DataObject) -> None:
         [
             ("squared_error", 0, {}, False),
             ("gini", 2, {"max_features": 2, "min_samples_category": (1, 2, 9)}, True),
-            ("gini", 3, {"max_cat_threshold": (5000, 2, 1), "max_leaf_nodes": 20}, False),
+            pytest.param("gini", 3, {"max_cat_threshold": (5000, 2, 1), "max_leaf_nodes": 20}, False, marks=pytest.mark.thorough),
             pytest.param("entropy", 4, {"max_features": 1, "interactions": ((0, 3), (1, 2, 4))}, True, marks=pytest.mark.thorough),
         ],
         SENT_ROWS,

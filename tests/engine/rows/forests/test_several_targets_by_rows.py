@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,7 +22,8 @@ from tests.engine.rows.forests.test_random_thresholds_by_rows import SENT_ROWS, 
 from tests.engine.rows.test_categories_by_rows import CATEGORY_RULES, fit
 from tests.engine.rows.test_rows_fit import Pickling, cut_finely, draw_table, draw_weight, spread
 from tests.engine.shards import rules, wild_table, wild_target, wild_weight
-from tests.slow import one_of_each
+from tests.examples import examples
+from tests.slow import one_of_each, thorough_for
 
 #: Of a criterion and the classes of its targets: changes of rules, and of plans, and whether rows have weights.
 CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any], bool]] = {
@@ -64,6 +65,8 @@ CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any], boo
     ),
     "entropy, balanced by tree": ("entropy", (2, 3), {}, {"n_draws": 700, "balanced_subsample": True}, False),
 }  # fmt: skip
+#: What has kernels of its own, and does nothing that others do not do, or do with one target.
+RARE = {"few columns a path, pruned", "Poisson", "weighted tree of classes", "entropy, balanced by tree"}
 
 
 def plan_of(case: str, n_columns: int, rule_changes: Any = None) -> tuple[ForestPlan, bool]:
@@ -101,7 +104,8 @@ def test_a_forest(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first ones compile
 @pytest.mark.parametrize(
-    ("case", "sent_rows", "random_splits"), one_of_each([*CASES], SENT_ROWS, [False, True], others=pytest.mark.thorough)
+    ("case", "sent_rows", "random_splits"),
+    one_of_each(thorough_for(RARE, CASES), SENT_ROWS, [False, True], others=pytest.mark.thorough),
 )
 def test_trees_are_those_of_one_process(case: str, sent_rows: int, random_splits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, sent_rows)
@@ -120,7 +124,10 @@ def test_trees_are_those_of_one_process(case: str, sent_rows: int, random_splits
 @pytest.mark.parametrize(
     ("case", "sent_rows", "random_splits"),
     one_of_each(
-        [("tree", 0), ("weighted forest, best first", 100), ("tree of classes", 100), ("of weighted classes", 0)],
+        thorough_for(
+            {"weighted forest, best first"},
+            [("tree", 0), ("weighted forest, best first", 100), ("tree of classes", 100), ("of weighted classes", 0)],
+        ),
         [False, True],
         others=pytest.mark.thorough,
     ),
@@ -139,7 +146,7 @@ def test_sets_of_categories(case: str, sent_rows: int, random_splits: bool, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("criterion", ["squared_error", "poisson", "gini", "entropy"])
+@pytest.mark.parametrize("criterion", thorough_for({"entropy"}, ["squared_error", "poisson", "gini", "entropy"]))
 def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(criterion: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is a column that says much, and few others that do; and no split is missed."""
     send(monkeypatch, 20)
@@ -170,7 +177,7 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(criterion
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 4)
