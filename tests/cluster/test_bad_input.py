@@ -24,7 +24,7 @@ from dtrees import submit
 from dtrees.cluster.errors import ClusterError, NotEnoughMemory, WorkerLost
 from tests.cluster.clusters import cluster_of
 from tests.cluster.samples import LENGTHS, assert_clean, in_partitions, numbers, table, targets, wait_until, weights
-from tests.slow import one_of_each, one_quick
+from tests.slow import one_of_each, one_quick, slow_for
 
 FRAME = table()
 NUMBERS = numbers(FRAME)
@@ -151,7 +151,7 @@ def read(part: pd.DataFrame) -> pd.DataFrame:
     return part
 
 
-@pytest.mark.parametrize("role", ["X", "y", "sample_weight", "eval_set"])
+@pytest.mark.parametrize("role", slow_for({"y", "sample_weight"}, ["X", "y", "sample_weight", "eval_set"]))
 def test_a_partition_that_raises(client: Client, role: str) -> None:
     """What loads a table is the same for all models: they take turns."""
     data = {"X": FRAME, "y": REGRESSION, "sample_weight": WEIGHTS}

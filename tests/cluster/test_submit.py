@@ -133,6 +133,7 @@ def test_cancelling_a_detached_fit_that_is_finished(client: Client, found_again:
     assert_clean(client)
 
 
+@pytest.mark.slow
 def test_cancelling_a_forest(client: Client, tmp_path: Path) -> None:
     marker = tmp_path / "begun"
     future = dtrees.submit(dtrees.RandomForestRegressor(5000), *training_set(), callbacks=[lambda progress: marker.touch()])

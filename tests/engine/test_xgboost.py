@@ -83,5 +83,5 @@ def check(objective: str, reg_lambda: float, missing: float, seed: int, alpha: f
             left = np.where(np.isnan(x), to_left, x <= tree.threshold[node])
             reached[tree.children_left[node]], reached[tree.children_right[node]] = reached[node] & left, reached[node] & ~left
     margin = booster.predict(xgboost.DMatrix(X, feature_names=[f"f{j}" for j in range(P)]), output_margin=True)
-    raw = ours.initial[0] + sum_values(pack([tree for (tree,) in ours.rounds]), X)[:, 0]
+    raw = ours.initial[0] + sum_values(pack([tree for (tree,) in ours.rounds]), X.astype(np.float64))[:, 0]
     assert raw == pytest.approx(margin, abs=1e-4)

@@ -85,13 +85,13 @@ def test_rows_go_where_the_text_says(categorical_features):
     path = tree.decision_path(frame).toarray().astype(bool)
     nodes = tree.tree_
     kinds = set()
+    lines = export_text(tree, max_depth=100, decimals=17, show_missing=True, max_categories=100)
     for node in np.flatnonzero(nodes.feature >= 0):
         left, right = branches.of(node)
         inside = path[:, node]
         np.testing.assert_array_equal(goes(frame, left) & inside, path[:, nodes.children_left[node]])
         np.testing.assert_array_equal(goes(frame, right) & inside, path[:, nodes.children_right[node]])
         kinds.add("{" in left)
-        lines = export_text(tree, max_depth=100, decimals=17, show_missing=True, max_categories=100)
         assert f" {left}\n" in lines
         assert f" {right}\n" in lines
     assert kinds == {True, False}

@@ -15,6 +15,7 @@ from dtrees.export.node_text import NodeOptions, NodeTexts
 from dtrees.plots.metric import learning_curves
 from dtrees.plots.tree_layout import centres
 from tests.ensemble.samples import LABELS, SIGNAL, X, every_kind, make, target
+from tests.slow import one_quick
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -59,7 +60,7 @@ def boxes_of(ax):
     return boxes, texts
 
 
-@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("given", one_quick([False, True]))
 def test_boxes_hold_their_texts_and_do_not_overlap(given):
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"a long name of a column": random.choice([f"kind {k}" for k in range(40)], 600), "x": random.normal(size=600)})

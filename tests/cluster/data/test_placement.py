@@ -388,15 +388,24 @@ def test_out_of_bag_sums_are_planned_for(placement: str, copies: int, said: str)
 # --- fits ---
 
 
+#: Which models are fitted where in every run, and in slow tests.
+QUICK = ("boosting", "sharded"), ("forest", "replicated")
+SLOW = [
+    ("boosting", "one-worker"),
+    ("boosting", "auto"),
+    ("tree", "sharded"),
+    *(("forest", how) for how in ("one-worker", "sharded", "auto")),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "placement"),
     [
-        ("boosting", "one-worker"), ("boosting", "sharded"), pytest.param("boosting", "auto", marks=pytest.mark.slow),
-        pytest.param("forest", "one-worker", marks=pytest.mark.slow), ("forest", "replicated"), ("forest", "auto"),
-        pytest.param("forest", "sharded", marks=pytest.mark.slow), pytest.param("tree", "sharded", marks=pytest.mark.slow),
+        *QUICK,
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW),
         pytest.param("by default", "sharded", marks=pytest.mark.thorough),
     ],
-)  # fmt: skip
+)
 def test_models_do_not_depend_on_placement(client: Client, tmp_path: Path, name: str, placement: str) -> None:
     fitted = dtrees.submit(MODELS[name](), *training_set(7), placement=placement).result(timeout=150)
     here = fitted_here(name)

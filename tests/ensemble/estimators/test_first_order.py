@@ -18,6 +18,7 @@ from tests.engine.shards import ShardedExecutor, rules
 from tests.ensemble.objective.samples import derivatives
 from tests.ensemble.samples import LABELS, SIGNAL, WEIGHT, X, assert_same_trees, make, trees
 from tests.plain import PLAIN
+from tests.slow import one_of_each
 
 Regressor, Classifier = dtrees.GradientBoostingRegressor, dtrees.GradientBoostingClassifier
 AS_SKLEARN = {**PLAIN, "criterion": "squared_error", "reg_lambda": 0.0, "min_child_weight": 0.0}
@@ -99,7 +100,11 @@ def test_trees_are_scikit_learns(loss, n_classes):
 
 
 @pytest.mark.parametrize(
-    "load", [lambda: sklearn.datasets.load_breast_cancer(return_X_y=True), lambda: continuous(3)], ids=["breast cancer", "made up"]
+    "load",
+    [
+        pytest.param(lambda: sklearn.datasets.load_breast_cancer(return_X_y=True), marks=pytest.mark.slow, id="breast cancer"),
+        pytest.param(lambda: continuous(3), id="made up"),
+    ],
 )
 def test_as_good_as_scikit_learn_on_later_rows(load):
     X, y = load()
@@ -112,11 +117,10 @@ def test_as_good_as_scikit_learn_on_later_rows(load):
     assert reached[:, 0].mean() < 1.05 * reached[:, 1].mean(), reached
 
 
-@pytest.mark.parametrize("max_leaf_nodes", [None, 6])
-@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
-@pytest.mark.parametrize(("kind", "y"), [(Classifier, LABELS), (Regressor, AMOUNTS)], ids=["classes", "amounts"])
-def test_every_way_gives_the_same(kind, y, weight, max_leaf_nodes):
-    loss = "log_loss" if kind is Classifier else "poisson"
+@pytest.mark.parametrize(("kind", "max_leaf_nodes", "weighted"), one_of_each([Classifier, Regressor], [None, 6], [True, False]))
+def test_every_way_gives_the_same(kind, max_leaf_nodes, weighted):
+    loss, y = ("log_loss", LABELS) if kind is Classifier else ("poisson", AMOUNTS)
+    weight = WEIGHT if weighted else None
     limits = {"max_depth": 4, "min_child_weight": 1.0, "reg_lambda": 2.0, "max_leaf_nodes": max_leaf_nodes}
     model = make(kind, loss=loss, criterion="squared_error", **limits, max_features=None, subsample=0.7).fit(X, y, weight)
     settings = {**limits, "max_features": None, "subsample": 0.7, "criterion": "squared_error", "loss": loss}

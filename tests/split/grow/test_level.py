@@ -23,7 +23,7 @@ from dtrees.split.table.zone_map import map_zones
 from tests import naive
 from tests.examples import examples
 from tests.naive import ENTROPY, GINI, NEWTON, SQUARED_ERROR
-from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, quick_criteria, slow_for
+from tests.slow import KERNELS_OF_THEIR_OWN, one_of_each, one_quick, quick_criteria, slow_for
 from tests.split.nodes import best_of, comparable, package_limits, same, search_of
 from tests.split.strategies import Task, as_lists
 
@@ -175,7 +175,7 @@ def test_flagged_zones_are_cut_finer(target: str) -> None:
         search_in_levels(table, a, b, naive.SplitLimits(NEWTON, penalty=1.0), seed, n_threads=2)
 
 
-@pytest.mark.parametrize(("criterion", "weighted"), one_of_each([SQUARED_ERROR, NEWTON], [False, True]))
+@pytest.mark.parametrize(("criterion", "weighted"), one_of_each(one_quick([SQUARED_ERROR, NEWTON]), one_quick([False, True])))
 def test_sums_are_made_anew(criterion: str, weighted: bool) -> None:
     """In a scale of their own, where the root's tells nothing: without an outlier, and where all targets are far from the root's mean."""
     penalty = 3.0 if criterion == NEWTON else 0.0
