@@ -25,7 +25,7 @@ from benchmarks.works.growth import slope
 from benchmarks.works.losses import first_below
 from benchmarks.works.threads import thread_counts
 from benchmarks.works.worst_cases import cases
-from tests.slow import slow_for
+from tests.slow import one_of_each, slow_for
 
 #: Benchmarks that are tried in every run of the tests; the others take long, most of them for clusters or peers.
 QUICK = {"boosting", "tree-depth-6", "best-first"}
@@ -190,8 +190,7 @@ def test_the_picture(tmp_path: Path) -> None:
     assert path.read_bytes() == drawn
 
 
-@pytest.mark.parametrize("case", cases(100))
-@pytest.mark.parametrize("depth", [3, None])
+@pytest.mark.parametrize(("case", "depth"), one_of_each([*cases(100)], [3, None]))
 def test_the_plain_scan_grows_the_same_trees(case: str, depth: int | None) -> None:
     """Otherwise it would be no yardstick."""
     X, y = cases(100)[case]

@@ -309,7 +309,9 @@ CASES: dict[str, Case] = {
     ),
     "tree in order": Case(
         "regression",
-        lambda: dtrees.DecisionTreeRegressor(monotonic_cst={"wide": 1, "count": -1}, interaction_cst="pairwise", random_state=21),
+        lambda: dtrees.DecisionTreeRegressor(
+            monotonic_cst={"wide": 1, "count": -1}, interaction_cst="pairwise", categorical_features=None, random_state=21
+        ),
     ),
     "forest in order": Case(
         "regression",

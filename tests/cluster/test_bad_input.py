@@ -78,7 +78,14 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+#: What differs from others in what is looked at, not in where that is done.
+MORE = {
+    "infinity in X", "infinity in an array", "NaN weight", "zero weights", "rows in another number of partitions", "rows of an array",
+    "rows of a local y", "rows of weights", "one dimension",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", slow_for(MORE, CASES))
 def test_messages(client: Client, case: str) -> None:
     """What loads a table is the same for all models: they take turns."""
     make, message = CASES[case]
@@ -179,7 +186,7 @@ def test_a_callback_that_raises(client: Client, placement: str) -> None:
         usable(client)
 
 
-@pytest.mark.parametrize(("placement", "role"), one_of_each(["sharded", "one-worker"], ["callbacks", "eval_metric"]))
+@pytest.mark.parametrize(("placement", "role"), one_of_each(one_quick(["sharded", "one-worker"]), one_quick(["callbacks", "eval_metric"])))
 @pytest.mark.parametrize("kind", one_quick([SystemExit, KeyboardInterrupt]))
 def test_what_would_end_a_process_ends_the_fit_alone(client: Client, placement: str, role: str, kind: type[BaseException]) -> None:
     """Dask would lose worker after worker by it."""

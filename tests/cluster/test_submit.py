@@ -65,7 +65,7 @@ def test_the_result_is_the_fitted_model(client: Client, name: str) -> None:
     assert_clean(client)
 
 
-@pytest.mark.parametrize("X", [FRAME, numbers(FRAME)], ids=["frame", "array"])
+@pytest.mark.parametrize("X", one_quick([FRAME, numbers(FRAME)]), ids=["frame", "array"])
 def test_data_in_memory_goes_to_a_worker(client: Client, X: Any) -> None:
     fitted = dtrees.submit(boosting(), X, REGRESSION).result(timeout=150)
     assert_same_model(fitted, boosting().fit(X, REGRESSION))
@@ -256,6 +256,7 @@ def test_what_is_no_model_or_client_or_key(client: Client) -> None:
         dtrees.submit(boosting(), *training_set(), evalset=[])
 
 
+@pytest.mark.slow
 def test_attaching_at_once(client: Client) -> None:
     """The scheduler may not have heard of the fit yet."""
     future = dtrees.submit(boosting(), *training_set(), detached=True)

@@ -22,7 +22,9 @@ from dtrees import (
     to_numbers,
     to_sklearn,
 )
+from tests.ensemble.samples import SLOW_KINDS
 from tests.interop.cases import BAGS, BOOSTING, FULL, LABELS, PEOPLE, SIGNAL, TARGETS, TREES, TWO, WAGE, Case, X, parametrized, predictions
+from tests.slow import slow_for
 
 THEIRS = ("squared_error", "absolute_error", "huber", "quantile", "log_loss", "exponential")
 
@@ -65,7 +67,7 @@ def test_bags_go_there(case: Case) -> None:
     assert (len(theirs.estimators_), theirs.max_samples) == (len(model.estimators_), 1.0)
 
 
-@pytest.mark.parametrize("name", sorted({case.name for case in TREES}))
+@pytest.mark.parametrize("name", slow_for({kind.__name__ for kind in SLOW_KINDS}, sorted({case.name for case in TREES})))
 @pytest.mark.parametrize("leaves", [None, 12])
 def test_scikit_learns_own_come_and_round_as_there(name: str, leaves: int | None, tmp_path) -> None:
     """Also of values that are just beside a threshold once they are float32."""

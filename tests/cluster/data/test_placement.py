@@ -33,6 +33,7 @@ from dtrees.ensemble.input.schema import Schema
 from dtrees.split.policy import DISK_BYTES, FEWEST_ZONES, MAX_ZONES
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until
 from tests.engine.shards import rules
+from tests.slow import one_quick
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -462,7 +463,7 @@ def test_what_is_planned_is_logged(client: Client, caplog: pytest.LogCaptureFixt
     assert_clean(client)
 
 
-@pytest.mark.parametrize("placement", ["one-worker", "replicated", "sharded"])
+@pytest.mark.parametrize("placement", one_quick(["sharded", "replicated", "one-worker"]))
 def test_nothing_is_left_but_blocks_where_they_were_planned(client: Client, placement: str) -> None:
     from dtrees.cluster.data.loading import load
 
