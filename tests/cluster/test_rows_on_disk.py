@@ -21,6 +21,10 @@ from tests.cluster.cases import N_ROWS, TARGETS, TRAIN
 from tests.cluster.faults import Fault, install, stopped
 from tests.cluster.samples import assert_clean, events, in_partitions
 from tests.cluster.test_rows import CASES, PARTS, _grow_together, check, fit
+from tests.slow import thorough_for
+
+#: To what reads the cells, these are the same as others.
+LIKE_OTHERS = {"classes", "rows and columns drawn, in order", "forest of several targets", "Poisson, evaluated"}
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def _open_files(dask_worker: Any) -> int:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_disk")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thorough_for(LIKE_OTHERS, CASES))
 def test_cells_on_disk_of_five_workers(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
     monkeypatch.setattr("dtrees.engine.rows.searching.passes.DISK_BYTES", 1024)

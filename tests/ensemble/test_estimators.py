@@ -50,7 +50,7 @@ def test_parameters_are_sklearns(kind):
         assert {name: ours[name] for name in ours if name in theirs} == {name: theirs[name] for name in ours if name in theirs}
 
 
-@pytest.mark.parametrize(("kind", "max_features"), one_of_each(KINDS, [None, "sqrt", "log2", 0.5, 2]))
+@pytest.mark.parametrize(("kind", "max_features"), one_of_each(KINDS, [None, "sqrt", "log2", 0.5, 2], others=pytest.mark.thorough))
 def test_max_features_is_sklearns(kind, max_features):
     ours = make(kind, max_features=max_features).fit(X, target(kind))
     theirs = make(sklearns(kind), max_features=max_features).fit(np.nan_to_num(X), target(kind))

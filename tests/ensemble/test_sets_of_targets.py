@@ -24,8 +24,6 @@ from tests.plots.test_plots import texts_of
 from tests.slow import level_by_level
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 
-pytestmark = pytest.mark.slow  # kernels of their own
-
 FRAME, VALUE = people()
 SECOND = FRAME["job"].isin(["baker", "smith"]) * 2.0 - (FRAME["size"] == "medium") + FRAME["age"].fillna(0) / 40
 Y = np.column_stack([VALUE, SECOND, VALUE * SECOND])
@@ -36,12 +34,12 @@ ROWS["job"] = ["cook", "potter", None, "smith"]
 
 @pytest.fixture(
     scope="module",
-    params=[
-        dtrees.DecisionTreeRegressor,
-        dtrees.RandomForestRegressor,
-        dtrees.ExtraTreeRegressor,
-        dtrees.DecisionTreeClassifier,
-        dtrees.ExtraTreesClassifier,
+    params=[  # with kernels of their own
+        pytest.param(dtrees.DecisionTreeRegressor, marks=pytest.mark.slow),
+        pytest.param(dtrees.RandomForestRegressor, marks=pytest.mark.slow),
+        pytest.param(dtrees.ExtraTreeRegressor, marks=pytest.mark.thorough),
+        pytest.param(dtrees.DecisionTreeClassifier, marks=pytest.mark.slow),
+        pytest.param(dtrees.ExtraTreesClassifier, marks=pytest.mark.thorough),
     ],
     ids=lambda kind: kind.__name__,
 )

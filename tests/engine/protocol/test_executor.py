@@ -49,17 +49,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 TARGETS = slow_for(KERNELS_OF_THEIR_OWN, [("squared_error", 0), ("gini", 2), ("gini", 3), ("entropy", 3)])
 
 
-#: Pairs that have kernels of their own.
-RARE = {("random thresholds", "entropy"), ("random by node", "entropy")}
-
-
-@pytest.mark.parametrize(
-    ("case", "criterion", "n_classes"),
-    [
-        pytest.param(*one.values, marks=pytest.mark.thorough if one.values[:2] in RARE else one.marks)
-        for one in one_of_each(list(CASES), TARGETS)
-    ],
-)
+@pytest.mark.parametrize(("case", "criterion", "n_classes"), one_of_each(list(CASES), TARGETS, others=pytest.mark.thorough))
 def test_shards_and_threads_grow_the_same_trees(case: str, criterion: str, n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, plan_changes, weighted = CASES[case]
     plan = ForestPlan(rules(criterion, P, **rule_changes), seed=11, n_classes=n_classes, **plan_changes)

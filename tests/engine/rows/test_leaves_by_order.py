@@ -19,6 +19,7 @@ from dtrees.ensemble.objective.losses.quantile import Quantile
 from dtrees.ensemble.objective.losses.several_targets import SeveralTargets
 from tests.engine.rows.test_rows_fit import Pickling, assert_same, boost, fit_here, fit_spread, spread
 from tests.engine.shards import Logistic, rules, wild_table, wild_target, wild_weight
+from tests.slow import one_of_each
 
 LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
     "median": (AbsoluteError(), {}),
@@ -51,8 +52,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("loss", "case"), one_of_each([*LOSSES], [*CASES], others=pytest.mark.thorough))
 def test_models_are_those_of_one_process(loss: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, changes, weighted = CASES[case]
     n = 700

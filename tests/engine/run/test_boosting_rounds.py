@@ -66,7 +66,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("case", "loss"), one_of_each(list(CASES), list(LOSSES)))
+@pytest.mark.parametrize(("case", "loss"), one_of_each(list(CASES), list(LOSSES), others=pytest.mark.thorough))
 def test_shards_and_threads_boost_the_same(case: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule_changes, changes, weighted = CASES[case]
     plan = make_plan(*LOSSES[loss], rule_changes=rule_changes, **changes)

@@ -138,7 +138,8 @@ def make_case(kinds: list[str], target: str, criterion: str, weighted: bool, n: 
 
 
 @pytest.mark.parametrize(
-    ("target", "criterion"), one_of_each(list(TARGETS), slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]))
+    ("target", "criterion"),
+    one_of_each(list(TARGETS), slow_for(KERNELS_OF_THEIR_OWN, [SQUARED_ERROR, GINI, ENTROPY, NEWTON]), others=pytest.mark.thorough),
 )
 def test_every_kind_of_column(target: str, criterion: str) -> None:
     for seed, weighted in enumerate([False, True]):

@@ -197,8 +197,14 @@ def test_cells_on_disk(tmp_path: Path, keyed: bool, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nth", [1, 3])
-@pytest.mark.parametrize("place", ["Draw", "Fix", "Level", "SearchFurther", "MeasureMeans", "ends", "before ends", "sides", "before sides"])
+@pytest.mark.parametrize(
+    ("place", "nth"),
+    one_of_each(
+        ["Draw", "Fix", "Level", "SearchFurther", "MeasureMeans", "ends", "before ends", "sides", "before sides"],
+        [1, 3],
+        others=pytest.mark.thorough,
+    ),
+)
 def test_a_shard_lost_anywhere(place: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     send(monkeypatch, 40)
     n = 400
