@@ -65,7 +65,7 @@ def one_of_each(*parameters: Sequence[Any], others: pytest.MarkDecorator = pytes
     return found
 
 
-#: Criteria with kernels that grow trees of their own, which take long to compile. Quick tests have them search single nodes.
+#: Criteria with kernels of their own, which take long to compile. Quick tests do without, but for what they add up and how they score.
 KERNELS_OF_THEIR_OWN = frozenset({"entropy", "poisson", "newton_l1", "absolute_error", "quantile"})
 
 
