@@ -126,7 +126,7 @@ def test_forests_are_those_of_one_process(case: str, sent_rows: int, monkeypatch
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(100)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     n = data.draw(st.sampled_from([1, 2, 10, 80, 600]))

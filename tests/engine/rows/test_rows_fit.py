@@ -257,7 +257,7 @@ def draw_weight(data: st.DataObject, rng: np.random.Generator, n: int) -> NDArra
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(100)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 4)

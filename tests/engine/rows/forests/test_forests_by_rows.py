@@ -203,7 +203,7 @@ def test_a_forest_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(100)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 4)

@@ -103,7 +103,7 @@ def test_shards_of_one_row_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(100)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 5)

@@ -177,7 +177,7 @@ def test_parts_of_many_rows_that_may_hold_no_better_split_are_left_out(criterion
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(100)
 @given(data=st.data())
 def test_any_table_and_partition(data: st.DataObject) -> None:
     table, rng = draw_table(data, 4)
