@@ -153,16 +153,16 @@ def test_rows_are_picked_from_lists(criterion: str, weighted: bool, share: float
 )
 def test_turns(criterion: str, weighted: bool, fine: bool) -> None:
     """Values that take turns: every zone and every part hides more than there is to find, so that all rows are picked."""
-    table, a, b = make_case(["continuous"], "turns", criterion, weighted, 1500, 1)
+    table, a, b = make_case(["continuous"], "turns", criterion, weighted, 900, 1)
     x = table[0]
     rng = np.random.default_rng(0)
-    table = [x, -x, np.round(x, 2), np.where(rng.random(1500) < 0.3, np.nan, x), np.where(x > 0, 0.5, x)]
+    table = [x, -x, np.round(x, 2), np.where(rng.random(900) < 0.3, np.nan, x), np.where(x > 0, 0.5, x)]
     seen: set[int] = set()
     for min_samples in (1, 40):
         limits = naive.SplitLimits(criterion, penalty=3.0 if criterion == NEWTON else 0.0, min_samples=min_samples)
-        task = Task(table, a, b, np.ones(1500, np.bool_), limits)
+        task = Task(table, a, b, np.ones(900, np.bool_), limits)
         expected = comparable(
-            naive.best_split(as_lists(table), range(5), list(range(1500)), a.tolist(), b.tolist() or None, limits, [0] * 5)
+            naive.best_split(as_lists(table), range(5), list(range(900)), a.tolist(), b.tolist() or None, limits, [0] * 5)
         )
         found, done = search_by_zones(task, 1, fine)
         assert same(found, expected)
