@@ -115,6 +115,7 @@ def test_errors() -> None:
         function(np.zeros((3, 4)))
 
 
+@pytest.mark.timeout(600)  # compiles kernels for large tables
 @pytest.mark.usefixtures("x64")
 def test_real_data(california_housing: Path, adult_train: Path) -> None:
     frame = pd.read_csv(california_housing)
