@@ -30,7 +30,7 @@ from dtrees.split.table.columns import presort
 from tests.engine.rows.test_rows_fit import Cuts, Pickling, cut_finely, draw_table, draw_weight, spread
 from tests.engine.shards import all_equal, rules, wild_table, wild_target, wild_weight
 from tests.examples import examples
-from tests.slow import one_of_each, thorough_for
+from tests.slow import level_by_level, one_of_each, thorough_for
 
 
 def forest_plan(criterion: str, n_columns: int, rule_changes: Any = None, **changes: Any) -> ForestPlan:
@@ -126,6 +126,17 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
 }
 #: What has kernels of its own, and differs from others in the score of a split alone.
 OTHERS = {"weighted, balanced by tree", "entropy", "weighted tree by entropy", "weighted, of Poisson"}
+
+
+def test_rows_are_sent_though_a_helper_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one shard has been sent, it cannot give back."""
+    monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: 40)
+    n = 300
+    table = wild_table(n, 4)
+    plan, y = forest_plan("squared_error", len(table)), wild_target(table, 0, 4)
+    expected = grow_here(table, plan, y, None)
+    with level_by_level():
+        assert_same(expected, grow_spread(table, plan, y, None, spread(n, 3, [20, 150], range(3))))
 
 
 @pytest.mark.slow
