@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.examples import examples
 from tests.kernel_cache import compile_kernels
+from tests.subtree_kernels import VARIABLE as SUBTREE_KERNELS
+from tests.subtree_kernels import choose_subtree_kernels
 
 # To look for garbage again and again among all that is imported and collected would take a fifth of the time that this takes; tests leave
 # little.
@@ -75,6 +77,14 @@ DATA_VARIABLE = "DTREES_DATA"
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many test processes there are, for ``-n logical``: two more than processors, since tests of clusters mostly wait."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the kernels that grow subtrees, here and in the processes of clusters, by the tests that are to run; with bounds checks all."""
+    which = {"not slow and not thorough": "quick", "slow": "slow"}.get(config.option.markexpr)
+    if which is not None and os.environ.get("NUMBA_BOUNDSCHECK") != "1":
+        os.environ[SUBTREE_KERNELS] = which
+        choose_subtree_kernels()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

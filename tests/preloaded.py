@@ -9,6 +9,7 @@ import gc
 import importlib
 
 from dtrees.split.compile.kernels import load_compiled
+from tests.subtree_kernels import choose_subtree_kernels
 
 _MODULES = [
     "dask.array",
@@ -26,6 +27,7 @@ gc.set_threshold(50_000)
 for module in _MODULES:
     importlib.import_module(module)
 load_compiled()
+choose_subtree_kernels()
 # Tests collect garbage on workers to see whether anything is left there: what is here now is none.
 gc.collect()
 gc.freeze()

@@ -10,7 +10,6 @@ import pickle
 import stat
 import tracemalloc
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 import dtrees
 from dtrees import checked_arrays
 from dtrees.tree import stacking
-from tests.slow import level_by_level, slow_for
+from tests.slow import slow_for
 
 ESTIMATORS = sorted(name for name in dtrees.__all__ if name.endswith(("Classifier", "Regressor")) and not name.startswith("Bagging"))
 N_ROWS = 120
@@ -50,8 +49,7 @@ def target(name: str, n_classes: int = 3) -> Any:
 def fitted(name: str, n_classes: int = 3, X: pd.DataFrame | None = None, **parameters: Any) -> Any:
     if hasattr(getattr(dtrees, name)(), "n_estimators"):
         parameters.setdefault("n_estimators", 5)
-    with level_by_level() if name.startswith("Extra") and X is None else nullcontext():  # sets beside random thresholds: few kernels
-        return getattr(dtrees, name)(random_state=1, max_depth=4, **parameters).fit(table() if X is None else X, target(name, n_classes))
+    return getattr(dtrees, name)(random_state=1, max_depth=4, **parameters).fit(table() if X is None else X, target(name, n_classes))
 
 
 @pytest.fixture(scope="module")

@@ -35,11 +35,7 @@ def test_dask(client):
 
 @pytest.mark.slow  # kernels of their own
 @pytest.mark.parametrize("placement", ["sharded", "replicated"])
-def test_sets_of_several_targets(five_threads: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, placement: str) -> None:
-    """Grown level by level, which takes less to compile; as usual, they are slow cases of test_conformance.py."""
-    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.bound", lambda *arguments: None)
-    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.compiled_elsewhere", lambda *arguments: True)
-    monkeypatch.setattr("dtrees.engine.coordinator.tree.rows_to_delegate", lambda session: 0)
+def test_sets_of_several_targets(five_threads: Client, tmp_path: Path, placement: str) -> None:
     case = CASES["forest of several targets by sets"]
     here = fit(case, n_jobs=1)
     assert len({int(column) for tree in trees(here) for column in tree.feature[tree.categories.node]}) > 5

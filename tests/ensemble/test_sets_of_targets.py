@@ -21,7 +21,6 @@ from tests.ensemble.samples import assert_same_trees, is_classifier, trees
 from tests.export.test_graphviz import graph
 from tests.export.test_text import goes, people
 from tests.plots.test_plots import texts_of
-from tests.slow import level_by_level
 from tests.tree.naive_shapley import game_of, interaction_values, shapley_values
 
 FRAME, VALUE = people()
@@ -44,14 +43,11 @@ ROWS["job"] = ["cook", "potter", None, "smith"]
     ids=lambda kind: kind.__name__,
 )
 def model(request: pytest.FixtureRequest) -> Any:
-    """A fitted model with sets of both columns of categories, grown level by level, which takes less to compile."""
+    """A fitted model with sets of both columns of categories."""
     kind = request.param
     some = {"n_estimators": 3} if hasattr(kind(), "n_estimators") else {}
-    with level_by_level():
-        fitted = kind(max_depth=4, min_samples_category=2, random_state=0, **some, categorical_features=["job", "size"]).fit(
-            FRAME, CLASSES if is_classifier(kind) else Y
-        )
-    return fitted
+    of_job_and_size = kind(max_depth=4, min_samples_category=2, random_state=0, **some, categorical_features=["job", "size"])
+    return of_job_and_size.fit(FRAME, CLASSES if is_classifier(kind) else Y)
 
 
 def members(model: Any) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.base import clone
 
 import dtrees
 from tests.plain import PLAIN
-from tests.slow import KERNELS_OF_THEIR_OWN, level_by_level
+from tests.slow import KERNELS_OF_THEIR_OWN
 
 RNG = np.random.default_rng(0)
 #: Numbers, all of them float32, with missing ones.
@@ -93,8 +92,7 @@ def fit_sets(kind: str, task: str) -> Any:
     targets = {"Regressor": WAGE, "Classifier": np.digitize(WAGE, [0.5, 2.0]), "several": WAGE_AND_HOURS}
     parameters = {} if kind == "DecisionTree" else {"n_estimators": 5}
     name = kind + ("Regressor" if task == "several" else task)
-    with level_by_level() if kind == "ExtraTrees" else nullcontext():  # sets beside random thresholds have kernels of their own
-        model = getattr(dtrees, name)(random_state=0, min_samples_category=1, **parameters).fit(PEOPLE, targets[task])
+    model = getattr(dtrees, name)(random_state=0, min_samples_category=1, **parameters).fit(PEOPLE, targets[task])
     assert any(tree.categories.node.size for group in model._trees.groups for tree in group)
     return model
 

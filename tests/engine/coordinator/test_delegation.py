@@ -15,7 +15,7 @@ from dtrees.engine.run.forest_growth import grow_forest
 from dtrees.engine.run.lockstep import grow_forest_on_shards
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, all_equal, rules, wild_table, wild_target
-from tests.slow import KERNELS_OF_THEIR_OWN, one_quick, thorough_for
+from tests.slow import slow_for
 
 N = 500
 TABLE = wild_table(N, 4)
@@ -72,7 +72,7 @@ def test_medians_are_measured_by_one_shard() -> None:
     assert {shard for shard, _ in sent(executor, m.GrowDelegated)} == {0, 1, 2}
 
 
-@pytest.mark.parametrize("changes", one_quick([{}, {"random_splits": True, "max_features": 2}]))
+@pytest.mark.parametrize("changes", [{}, pytest.param({"random_splits": True, "max_features": 2}, marks=pytest.mark.thorough)])
 def test_sets_of_categories(changes: dict[str, Any]) -> None:
     """Those of delegated nodes are told by the shards that grew these, those above by the shards that have the columns."""
     random = np.random.default_rng(0)
@@ -85,10 +85,10 @@ def test_sets_of_categories(changes: dict[str, Any]) -> None:
     assert 0 < told < sum(tree.categories.node.shape[0] for tree in found.trees) // 2
 
 
-@pytest.mark.parametrize("criterion", thorough_for(KERNELS_OF_THEIR_OWN, ["gini", "entropy"]))
-def test_columns_of_many_kinds_of_trees(criterion: str) -> None:
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for({"gini"}, [("squared_error", 0), ("gini", 3), ("entropy", 3)], {"entropy"}))
+def test_columns_of_many_kinds_of_trees(criterion: str, n_classes: int) -> None:
     for changes in ({"columns_per_tree": 3, "max_features": 2}, {"random_splits": True, "max_features": 2}, {"max_depth": 7}):
-        _, executor = grown(plan_of(criterion, 3, **changes))
+        _, executor = grown(plan_of(criterion, n_classes, **changes))
         delegation = [loan for _, message in sent(executor, m.GrowDelegated) for loan in message.shared]
         assert delegation
         if "columns_per_tree" in changes:

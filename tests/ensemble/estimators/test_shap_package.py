@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from itertools import groupby
 from typing import Any
 
@@ -14,7 +13,6 @@ import dtrees
 from dtrees.tree.tree import Tree
 from tests.ensemble.estimators.test_explaining import FRAME
 from tests.ensemble.samples import BOOSTING, FORESTS, KINDS, every_kind, make, target, trees
-from tests.slow import level_by_level
 
 pytestmark = pytest.mark.slow
 
@@ -75,8 +73,7 @@ def test_values_are_those_of_shap(kind):
     told = np.array(["miller", "baker", "smith", "cook"])[rank * 4 // (rank.max() + 1)]
     frame = FRAME.assign(job=pd.Categorical(np.where(np.arange(len(y)) % 5, told, FRAME["job"])))
     parameters = {} if kind in KINDS[:4] else {"n_estimators": 20}
-    with level_by_level() if "Extra" in kind.__name__ else nullcontext():  # sets beside random thresholds have kernels of their own
-        model = make(kind, n_jobs=2, random_state=0, **parameters).fit(frame, y)
+    model = make(kind, n_jobs=2, random_state=0, **parameters).fit(frame, y)
     assert any(len(tree.categories.node) for tree in trees(model))
     rows, background = frame.head(60), frame.tail(20)
     matrix, others = model._schema.matrix(rows).astype(float), model._schema.matrix(background).astype(float)

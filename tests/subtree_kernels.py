@@ -1,0 +1,113 @@
+"""Kinds of trees that tests compile kernels for that grow whole subtrees, ten seconds each; trees of other kinds are grown level by level.
+
+That is what a fit does while another process compiles these kernels, and gives the same trees. Quick tests compile for few kinds, slow ones
+for each criterion, and thorough ones for whatever they grow.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from dtrees.engine.coordinator import session as sessions
+from dtrees.engine.coordinator import tree as over_shards
+from dtrees.engine.plan.node_limits import LimitsOfFit, SumsKept
+from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
+from dtrees.engine.rows.session import TreeSession
+from dtrees.engine.shard import tree_state
+from dtrees.engine.shard.subtrees import dense_runner
+from dtrees.split.criteria.parts import kinds_of
+from dtrees.split.node.limits import Categories, RandomThreshold, SplitLimits
+
+#: The environment variable that says for which kinds they are compiled: those of "quick" or of "slow" tests. Without it, for all.
+VARIABLE = "DTREES_SUBTREE_KERNELS"
+
+_QUICK = {
+    "Squares",
+    "Squares by zones",
+    "Squares at random",
+    "Squares with sets",
+    "GiniOfClasses",
+}
+_SLOW = _QUICK | {
+    "Squares with sets by zones",
+    "InOrder Squares",
+    "Clipped Squares",
+    "Clipped Squares by zones",
+    "Thresholded",
+    "Thresholded by zones",
+    "Poisson",
+    "Poisson by zones",
+    "EntropyOfTwo",
+    "EntropyOfTwo by zones",
+    "EntropyOfClasses",
+    "GiniOfClasses at random",
+    "GiniOfClasses with sets",
+    "Deviations",
+    "Deviations at random",
+    "SeveralAmounts GiniOfClasses",
+    "SeveralClasses GiniOfClasses",
+}
+_KINDS = {"quick": _QUICK, "slow": _SLOW}
+#: Those that this process compiles for; None: for all.
+_chosen: set[str] | None = None
+
+
+def choose_subtree_kernels() -> None:
+    """From now on, in this process, have trees of all kinds but those that the environment variable chooses grown level by level.
+
+    A criterion that is defined in the tests is compiled in any of them.
+    """
+    global _chosen
+    if VARIABLE not in os.environ:
+        return
+    _chosen = _KINDS[os.environ[VARIABLE]]
+    compiled_elsewhere, of_tree = dense_runner.compiled_elsewhere, LimitsOfFit.of_tree
+    rows_to_delegate, inherits_sums = over_shards.rows_to_delegate, sessions.inherits_sums
+
+    def left_out_or_compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
+        task = arguments[-1]
+        return not _is_compiled(task.limits, task.sum_slots is not None) or compiled_elsewhere(kernel, *arguments)
+
+    def of_tree_by_usual_kernels(
+        self: LimitsOfFit, sums: Any, exponents: Any, slope: float = 0.0, plain: bool = False, targets: Any = None
+    ) -> Any:
+        """Limits for the kernels that levels of trees over shards are searched by, which other tests need, too."""
+        usual = of_tree(self, sums, exponents, slope, False, targets)
+        return usual if not plain or not _is_compiled(usual[0]) else of_tree(self, sums, exponents, slope, plain, targets)
+
+    def rows_to_delegate_where_compiled(session: sessions.Session) -> int:
+        return rows_to_delegate(session) if _is_compiled_for(session.plan) else 0
+
+    def inherits_sums_where_compiled(plan: BoostingPlan | ForestPlan) -> bool:
+        return inherits_sums(plan) and _is_compiled_for(plan, zones=True)
+
+    dense_runner.compiled_elsewhere = left_out_or_compiled_elsewhere
+    LimitsOfFit.of_tree = of_tree_by_usual_kernels  # type: ignore[method-assign]
+    over_shards.rows_to_delegate = rows_to_delegate_where_compiled
+    sessions.inherits_sums = tree_state.inherits_sums = inherits_sums_where_compiled
+    TreeSession.sent_rows = property(lambda self: self._sent_rows, _set_sent_rows)  # type: ignore[assignment]
+
+
+def _set_sent_rows(session: Any, sent_rows: int) -> None:
+    """Have no nodes grown by a single one of shards of rows that have not compiled kernels for them."""
+    session._sent_rows = sent_rows if _is_compiled_for(session.plan) else 0
+
+
+def _is_compiled_for(plan: BoostingPlan | ForestPlan, zones: bool = False) -> bool:
+    kept = SumsKept.of(plan)
+    ids = np.zeros(1, np.int32) if plan.rules.categorical else None
+    limits, _ = kept.limits(plan.rules, np.ones(kept.n_sums, np.int64), (0, 0), ids=ids)
+    return _is_compiled(limits, zones)
+
+
+def _is_compiled(limits: SplitLimits, zones: bool = False) -> bool:
+    types = kinds_of(limits.criterion)
+    if _chosen is None or not all(one.__module__.startswith("dtrees.") for one in types):
+        return True
+    words = [one.__name__ for one in types]
+    words += ["at random"] * isinstance(limits.thresholds, RandomThreshold)
+    words += ["with sets"] * isinstance(limits.categories, Categories) + ["by zones"] * zones
+    return " ".join(words) in _chosen
