@@ -80,7 +80,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the kernels that grow subtrees, here and in the processes of clusters, by the tests that are to run; with bounds checks all."""
+    """Choose the kernels that grow subtrees, here and in the processes of clusters, by the tests to be run; with bounds checks all."""
     which = {"not slow and not thorough": "quick", "slow": "slow"}.get(config.option.markexpr)
     if which is not None and os.environ.get("NUMBA_BOUNDSCHECK") != "1":
         os.environ[SUBTREE_KERNELS] = which

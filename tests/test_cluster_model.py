@@ -112,7 +112,7 @@ def test_costs_of_rows_are_found_again() -> None:
     for shape in [Shape(*size, n_workers) for size in sizes for n_workers in (2, 4, 8)]:
         work = rows_model.boosting_by_rows(costs, Cluster(shape.n_workers, 1), shape.n_rows, shape.n_columns).work
         work += 8e-3 + 0.25 * costs.peer * (shape.n_workers - 1)
-        own[shape] = OwnWork(work, 2e-3, parcels=40.0, exchanges=8.0)
+        own[shape] = OwnWork(work, 0.9 * work, 2e-3, parcels=40.0, exchanges=8.0)
     # 10 ms of a tree are found in the work, and 8 are those of 40 steps and 8 exchanges.
     messages = Messages(step=1e-4, parcel=0.75 * costs.peer / 40, exchange=5e-4, call=costs.worker / 8)
     found = calibrate_rows(own, messages)
@@ -129,7 +129,7 @@ def test_costs_of_messages_are_found_again() -> None:
 def test_own_work_is_that_of_all_steps() -> None:
     """A shard sends each other one something in each step of a tree, of which there are as many whatever the shards."""
     two, four = (own_work(20_000, 6, n, 4) for n in (2, 4))
-    assert two.shards > 0.0 < two.coordinator
+    assert two.shards >= two.slowest > 0.0 < two.coordinator
     assert two.parcels == pytest.approx(four.parcels, abs=3.0)
     assert two.parcels > 4 * (two.exchanges - 3)
     assert two.exchanges == four.exchanges

@@ -17,16 +17,16 @@ from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Row, Yielded
 from benchmarks.run import Run
 
-#: Tables of fewer rows are divided into folds three times: one division says little.
-_FEW_ROWS = 5_000
 _N_FOLDS = 5
+#: How often tables are divided into folds: one division says little.
+_N_REPEATS = 3
 
 
 @benchmark("accuracy")
 def accuracy(run: Run) -> Iterator[Yielded]:
     """Accuracy or R2 with defaults in 5 folds, boosting and forests: the best one of scikit-learn, XGBoost and LightGBM."""
     for name, (X, y, classify) in _tables(run).items():
-        n_repeats = run.size(tiny=1, small=1, full=3 if X.shape[0] < _FEW_ROWS else 1)
+        n_repeats = run.size(tiny=1, small=1, full=_N_REPEATS)
         folds = (RepeatedStratifiedKFold if classify else RepeatedKFold)(n_splits=_N_FOLDS, n_repeats=n_repeats, random_state=0)
         for what, makers in (("boosting", boosting(run.threads, classify)), ("forest", forest(run.threads, classify))):
             scores = {peer: cross_val_score(make(), X, y, cv=folds) for peer, make in run.installed(makers).items()}

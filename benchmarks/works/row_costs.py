@@ -33,6 +33,7 @@ from dtrees.engine.plan.plans import BoostingPlan, Progress, Rules
 from dtrees.engine.protocol.messages import Message
 from dtrees.engine.rows.exchange import Program, Step
 from dtrees.engine.rows.local import LocalRowsExecutor
+from dtrees.engine.rows.row_shard import RowShard
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.ensemble.objective.losses.squared_error import SquaredError
 
@@ -46,13 +47,14 @@ class OwnWork(NamedTuple):
 
     Attributes
     ----------
-    shards, coordinator : float
-        Seconds of the slowest shards of each step together, and of what decides on splits.
+    shards, slowest, coordinator : float
+        Seconds of the slowest shards of each step together, of the shard that takes most in all, and of what decides on splits.
     parcels, exchanges : float
         What a shard sends to each other one that it talks to, and messages of the coordinator to each shard.
     """
 
     shards: float
+    slowest: float
     coordinator: float
     parcels: float
     exchanges: float
@@ -82,12 +84,18 @@ class TimedExecutor(LocalRowsExecutor):
     ----------
     slowest, within : float
         Seconds of the slowest shards of each step, and of all exchanges.
+    of_shard : dict of int to float
+        Seconds of each shard.
     n_parcels, n_exchanges : int
         Of all shards, to others; and messages to all shards.
     """
 
     slowest = within = 0.0
     n_parcels = n_exchanges = 0
+
+    def __init__(self, shards: Sequence[RowShard], n_rows: int, n_columns: int) -> None:
+        super().__init__(shards, n_rows, n_columns)
+        self.of_shard = dict.fromkeys(range(self.n_shards), 0.0)
 
     def send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Have shards carry out messages."""
@@ -103,9 +111,10 @@ class TimedExecutor(LocalRowsExecutor):
     def _go_on(self, shard: int, program: Program, sent: Any, replies: dict[int, Any]) -> Step | None:
         began = time.process_time()
         step = super()._go_on(shard, program, sent, replies)
-        number = self._step[shard]
+        number, taken = self._step[shard], time.process_time() - began
         self._step[shard] += 1
-        self._most[number] = max(self._most[number], time.process_time() - began)
+        self.of_shard[shard] += taken
+        self._most[number] = max(self._most[number], taken)
         return step
 
     def hand_over(self, shard: int, step: Step) -> None:
@@ -125,15 +134,15 @@ def own_work(n_rows: int, n_columns: int, n_workers: int, n_trees: int) -> OwnWo
 
     def note(progress: Progress) -> bool:
         parts = executor.slowest, time.process_time() - executor.within, executor.n_parcels, executor.n_exchanges
-        told.append(tuple(map(float, parts)))
+        told.append((*map(float, parts), *executor.of_shard.values()))
         return False
 
     try:
         boost(executor, BoostingPlan(rules, 0, SquaredError(), n_trees), callback=note)
     finally:
         executor.close()
-    slowest, coordinator, parcels, exchanges = np.median(np.diff(np.array(told), axis=0), axis=0).tolist()
-    return OwnWork(slowest, coordinator, parcels / (n_workers * max(1, n_peers(n_workers))), exchanges)
+    of_steps, coordinator, parcels, exchanges, *of_shards = np.median(np.diff(np.array(told), axis=0), axis=0).tolist()
+    return OwnWork(of_steps, max(of_shards), coordinator, parcels / (n_workers * max(1, n_peers(n_workers))), exchanges)
 
 
 class _Talker(ActorBase):
@@ -202,7 +211,7 @@ def calibrate_rows(own: Mapping[Shape, OwnWork], messages: Messages) -> RowCosts
         parts.append([share, share * n_columns, (n_columns + received) / 2, 1.0, n_peers(n_workers)])
     work = np.array([one.shards for one in own.values()])
     (row, cell, column, shard, peer), _ = nnls(np.array(parts) / work[:, None], np.ones_like(work))  # for relative errors to be small
-    coordinator, parcels, exchanges = np.median([one[1:] for one in own.values()], axis=0).tolist()
+    coordinator, parcels, exchanges = np.median([one[2:] for one in own.values()], axis=0).tolist()
     tree = shard + coordinator + parcels * messages.step + exchanges * messages.exchange
     return RowCosts(*map(float, (row, cell, column, tree, exchanges * messages.call, peer + parcels * messages.parcel)))
 
