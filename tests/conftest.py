@@ -18,7 +18,7 @@ import pytest
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
-from tests.examples import examples
+from tests.examples import THOROUGH, examples
 from tests.kernel_cache import compile_kernels
 from tests.subtree_kernels import VARIABLE as SUBTREE_KERNELS
 from tests.subtree_kernels import choose_subtree_kernels
@@ -80,9 +80,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the kernels that grow subtrees, here and in the processes of clusters, by the tests to be run; with bounds checks all."""
+    """Choose the kernels that grow subtrees, here and in the processes of clusters, by the tests to be run: all for thorough ones."""
     which = {"not slow and not thorough": "quick", "slow": "slow"}.get(config.option.markexpr)
-    if which is not None and os.environ.get("NUMBA_BOUNDSCHECK") != "1":
+    if which is None or THOROUGH or os.environ.get("NUMBA_BOUNDSCHECK") == "1":
+        os.environ.pop(SUBTREE_KERNELS, None)
+    else:
         os.environ[SUBTREE_KERNELS] = which
         choose_subtree_kernels()
 

@@ -1,7 +1,8 @@
 """Kinds of trees that tests compile kernels for that grow whole subtrees, ten seconds each; trees of other kinds are grown level by level.
 
-That is what a fit does while another process compiles these kernels, and gives the same trees. Quick tests compile for few kinds, slow ones
-for each criterion, and thorough ones for whatever they grow.
+That is what a fit does while another process compiles these kernels, and gives the same trees; here without sums of zones, too, which have
+kernels of their own. Quick tests compile for few kinds, slow ones for each criterion, and thorough ones for whatever they grow. So a test
+that is to show a kind of subtree or of zones is a slow one if the kind is among those of slow tests alone, and else a thorough one.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ _QUICK = {
     "Squares by zones",
     "Squares at random",
     "Squares with sets",
+    "Clipped Squares",
     "GiniOfClasses",
 }
 _SLOW = _QUICK | {
     "Squares with sets by zones",
+    "Squares at random with sets",
     "InOrder Squares",
-    "Clipped Squares",
     "Clipped Squares by zones",
     "Thresholded",
     "Thresholded by zones",
@@ -49,6 +51,7 @@ _SLOW = _QUICK | {
     "Deviations at random",
     "SeveralAmounts GiniOfClasses",
     "SeveralClasses GiniOfClasses",
+    "SeveralDeviations Deviations",
 }
 _KINDS = {"quick": _QUICK, "slow": _SLOW}
 #: Those that this process compiles for; None: for all.
@@ -69,41 +72,41 @@ def choose_subtree_kernels() -> None:
 
     def left_out_or_compiled_elsewhere(kernel: Any, *arguments: Any) -> bool:
         task = arguments[-1]
-        return not _is_compiled(task.limits, task.sum_slots is not None) or compiled_elsewhere(kernel, *arguments)
+        return not _is_chosen(task.limits, task.sum_slots is not None) or compiled_elsewhere(kernel, *arguments)
 
     def of_tree_by_usual_kernels(
         self: LimitsOfFit, sums: Any, exponents: Any, slope: float = 0.0, plain: bool = False, targets: Any = None
     ) -> Any:
         """Limits for the kernels that levels of trees over shards are searched by, which other tests need, too."""
         usual = of_tree(self, sums, exponents, slope, False, targets)
-        return usual if not plain or not _is_compiled(usual[0]) else of_tree(self, sums, exponents, slope, plain, targets)
+        return usual if not plain or not _is_chosen(usual[0]) else of_tree(self, sums, exponents, slope, plain, targets)
 
-    def rows_to_delegate_where_compiled(session: sessions.Session) -> int:
-        return rows_to_delegate(session) if _is_compiled_for(session.plan) else 0
+    def rows_to_delegate_of_chosen(session: sessions.Session) -> int:
+        return rows_to_delegate(session) if _is_chosen_for(session.plan) else 0
 
-    def inherits_sums_where_compiled(plan: BoostingPlan | ForestPlan) -> bool:
-        return inherits_sums(plan) and _is_compiled_for(plan, zones=True)
+    def inherits_sums_of_chosen(plan: BoostingPlan | ForestPlan) -> bool:
+        return inherits_sums(plan) and _is_chosen_for(plan, zones=True)
 
     dense_runner.compiled_elsewhere = left_out_or_compiled_elsewhere
     LimitsOfFit.of_tree = of_tree_by_usual_kernels  # type: ignore[method-assign]
-    over_shards.rows_to_delegate = rows_to_delegate_where_compiled
-    sessions.inherits_sums = tree_state.inherits_sums = inherits_sums_where_compiled
+    over_shards.rows_to_delegate = rows_to_delegate_of_chosen
+    sessions.inherits_sums = tree_state.inherits_sums = inherits_sums_of_chosen
     TreeSession.sent_rows = property(lambda self: self._sent_rows, _set_sent_rows)  # type: ignore[assignment]
 
 
 def _set_sent_rows(session: Any, sent_rows: int) -> None:
-    """Have no nodes grown by a single one of shards of rows that have not compiled kernels for them."""
-    session._sent_rows = sent_rows if _is_compiled_for(session.plan) else 0
+    """Have no rows sent for nodes of kinds without kernels, whatever their tests ask for."""
+    session._sent_rows = sent_rows if _is_chosen_for(session.plan) else 0
 
 
-def _is_compiled_for(plan: BoostingPlan | ForestPlan, zones: bool = False) -> bool:
+def _is_chosen_for(plan: BoostingPlan | ForestPlan, zones: bool = False) -> bool:
     kept = SumsKept.of(plan)
     ids = np.zeros(1, np.int32) if plan.rules.categorical else None
     limits, _ = kept.limits(plan.rules, np.ones(kept.n_sums, np.int64), (0, 0), ids=ids)
-    return _is_compiled(limits, zones)
+    return _is_chosen(limits, zones)
 
 
-def _is_compiled(limits: SplitLimits, zones: bool = False) -> bool:
+def _is_chosen(limits: SplitLimits, zones: bool = False) -> bool:
     types = kinds_of(limits.criterion)
     if _chosen is None or not all(one.__module__.startswith("dtrees.") for one in types):
         return True

@@ -173,7 +173,10 @@ CASES: dict[str, Case] = {
         "binary", lambda: dtrees.RandomForestClassifier(4, max_features=1, max_depth=6, random_state=6), array=True, weighted=False
     ),
     "forest of several targets": Case(
-        "several", lambda: dtrees.RandomForestRegressor(4, oob_score=True, max_features=0.5, max_samples=0.8, random_state=34)
+        "several",
+        lambda: dtrees.RandomForestRegressor(
+            4, oob_score=True, max_features=0.5, max_samples=0.8, categorical_features=None, random_state=34
+        ),
     ),
     "extra trees of several targets": Case("several", lambda: dtrees.ExtraTreesRegressor(3, max_depth=7, random_state=35), array=True),
     "forest of several targets of classes": Case(
@@ -291,7 +294,7 @@ CASES: dict[str, Case] = {
     ),
     "boosting with an L1 penalty": Case(
         "binary",
-        lambda: classifier(n_estimators=4, reg_alpha=2.0, subsample=0.8, max_features=0.5, categorical_features=None, random_state=24),
+        lambda: classifier(n_estimators=4, reg_alpha=2.0, subsample=0.8, max_features=0.5, random_state=24),
     ),
     "boosting that stops early": Case(
         "regression",

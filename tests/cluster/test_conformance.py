@@ -141,7 +141,7 @@ NOT_BY_ROWS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", thorough_for(CASES.keys() - FIRST_OF_KIND - NOT_BY_ROWS.keys(), CASES))
+@pytest.mark.parametrize("name", thorough_for(CASES.keys() - FIRST_OF_KIND - NOT_BY_ROWS.keys() - {"forest in order"}, CASES))
 def test_where_rows_stay(five_threads: Client, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("dtrees.engine.rows.tree.SENT_ROWS", N_ROWS // 10)
     monkeypatch.setattr("dtrees.engine.rows.forests.fit.rows_to_send", lambda plan, n_rows, n_shards: N_ROWS // 10)
@@ -204,6 +204,37 @@ AT = {
 SPARED = {"Fetch"}
 
 
+#: What is done about a lost worker does not depend on how it was lost: of those not heard of any more, a few are enough.
+UNHEARD_AT = {"Begin", "Advance", "GrowDelegated"}
+
+
+#: Of those killed, the ones of every run, in which shards of one process are lost at all messages (test_recovery.py, test_lockstep.py).
+QUICK_LOSSES = {("boosting", "Start"), ("forest", "GrowDelegated")}
+assert not QUICK_LOSSES - {(name, kind) for name, kinds in SENT.items() for kind in kinds}
+
+
+def _losses() -> Iterator[Any]:
+    """Give each kind of message and each case that has it: the worker is killed; once for each of some kinds, it is not heard of any more.
+
+    Slow tests have the first of each kind, of boosting and of forests, thorough ones the rest.
+    """
+    seen: set[str] = set()
+    had: set[Any] = set()
+    for name, kinds in SENT.items():
+        for kind in kinds:
+            own = kind, CASES[name].boosts
+            rest = pytest.mark.slow if own not in had else pytest.mark.thorough
+            yield pytest.param(name, kind, "killed", marks=() if (name, kind) in QUICK_LOSSES else rest)
+            if kind not in seen:
+                yield pytest.param(name, kind, "unheard", marks=pytest.mark.slow if kind in UNHEARD_AT else pytest.mark.thorough)
+            had.add(own)
+            seen.add(kind)
+
+
+#: Cases that lose a worker in quick or slow tests.
+LOSING = {loss.values[0] for loss in _losses() if not any(mark.name == "thorough" for mark in loss.marks)}
+
+
 #: Cases that differ from others in what a shard does by itself: on clusters they are fitted in slow runs.
 ALONE = {
     "tree",
@@ -233,7 +264,7 @@ def _places() -> Iterator[Any]:
         places = BOOSTING if case.boosts else FORESTS
         usual, largest, another = places[-2], places[-1], places[number % (len(places) - 2)]
         is_slow, is_first = name in SLOW | ALONE, name in FIRST_OF_KIND
-        by_itself = pytest.mark.thorough if name in SENT or (is_slow and is_first) else pytest.mark.slow if is_slow else ()
+        by_itself = pytest.mark.thorough if name in LOSING or (is_slow and is_first) else pytest.mark.slow if is_slow else ()
         yield pytest.param(usual, name, marks=by_itself)
         yield pytest.param(largest, name, marks=pytest.mark.slow if is_first else pytest.mark.thorough)
         yield pytest.param(another, name, marks=pytest.mark.slow if is_first and another not in tried else pytest.mark.thorough)
@@ -246,33 +277,6 @@ def test_on_a_cluster(client: Client, monkeypatch: pytest.MonkeyPatch, name: str
         in_two_exchanges(monkeypatch)
     with dask.config.set({"dtrees.placement": place.placement}):
         check(fit(CASES[name], place.n_parts), name)
-
-
-#: What is done about a lost worker does not depend on how it was lost: of those not heard of any more, a few are enough.
-UNHEARD_AT = {"Begin", "Advance", "GrowDelegated"}
-
-
-#: Of those killed, the ones of every run, in which shards of one process are lost at all messages (test_recovery.py, test_lockstep.py).
-QUICK_LOSSES = {("boosting", "Start"), ("forest", "GrowDelegated")}
-assert not QUICK_LOSSES - {(name, kind) for name, kinds in SENT.items() for kind in kinds}
-
-
-def _losses() -> Iterator[Any]:
-    """Give each kind of message and each case that has it: the worker is killed; once for each of some kinds, it is not heard of any more.
-
-    Slow tests have the first of each kind, of boosting and of forests, thorough ones the rest.
-    """
-    seen: set[str] = set()
-    had: set[Any] = set()
-    for name, kinds in SENT.items():
-        for kind in kinds:
-            own = kind, CASES[name].boosts
-            rest = pytest.mark.slow if own not in had else pytest.mark.thorough
-            yield pytest.param(name, kind, "killed", marks=() if (name, kind) in QUICK_LOSSES else rest)
-            if kind not in seen:
-                yield pytest.param(name, kind, "unheard", marks=pytest.mark.slow if kind in UNHEARD_AT else pytest.mark.thorough)
-            had.add(own)
-            seen.add(kind)
 
 
 @pytest.mark.parametrize(("name", "kind", "how"), list(_losses()))

@@ -288,6 +288,7 @@ def falling(seed: int) -> tuple[Table, NDArray[np.float64]]:
     return table, y
 
 
+@pytest.mark.slow  # compiles what searches the zones of levels under constraints
 @pytest.mark.parametrize("seed", SEEDS)
 def test_levels_where_columns_fall_that_should_rise(seed: int) -> None:
     """Most splits are against the constraints: what zones say of a split must be said of one that is tried."""

@@ -36,7 +36,7 @@ from tests.engine.shards import (
     wild_weight,
 )
 from tests.examples import THOROUGH, examples
-from tests.slow import KERNELS_OF_THEIR_OWN, slow_for, thorough_for
+from tests.slow import KERNELS_OF_THEIR_OWN, slow_for
 from tests.split.strategies import as_lists, integers_of, tables
 
 
@@ -222,7 +222,7 @@ OF_CATEGORIES = [("squared_error", 0), ("gini", 2), ("gini", 4), ("poisson", 0),
 @pytest.mark.parametrize(
     ("criterion", "n_classes", "random"),
     [
-        *thorough_for({"poisson", "entropy"}, ((*case, False) for case in OF_CATEGORIES)),
+        *slow_for({"poisson", "entropy"}, ((*case, False) for case in OF_CATEGORIES)),
         pytest.param("squared_error", 0, True, marks=pytest.mark.slow),  # sets beside random thresholds have kernels of their own
         *(pytest.param(*case, True, marks=pytest.mark.thorough) for case in OF_CATEGORIES[1:]),
     ],
@@ -344,7 +344,7 @@ def with_large_categories(table: Table, target: NDArray[np.float64], seed: int) 
         (1, {}),
         (2, {"max_depth": None, "max_leaf_nodes": 25}),
         pytest.param(3, CATEGORIES, marks=pytest.mark.slow),  # compiles what searches the zones of large nodes for sets
-        pytest.param(5, {"criterion": "newton_l1", "reg_alpha": 5.0}, marks=pytest.mark.thorough),
+        pytest.param(5, {"criterion": "newton_l1", "reg_alpha": 5.0}, marks=pytest.mark.slow),
         pytest.param(4, {"criterion": "newton_l1", "reg_alpha": 0.5, "max_depth": None, "max_leaf_nodes": 25}, marks=pytest.mark.thorough),
     ],
 )
@@ -372,7 +372,7 @@ def test_every_split_of_large_boosted_trees(seed: int, changes: dict[str, Any], 
         assert assert_exact(tree, table, sample, plan, 5) > 20
 
 
-@pytest.mark.parametrize(("criterion", "n_classes"), thorough_for({"poisson"}, [("squared_error", 0), ("poisson", 0), ("gini", 2)]))
+@pytest.mark.parametrize(("criterion", "n_classes"), slow_for({"poisson"}, [("squared_error", 0), ("poisson", 0), ("gini", 2)]))
 def test_every_split_of_large_forest_trees(criterion: str, n_classes: int) -> None:
     for seed, changes in enumerate([{"max_depth": 6}, {"min_samples_leaf": 40}]):
         table = large_table(seed + 5)

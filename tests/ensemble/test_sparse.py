@@ -215,7 +215,7 @@ def test_same_tree_by_any_number_of_threads(model: Any, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(dtrees.DecisionTreeRegressor(), marks=pytest.mark.thorough),
+        dtrees.DecisionTreeRegressor(),
         pytest.param(dtrees.DecisionTreeRegressor(criterion="quantile", alpha=0.7), marks=pytest.mark.thorough),
         pytest.param(dtrees.ExtraTreesClassifier(3), marks=pytest.mark.thorough),
         pytest.param(dtrees.RandomForestClassifier(3), marks=pytest.mark.thorough),

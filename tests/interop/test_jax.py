@@ -115,7 +115,6 @@ def test_errors() -> None:
         function(np.zeros((3, 4)))
 
 
-@pytest.mark.timeout(600)  # compiles kernels for large tables
 @pytest.mark.usefixtures("x64")
 @pytest.mark.timeout(600)  # compiles kernels for large tables of categories, and JAX its own
 def test_real_data(california_housing: Path, adult_train: Path) -> None:

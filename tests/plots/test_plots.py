@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import matplotlib
@@ -213,11 +214,14 @@ def test_what_has_no_curves():
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib" or name.startswith("dtrees.plots")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(dtrees, "plots", dtrees.plots)  # to have it back afterwards
+    draw_tree = importlib.import_module("dtrees.plots.tree").plot_tree
+    draw_importance = importlib.import_module("dtrees.plots.importance").plot_importance
     tree = dtrees.DecisionTreeRegressor().fit([[1.0], [2.0]], [1.0, 2.0])
     assert "digraph" in dtrees.export_graphviz(tree)
-    for draw in (plot_tree, plot_importance):
+    for draw in (draw_tree, draw_importance):
         with pytest.raises(ImportError, match=r"pip install 'dtrees\[plot\]'"):
             draw(tree)

@@ -85,7 +85,7 @@ def test_side_by_side(case: str, criterion: str, n_classes: int) -> None:
         executor.close()
 
 
-# Trees over shards, one after another, are grown of any table in every run, by each criterion (test_naive_trees.py).
+# Trees over shards, one after another, are grown of any table by each criterion (test_naive_trees.py), in every run by some.
 @pytest.mark.parametrize(("criterion", "n_classes"), slow_for({one for one, _ in CRITERIA} - {"gini"}, CRITERIA[::-1]))
 @given(data=st.data())
 @examples(50)

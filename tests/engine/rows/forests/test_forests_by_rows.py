@@ -125,7 +125,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
     "weighted tree by entropy": ("entropy", {}, {}, True),
 }
 #: What has kernels of its own, and differs from others in the score of a split alone.
-OTHERS = {"weighted, balanced by tree", "entropy", "weighted tree by entropy", "weighted, of Poisson"}
+OTHERS = {"weighted, balanced by tree", "entropy", "weighted tree by entropy"}
 
 
 def test_rows_are_sent_though_a_helper_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
