@@ -90,7 +90,7 @@ def grow_sent(
     most_splits = limited_splits(rules, root.n_in)
     budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
     context = TreeContext(partition, partition.spare(n_rows), target, limits, stops, (keys[0], keys[1]), budget, pool)
-    runner = SubtreeRunner(columns, compiles=True)
+    runner = SubtreeRunner(columns)
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
     n_threads = min(threads.n_threads, n_nodes, 1 + n_rows * pool.shape[0] // GROW_CELLS)
     most_rows = int((stop - start).max())

@@ -433,7 +433,7 @@ class TreeState:
         one._rows = partition.RowPartition(numbers, self._rows.g[places], self._rows.h[places if self._rows.h.shape[0] else places[:0]])
         one._pure_by = self._pure_by[rows if self._pure_by.shape[0] else rows[:0]]
         one._nodes, moved = self._nodes.apart(message.nodes)
-        apart = Workspace(workspace.threads, SubtreeRunner(assembled, compiles=True))
+        apart = Workspace(workspace.threads, SubtreeRunner(assembled))
         one._search = NodeSearch(one._shard_columns, sums_zones=False)
         one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)
         n = message.nodes.shape[0]

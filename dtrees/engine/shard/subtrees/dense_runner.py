@@ -45,13 +45,13 @@ class SubtreeRunner(Runner):
     ----------
     columns : Columns
         All columns of the table.
-    compiles : bool, default=False
-        Whether kernels are compiled here while a helper process is at them: where nodes cannot be grown in another way meanwhile.
+    refuses : bool, default=False
+        Whether to raise NotCompiled while a helper process compiles the kernels, for who can grow nodes in another way meanwhile.
     """
 
-    def __init__(self, columns: Columns, compiles: bool = False) -> None:
+    def __init__(self, columns: Columns, refuses: bool = False) -> None:
         self._columns = columns
-        self._compiles = compiles
+        self._refuses = refuses
         super().__init__(columns)
 
     def forget(self) -> None:
@@ -89,7 +89,7 @@ class SubtreeRunner(Runner):
         # To look at what is bound takes a tenth of the time that it takes to look up types.
         run = self._run or bound(grow_together, self._columns, work_pool, tasks[0])
         if run is None:
-            if not self._compiles and compiled_elsewhere(grow_together, self._columns, work_pool, tasks[0]):
+            if self._refuses and compiled_elsewhere(grow_together, self._columns, work_pool, tasks[0]):
                 raise NotCompiled("the kernels that grow subtrees are being compiled by another process")
             run = bind(grow_together, self._columns, work_pool, tasks[0])
         self._run = run

@@ -269,4 +269,4 @@ def _joined(large: list[tuple[_Node, Any]], small: list[_Node], grown: list[Node
 
 def make_runner(columns: AnyColumns) -> Runner:
     """Return what grows subtrees of a table."""
-    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns)
+    return SparseRunner(columns) if isinstance(columns, SparseColumns) else SubtreeRunner(columns, refuses=True)
