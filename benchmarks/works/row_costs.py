@@ -211,7 +211,7 @@ def calibrate_rows(own: Mapping[Shape, OwnWork], messages: Messages) -> RowCosts
         parts.append([share, share * n_columns, (n_columns + received) / 2, 1.0, n_peers(n_workers)])
     work = np.array([one.shards for one in own.values()])
     (row, cell, column, shard, peer), _ = nnls(np.array(parts) / work[:, None], np.ones_like(work))  # for relative errors to be small
-    coordinator, parcels, exchanges = np.median([one[2:] for one in own.values()], axis=0).tolist()
+    coordinator, parcels, exchanges = np.median([(one.coordinator, one.parcels, one.exchanges) for one in own.values()], axis=0).tolist()
     tree = shard + coordinator + parcels * messages.step + exchanges * messages.exchange
     return RowCosts(*map(float, (row, cell, column, tree, exchanges * messages.call, peer + parcels * messages.parcel)))
 

@@ -16,7 +16,7 @@ from benchmarks.registry import benchmark
 from benchmarks.results import Measure, Point, Row, Yielded
 from benchmarks.run import OURS, Run
 from benchmarks.timing import summary
-from benchmarks.works.row_costs import OwnWork, own_work
+from benchmarks.works.row_costs import own_work
 
 DEPTH = 6
 #: Of XGBoost's histogram: bins of a column, and bytes of a bin (two float64).
@@ -135,22 +135,21 @@ def rows_scaling(run: Run) -> Iterator[Yielded]:
 
     The second row of each is of what is waited for: the slowest shard of each step, of some fifty in a tree.
     """
-    for n in run.size(tiny=(2_000,), small=(400_000,), full=(1_000_000, 16_000_000)):
-        before: OwnWork | None = None
+    for n, n_trees in run.size(tiny=((2_000, 2),), small=((400_000, 10),), full=((1_000_000, 20), (16_000_000, 8))):
+        before: tuple[Measure, Measure] | None = None
         for n_workers in run.size(tiny=(2,), small=(2, 4), full=(2, 4, 8)):
-            work = own_work(n, N_COLUMNS, n_workers, run.size(tiny=2, small=10, full=20 if n < 10_000_000 else 8))
+            work = own_work(n, N_COLUMNS, n_workers, n_trees)
+            slowest, of_steps = Measure(work.slowest), Measure(work.shards)
             name = f"own work of the slowest of {n_workers} shards a tree, {n:,} x {N_COLUMNS}"
-            half = "" if before is None else "half as many shards"
-            for what, seconds, seconds_before, target in (
-                (name, work.slowest, before and before.slowest, 1 / 0.6),
-                (f"{name}, of the slowest of each step", work.shards, before and before.shards, None),
-            ):
-                if seconds_before is None:
-                    yield Row(what, half, None, Measure(seconds))
-                else:
-                    yield Row.of(what, half, Measure(seconds_before), Measure(seconds), target)
-            yield Point(f"own work of the slowest shard, a tree, {n:,} rows", OURS, n_workers, work.slowest, "shards")
-            before = work
+            name_of_steps = f"{name}, of the slowest of each step"
+            if before is None:
+                yield Row(name, "", None, slowest)
+                yield Row(name_of_steps, "", None, of_steps)
+            else:
+                yield Row.of(name, "half as many shards", before[0], slowest, 1 / 0.6)
+                yield Row.of(name_of_steps, "half as many shards", before[1], of_steps)
+            yield Point(f"own work of the slowest shard, a tree, {n:,} rows", OURS, n_workers, slowest.median, "shards")
+            before = slowest, of_steps
 
 
 def xgboost_on(client: Client, X: Any, y: Any, n_trees: int, *, classify: bool = False) -> Any:

@@ -19,7 +19,7 @@ from dtrees.cluster.reliability.local_callback import local_callback
 from dtrees.engine.shard.tree_state import TreeState
 from tests.cluster.faults import Fault, install, stopped, uninstall
 from tests.cluster.samples import LENGTHS, assert_clean, assert_same_model, events, in_partitions, table, targets, wait_until, weights
-from tests.slow import one_quick
+from tests.slow import level_by_level, one_quick
 
 FRAME = table()
 TARGETS = targets(FRAME)
@@ -149,10 +149,7 @@ def test_a_worker_without_memory(client: Client, cluster_of_1: LocalCluster, n_w
 
 def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that are threads of the client's process share its helper, and a node set aside has no other way to grow meanwhile."""
-    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.bound", lambda *arguments: None)
-    monkeypatch.setattr("dtrees.engine.shard.subtrees.dense_runner.compiled_elsewhere", lambda *arguments: True)
     model = dtrees.RandomForestRegressor(3, categorical_features=None, random_state=1)
-    here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
     grown, delegated = [], TreeState._grow_delegated
 
     def grow(*given: Any) -> Any:
@@ -160,7 +157,9 @@ def test_nodes_are_grown_though_a_helper_compiles(five_threads: Client, monkeypa
         return delegated(*given)
 
     monkeypatch.setattr(TreeState, "_grow_delegated", grow)
-    assert_same_model(model.fit(*training_set("regression")), here)
+    with level_by_level():
+        here = dtrees.RandomForestRegressor(**model.get_params()).fit(FRAME, TARGETS["regression"])
+        assert_same_model(model.fit(*training_set("regression")), here)
     assert grown
 
 

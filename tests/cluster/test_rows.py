@@ -220,9 +220,8 @@ STEPS = ["targets", "totals", "sums", "bars", "flags", "finer sums", "finer flag
 
 LOST_AT = [*(kind for kind in KINDS if kind not in RARE), *STEPS, *BY_ORDER]
 #: Shards of one process are lost at nearly all of these in slow tests (test_rows_fit.py, test_forests_by_rows.py, test_leaves_by_order.py),
-#: and workers at some. How a loss
-#: is noticed does not depend on the message, and what is done then not on how it was noticed: at few of them, workers are not killed but no
-#: longer heard of, for which it is to be waited.
+#: and workers at some. How a loss is noticed does not depend on the message, and what is done then not on how it was noticed: at few of
+#: them, workers are not killed but no longer heard of, for which it is to be waited.
 KILLED_AT = {"Open", "Level", "GrowTree", "totals", "sums", "finer flags", "picked of batch 1", "apart", "AddDeviations", "scores"}
 KILLED_AT |= {"OpenForest", "Draw", "MeasureMeans", "CountClasses"}
 UNHEARD_AT = {"sums", "Draw"}

@@ -9,11 +9,11 @@ import pytest
 
 import dtrees
 from dtrees.engine.run.compiling import compile_division
-from dtrees.engine.shard.subtrees import dense_runner
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.node.marking import mark_many
 from dtrees.split.node.partition import divide_many
 from dtrees.split.search.column import search_many
+from tests.slow import level_by_level
 
 
 def test_division() -> None:
@@ -22,15 +22,14 @@ def test_division() -> None:
     assert divide_many.signatures
 
 
-def test_columns_of_both_precisions_begin_with_the_same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_both_precisions_begin_with_the_same_kernels() -> None:
     """A table of the other precision does not make a user wait again."""
-    monkeypatch.setattr(dense_runner, "bound", lambda *arguments: None)
-    monkeypatch.setattr(dense_runner, "compiled_elsewhere", lambda *arguments: True)
     X = np.random.default_rng(0).normal(size=(500, 3))
     y = X[:, 0] + X[:, 1] ** 2
-    dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X, y)
-    before = [len(kernel.overloads) for kernel in (search_many, mark_many, divide_many)]
-    dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X.astype(np.float32), y)
+    with level_by_level():
+        dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X, y)
+        before = [len(kernel.overloads) for kernel in (search_many, mark_many, divide_many)]
+        dtrees.RandomForestRegressor(2, max_features=2, max_depth=4).fit(X.astype(np.float32), y)
     assert [len(kernel.overloads) for kernel in (search_many, mark_many, divide_many)] == before
 
 
