@@ -212,6 +212,9 @@ TAKEN_ROWS = 32
 NODES_PER_THREAD, SHARE_ROWS = 3, 2048
 #: Cells of subtrees to be grown for each thread, and where they are searched by zone sums.
 GROW_CELLS, GROW_CELLS_BY_SUMS = 32_768, 2**15
+#: Most splits of a tree of limited leaves that are kept in order. Of more, only the least gain on the way to each is: to put one of 10,000
+#: in order takes as long as to search its node. Late trees of 31 leaves, boosting on 24,000 x 23, take 7 ms in place of 55 for the order.
+MOST_RANKED = 1024
 #: Room for more nodes is not kept from tree to tree: it would be needed together with the tree that is made of them.
 MOST_NODES_KEPT = 2**18
 

@@ -20,7 +20,7 @@ from dtrees.engine.protocol.messages import Divided, Root, Subtrees
 from dtrees.engine.protocol.splits import Splits
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints.words import divide_sums
-from dtrees.split.grow.best_first import in_preorder
+from dtrees.split.grow.best_first import RANKED, are_first, in_preorder, origins, rank_splits
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import may_be_split, node_weight
 from dtrees.split.node.records import Nodes, empty_nodes
@@ -44,14 +44,14 @@ class Grower:
     def __init__(self, rules: Rules, n_classes: int, n_columns: int, root: Root, subtree_rows: int, targets: tuple[int, ...] = ()) -> None:
         self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents, targets=Targets.unseen(targets))
         self._most_splits = limited_splits(rules, root.n_in)
-        self._largest = np.empty(0)  # priorities, not more than there may be splits
+        self._first, self._n_first = np.empty(self._most_splits, RANKED), 0  # of the splits known
         self._subtree_rows = subtree_rows
         self.n_drawn = min(self._stops.max_features, n_columns)
         self._n_columns = n_columns
         self._n = 1
         self._nodes = empty_nodes(64, root.sums.shape[0])
         self._depth = np.zeros(64, np.int64)
-        self._priority = np.full(64, np.inf)  # of the parent
+        self._origin, self._rank = origins(64), np.zeros(64)  # the rank of its split, if it has one
         self._found = empty_candidates(64, root.sums.shape[0])
         self._pending: list[int] = []  # nodes with a split
         self._subtrees: dict[int, Nodes] = {}
@@ -74,7 +74,7 @@ class Grower:
             n = max(n, 2 * size)
             self._nodes = Nodes(*(_enlarge(array, n) for array in self._nodes))
             self._found = Candidates(*(_enlarge(array, n) for array in self._found))
-            self._depth, self._priority = _enlarge(self._depth, n), _enlarge(self._priority, n)
+            self._depth, self._origin, self._rank = (_enlarge(array, n) for array in (self._depth, self._origin, self._rank))
 
     def _sort_out(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some new nodes that are to be searched; leaves and subtrees are set aside."""
@@ -96,7 +96,9 @@ class Grower:
         split = nodes[status == SPLIT]
         self._pending.extend(split.tolist())
         if self._most_splits:
-            self._largest = np.sort(np.append(self._largest, self._own_priority(split)))[-self._most_splits :]
+            gains, ranks = self._found.records["gain"][split], np.empty(split.shape[0])
+            self._n_first = rank_splits(self._first, self._n_first, split, self._origin[split], gains, ranks)
+            self._rank[split] = ranks
         if self.n_drawn >= self._n_columns:
             return np.empty(0, np.int64)
         return nodes[status == CONSTANT]
@@ -116,10 +118,8 @@ class Grower:
         """Return the next splits to apply and number their children, or None if the tree is done."""
         node = np.array(sorted(self._pending), np.int64)
         self._pending = []
-        priority = self._own_priority(node)
-        if self._most_splits and self._largest.shape[0] == self._most_splits:
-            hopeful = priority >= self._largest[0]
-            node, priority = node[hopeful], priority[hopeful]
+        if self._most_splits:
+            node = node[are_first(self._first, self._n_first, node, self._rank[node])]
         if not node.shape[0]:
             return None
         left = self._n + 2 * np.arange(node.shape[0])
@@ -133,7 +133,9 @@ class Grower:
             records[name][node] = found[name]
         sums[left], sums[left + 1] = divide_sums(self._limits.criterion, found["column"], sums[node], left_sums)
         self._depth[left] = self._depth[left + 1] = self._depth[node] + 1
-        self._priority[left] = self._priority[left + 1] = priority
+        for side in range(2):
+            children = left + side
+            self._origin["parent"][children], self._origin["side"][children], self._origin["rank"][children] = node, side, self._rank[node]
         # How many rows go left is known before where they lie: enough to sort the children out.
         records["start"][left], records["in_stop"][left] = 0, splits.n_left
         records["start"][left + 1], records["in_stop"][left + 1] = splits.n_left, records["in_stop"][node] - records["start"][node]
@@ -142,14 +144,10 @@ class Grower:
         self.to_search = self._sort_out(children)
         return splits
 
-    def _own_priority(self, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the priorities of nodes that have a split."""
-        return np.minimum(self._priority[nodes], self._found.records["gain"][nodes])
-
-    def budget(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the nodes to be grown by one shard, the priorities of their parents, and the largest ones known of all nodes."""
+    def budget(self) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+        """Return the nodes to be grown by one shard, their origins, and the first splits known of the tree."""
         nodes = np.array(self.to_grow, np.int64)
-        return nodes, self._priority[nodes], self._largest
+        return nodes, self._origin[nodes], self._first[: self._n_first]
 
     def places(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return where the rows of nodes lie: the first place, the one after those in sample, and after all."""

@@ -46,6 +46,7 @@ from dtrees.engine.plan.plans import BoostingPlan, ForestPlan
 from dtrees.engine.protocol import messages as m
 from dtrees.engine.protocol.route_bits import RouteBitStore
 from dtrees.engine.protocol.splits import RouteBits, Splits
+from dtrees.split.grow.best_first import origins
 from dtrees.split.node.partition import count_left
 from dtrees.split.node.records import Nodes
 from dtrees.tree.tree import Tree
@@ -116,7 +117,7 @@ def tree_steps(session: Session, start: m.Start, learning_rate: float = 1.0) -> 
     if any(r.checksum != root.checksum or r.exponents != root.exponents for r in roots):
         raise m.ReplicasDiffer(f"shards do not agree about the rows and gradients of tree {start.tree}")
     if not start.search:
-        all_rows = m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), np.full(1, np.inf), np.empty(0), session.gives_up_columns)
+        all_rows = m.Grow(session.fit, session.epoch, np.zeros(1, np.int64), origins(1), last=session.gives_up_columns)
         replies = yield {0: all_rows}
         nodes = yield from _pruned(session, cast(m.Subtrees, replies[0])[0], root)
         return (yield from complete(session, start, nodes, root, learning_rate))

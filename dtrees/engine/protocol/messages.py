@@ -200,14 +200,14 @@ class Advance(Message):
 class Grow(Message):
     """Grow nodes to their ends; only to a shard that has all columns. Reply: list of :class:`~dtrees.split.node.records.Nodes`.
 
-    Where the number of leaves is limited, ``priority``, shape (n,), are the priorities of the nodes' parents, and ``largest`` the largest
-    ones known of other nodes (:mod:`dtrees.split.grow.best_first`). ``last``: no node is searched after these, of any tree, and the shard
+    Where the number of leaves is limited, ``origin``, shape (n,), says whose children the nodes are, and ``first`` which of the tree's
+    splits known are the first (:mod:`dtrees.split.grow.best_first`). ``last``: no node is searched after these, of any tree, and the shard
     gives up its columns.
     """
 
     nodes: NDArray[np.int64]
-    priority: NDArray[np.float64]
-    largest: NDArray[np.float64]
+    origin: NDArray[Any]
+    first: NDArray[Any] | None = None
     last: bool = False
 
 

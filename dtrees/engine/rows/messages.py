@@ -10,7 +10,7 @@ Where shards take the steps of a tree by themselves, there are parcels with thei
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,15 +249,15 @@ class Levelling(NamedTuple):
 
 
 class GrowSent(NamedTuple):
-    """Nodes to be grown to their ends by one shard; ``priority`` and ``largest`` are as of ``Grow``."""
+    """Nodes to be grown to their ends by one shard; ``origin`` and ``first`` are as of ``Grow``."""
 
     tree: int
     root: Rooted
     depth: NDArray[np.int64]
     path: NDArray[np.uint64]
     sums: NDArray[np.int64]
-    priority: NDArray[np.float64]
-    largest: NDArray[np.float64]
+    origin: NDArray[Any]
+    first: NDArray[Any]
 
 
 class Apart(NamedTuple):

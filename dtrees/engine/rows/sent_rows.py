@@ -88,7 +88,7 @@ def grow_sent(
     limits, stops = kept.limits(rules, root.sums, root.exponents, root.slope, np.arange(n_columns, dtype=np.int32), rows)
     keys = tuple(np.uint64(hashing.stream_key(seed, stream, message.tree)) for stream in (hashing.STREAM_NODE, hashing.STREAM_THRESHOLD))
     most_splits = limited_splits(rules, root.n_in)
-    budget = make_budget(most_splits, message.largest) if most_splits else make_budget(0)
+    budget = make_budget(most_splits, message.first)
     context = TreeContext(partition, partition.spare(n_rows), target, limits, stops, (keys[0], keys[1]), budget, pool)
     runner = SubtreeRunner(columns)
     places = list(zip(start.tolist(), stop.tolist(), stop.tolist(), message.depth.tolist(), strict=True))
@@ -98,7 +98,7 @@ def grow_sent(
     in_block = 0  # where sets are drawn
     if not (rules.random_splits and rules.categorical):
         in_block = block_rows(rules.random_splits, stops.max_features, pool.shape[0])
-    roots = Roots(places, message.path, message.sums, message.priority)
+    roots = Roots(places, message.path, message.sums, message.origin)
     grown = runner.grow(threads, n_threads, Assignment(context, roots, in_block, most_rows))
     if most_splits:
         grown = [in_preorder(nodes) for nodes in grown]

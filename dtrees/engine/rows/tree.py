@@ -83,9 +83,9 @@ class _RowsGrower(Grower):
         records = self._nodes.records[nodes]
         return records["in_stop"].astype(np.int64) - records["start"], self._nodes.sums[nodes], self._depth[nodes]
 
-    def budget_of(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the priorities of the parents of nodes, and the largest ones known of all nodes."""
-        return self._priority[nodes], self._largest
+    def budget_of(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the origins of nodes, and the first splits known of the tree."""
+        return self._origin[nodes], self._first[: self._n_first]
 
     def in_stop_of_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the rows of each node would begin and end."""

@@ -44,7 +44,7 @@ from dtrees.engine.shard.targets.forest_target import ForestTarget
 from dtrees.engine.shard.targets.places import places_of
 from dtrees.engine.shard.workspace import Workspace
 from dtrees.split.criteria.constraints.words import divide_sums, root_words
-from dtrees.split.grow.best_first import LeafBudget, make_budget, merge_rows
+from dtrees.split.grow.best_first import LeafBudget, make_budget, merge_rows, origins
 from dtrees.split.grow.block import block_rows
 from dtrees.split.grow.work_pool import Roots
 from dtrees.split.node import partition, status
@@ -58,7 +58,7 @@ from dtrees.split.table.take_rows import take_rows
 from dtrees.tree.category_sets import NO_SETS, CategorySets
 
 _NOTHING = np.empty(0, np.int64)
-_ROOT_PRIORITY, _NO_PRIORITIES = np.full(1, np.inf), np.empty(0)
+_ROOT_ORIGIN = origins(1)
 _NO_BUDGET, _NO_SCORES = make_budget(0), m.Scores(np.nan, np.nan)
 
 
@@ -236,7 +236,7 @@ class TreeState:
         target = self._target
         assert isinstance(target, BoostingTarget)
         n_in, n, _, exponents = self._open(message.tree, message.output, workspace, by_levels=False)
-        roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_PRIORITY)
+        roots = Roots([(0, n_in, n, 0)], self._nodes.path[:1], self._nodes.sums[:1], _ROOT_ORIGIN)
         nodes = self._grow_roots(roots, workspace, keep=False)[0]
         rules, measures = self._plan.rules, target.measures_leaves
         nodes, merged = pruned(nodes, exponents, rules)
@@ -362,10 +362,10 @@ class TreeState:
         table, nodes = self._nodes, message.nodes
         places = list(zip(*(array[nodes].tolist() for array in (table.start, table.in_stop, table.stop, table.depth)), strict=True))
         # A tree is finished before the next one is grown where this would lie, unless trees take turns.
-        roots = Roots(places, table.path[nodes], table.sums[nodes], message.priority)
-        return self._grow_roots(roots, workspace, keep=workspace.by_turns, largest=message.largest)
+        roots = Roots(places, table.path[nodes], table.sums[nodes], message.origin)
+        return self._grow_roots(roots, workspace, keep=workspace.by_turns, known=message.first)
 
-    def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, largest: NDArray[np.float64] = _NO_PRIORITIES) -> list[Nodes]:
+    def _grow_roots(self, roots: Roots, workspace: Workspace, keep: bool, known: NDArray[Any] | None = None) -> list[Nodes]:
         """Grow nodes to their ends; see :meth:`~dtrees.engine.shard.subtrees.runner.Runner.grow`."""
         wanted = roots.places, self._pool.shape[0], self._search.by_sums, workspace.threads.n_threads
         if wanted != self._manner_for:
@@ -375,7 +375,7 @@ class TreeState:
         context = self._context(workspace)
         most_splits = limited_splits(self._plan.rules, int(self._nodes.in_stop[0]))
         if most_splits:
-            context = context._replace(budget=make_budget(most_splits, largest))
+            context = context._replace(budget=make_budget(most_splits, known))
         sum_slots = self._search.sum_slots(n_threads)
         return workspace.runner.grow(workspace.threads, n_threads, Assignment(context, roots, block_rows, share_rows, sum_slots, keep))
 
@@ -400,8 +400,8 @@ class TreeState:
     def _context(self, workspace: Workspace) -> TreeContext:
         """Return what all nodes of the tree have in common."""
         spare = workspace.spare_for(self._rows)
-        largest, control, waiting = _NO_BUDGET
-        budget = LeafBudget(largest, control.copy(), waiting)  # a tree that is given up is no other's business
+        first, control, waiting = _NO_BUDGET
+        budget = LeafBudget(first, control.copy(), waiting)  # a tree that is given up is no other's business
         return TreeContext(self._rows, spare, self._pure_by, self._limits, self._stops, self._keys, budget, self._pool)
 
     def _places_of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -437,7 +437,7 @@ class TreeState:
         one._search = NodeSearch(one._shard_columns, sums_zones=False)
         one._search.open(apart, one._pool, one._nodes, one._levels, one._rows, Sizes(0), inherit=False)
         n = message.nodes.shape[0]
-        grown = one._grow(m.Grow(message.fit, message.epoch, np.arange(1, n + 1), np.full(n, np.inf), _NO_PRIORITIES), apart)
+        grown = one._grow(m.Grow(message.fit, message.epoch, np.arange(1, n + 1), origins(n)), apart)
         self._rows.rows[places], self._rows.g[places] = rows[one._rows.rows], one._rows.g
         if self._rows.h.shape[0]:
             self._rows.h[places] = one._rows.h

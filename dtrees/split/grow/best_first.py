@@ -3,55 +3,86 @@
 The node with the largest gain is split next, the older one among equals, until there are enough leaves. The split of a node does not depend
 on other nodes, so nodes may be searched in any order, as long as none is left out that would be split in the end.
 
-The *priority* of a node is the smallest gain on the way from the root to it, its own included. A node is split after all nodes of larger
-priority are. So while a tree is grown that may be split k times, the k largest priorities seen are kept (:class:`LeafBudget`). A node
-below the least of them will never be split, and is not divided. What is grown is the wanted tree and some nodes more, the fewer, the
-sooner those of large priority are looked at. :func:`prune` takes these away: it repeats the choice of nodes, which is cheap when
-all gains are known.
+So while a tree is grown that may be split k times, the first k splits known are kept in this order (:class:`LeafBudget`). A split comes
+after that of its parent, and before the first one after that whose gain is smaller: there it is put in. What is known later changes the
+order of none of these, it may only come in between. So a node beyond the k-th will never be split, nor will any below it: none of these is
+divided. What is grown is the wanted tree and some nodes more, the fewer, the sooner those are looked at whose parents are split first.
+:func:`prune` takes these away: it repeats the choice of nodes, which is cheap when all gains are known.
+
+To put a split in takes longer, the more there are. Of many, only the least gain on the way from the root to a node is kept: a node is
+split after all those of which that is larger. That says less: where gains rise towards the leaves, as in late trees of boosting, it may be
+the root's for all nodes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtrees.split.compile.by_reference import by_reference
-from dtrees.split.compile.kernels import ZERO, kernel, lean_kernel
+from dtrees.split.compile.kernels import NONE, ZERO, inlined_kernel, kernel, lean_kernel
 from dtrees.split.compile.work_queue import acquire, load, release
 from dtrees.split.node.records import Nodes
+from dtrees.split.policy import MOST_RANKED
 
-#: What is in ``control``: the lock, how many priorities there are, and 1 if nobody wants the tree any more.
-_LOCK, _COUNT, _GIVEN_UP = np.int64(0), np.int64(8), np.int64(12)
+#: A split: its node and its gain, which child (0: left) of which node (-1: of none) that is, and its rank and that of its parent. Of two
+#: splits, that of the lower rank goes first; of equal ranks, either may.
+RANKED = np.dtype(
+    [
+        ("node", np.int64),
+        ("gain", np.float64),
+        ("parent", np.int64),
+        ("side", np.int64),
+        ("rank", np.float64),
+        ("rank_of_parent", np.float64),
+    ]
+)
+#: Which child of which node a node is (-1: of none), and the rank of its parent's split.
+ORIGIN = np.dtype([("parent", np.int64), ("side", np.int64), ("rank", np.float64)])
+#: Where between the ranks of its neighbours that of a split is put: most come one after the other, before those of small gains.
+_RANK_SHARE = 0.125
+#: What is in ``control``: the lock, how many splits there are, the next number of a node, and 1 if nobody wants the tree any more.
+_LOCK, _COUNT, _NEXT, _GIVEN_UP = np.int64(0), np.int64(8), np.int64(9), np.int64(12)
+#: Nodes that kernels split are numbered from here, which is beyond the numbers of others.
+_FIRST_NUMBER = 2**32
 
 
 @by_reference
 class LeafBudget(NamedTuple):
-    """The largest priorities of nodes seen so far, shared by all threads, and those of the nodes that wait on the stack of one thread.
+    """The first splits of a tree that are known so far, shared by all threads, and the origins of nodes on the stack of one thread.
 
     Attributes
     ----------
-    largest : ndarray of float64, shape (most_splits,)
-        A heap, the least in front; empty if the number of leaves is not limited.
+    first : ndarray of RANKED, shape (most_splits,)
+        In order; of more than MOST_RANKED a heap of ranks, the highest in front. Empty if the number of leaves is not limited.
     control : ndarray of int64
-        A lock, how many priorities there are, and whether the tree is given up.
-    waiting : ndarray of float64
-        The priority of the parent of each node on the stack; infinite for the root of a tree.
+        A lock, how many splits there are, the next number of a node, and whether the tree is given up.
+    waiting : ndarray of ORIGIN
+        Of each node on the stack.
     """
 
-    largest: NDArray[np.float64]
+    first: NDArray[Any]
     control: NDArray[np.int64]
-    waiting: NDArray[np.float64]
+    waiting: NDArray[Any]
 
 
-def make_budget(most_splits: int, largest: NDArray[np.float64] | None = None) -> LeafBudget:
-    """Return the budget of a tree that may be split so often, 0 if that is not limited, and the largest priorities known already."""
-    known = np.empty(0) if largest is None else np.sort(largest)
-    budget = LeafBudget(np.empty(most_splits), np.zeros(16, np.int64), np.full(1, math.inf))
-    budget.largest[: known.shape[0]] = known
-    budget.control[_COUNT] = known.shape[0]
+def origins(n: int) -> NDArray[Any]:
+    """Return the origins of ``n`` roots of trees."""
+    roots = np.zeros(n, ORIGIN)
+    roots["parent"], roots["rank"] = -1, -math.inf
+    return roots
+
+
+def make_budget(most_splits: int, known: NDArray[Any] | None = None) -> LeafBudget:
+    """Return the budget of a tree that may be split so often, 0 if that is not limited, and the first splits that are known already."""
+    budget = LeafBudget(np.empty(most_splits, RANKED), np.zeros(16, np.int64), origins(1))
+    budget.control[_NEXT] = _FIRST_NUMBER
+    if known is not None:
+        budget.first[: known.shape[0]] = known
+        budget.control[_COUNT] = known.shape[0]
     return budget
 
 
@@ -71,70 +102,198 @@ def is_given_up(budget):
     return load(budget.control, _GIVEN_UP) != 0
 
 
+@inlined_kernel
+def _are_many(first):
+    """Tell whether splits are too many to be kept in order."""
+    return first.shape[0] > MOST_RANKED
+
+
 @lean_kernel
-def is_hopeless(budget, priority):
-    """Tell whether no node whose parent has a priority will be split."""
-    control, largest = budget.control, budget.largest
-    if largest.shape[0] == 0:
+def _place_of(first, n, node, rank):
+    """Return the place of a node's split among the first ``n``, in order, -1 if it is none of them."""
+    place, stop = ZERO(), n
+    while place < stop:
+        middle = (place + stop) // 2
+        if first[middle].rank < rank:
+            place = middle + 1
+        else:
+            stop = middle
+    while place < n and first[place].rank == rank:
+        if first[place].node == node:
+            return place
+        place += 1
+    return NONE()
+
+
+@lean_kernel
+def _is_first(first, n, node, rank):
+    """Tell whether a split is, or may be, among the first ``n`` known."""
+    if n < first.shape[0]:
+        return True
+    return rank <= first[0].rank if _are_many(first) else _place_of(first, n, node, rank) >= 0
+
+
+@lean_kernel
+def _goes_before(first, n, gain, origin, other):
+    """Tell whether a split goes before another one that is known, once both are: if it gains more, or as much, and is known for longer."""
+    if gain != other.gain:
+        return gain > other.gain
+    if origin.parent == other.parent:
+        return origin.side < other.side
+    return _place_of(first, n, origin.parent, origin.rank) < _place_of(first, n, other.parent, other.rank_of_parent)
+
+
+@lean_kernel
+def _rank(first, n, node, origin, gain):
+    """Put a split among the first ``n``, if it is one of them; return how many there are, whether it is, and its rank."""
+    if _are_many(first):
+        rank = max(origin.rank, -gain)
+        n, is_ranked = _put_in_heap(first, n, rank)
+        return n, is_ranked, rank
+    place, most = ZERO(), first.shape[0]
+    if origin.parent >= 0:
+        place = _place_of(first, n, origin.parent, origin.rank) + 1
+        if place == 0:
+            return n, False, 0.0
+    while place < n and not _goes_before(first, n, gain, origin, first[place]):
+        place += 1
+    if place == most:
+        return n, False, 0.0
+    rank = first[place - 1].rank + 1.0 if place > 0 else 0.0
+    if place < n:
+        rank = first[place - 1].rank + _RANK_SHARE * (first[place].rank - first[place - 1].rank)
+    last = min(n, most - 1)
+    for i in range(last, place, -1):
+        first[i] = first[i - 1]
+    one = first[place]
+    one.node, one.gain, one.parent, one.side, one.rank, one.rank_of_parent = node, gain, origin.parent, origin.side, rank, origin.rank
+    return last + 1, True, rank
+
+
+@lean_kernel
+def _put_in_heap(first, n, rank):
+    """Put a rank in a heap of ``n``, unless it is full of lower ones; return how many there are, and whether it is among them."""
+    if n < first.shape[0]:
+        i = n
+        while i > 0 and first[(i - 1) // 2].rank < rank:
+            first[i].rank = first[(i - 1) // 2].rank
+            i = (i - 1) // 2
+        first[i].rank = rank
+        return n + 1, True
+    if rank > first[0].rank:
+        return n, False
+    i = ZERO()
+    while True:
+        child = 2 * i + 1
+        if child + 1 < n and first[child + 1].rank > first[child].rank:
+            child += 1
+        if child >= n or first[child].rank <= rank:
+            break
+        first[i].rank = first[child].rank
+        i = child
+    first[i].rank = rank
+    return n, True
+
+
+@kernel
+def rank_splits(first, n, nodes, origins_of, gains, ranks):
+    """Put the splits of nodes among the first ``n`` of a tree; return how many these are then.
+
+    Parameters
+    ----------
+    first : ndarray of RANKED, shape (most_splits,)
+        Changed.
+    n : int
+    nodes : ndarray of int64
+        Numbers of nodes, of which none is below another.
+    origins_of : ndarray of ORIGIN
+    gains : ndarray of float64
+    ranks : ndarray of float64
+        Written: those of the splits.
+    """
+    for i in range(nodes.shape[0]):
+        n, _, ranks[i] = _rank(first, n, nodes[i], origins_of[i], gains[i])
+    return n
+
+
+@kernel
+def are_first(first, n, nodes, ranks):
+    """Tell which splits of nodes are, or may be, among the first ``n`` known."""
+    found = np.empty(nodes.shape[0], np.bool_)
+    for i in range(nodes.shape[0]):
+        found[i] = _is_first(first, n, nodes[i], ranks[i])
+    return found
+
+
+@lean_kernel
+def is_hopeless(budget, origin):
+    """Tell whether a node will not be split, as its parent will not."""
+    control, first = budget.control, budget.first
+    if first.shape[0] == 0 or origin.parent < 0:
         return False
     acquire(control, _LOCK)
-    hopeless = control[_COUNT] == largest.shape[0] and priority < largest[0]
+    hopeless = not _is_first(first, control[_COUNT], origin.parent, origin.rank)
     release(control, _LOCK)
     return hopeless
 
 
 @lean_kernel
-def may_be_chosen(budget, priority):
-    """Note the priority of a node; tell whether the node may be split in the end."""
-    control, largest = budget.control, budget.largest
-    if largest.shape[0] == 0:
-        return True
+def number_split(budget, origin, gain):
+    """Note the split of a node; return the number of the node if it may be split in the end, otherwise -1, and the rank of its split."""
+    control, first = budget.control, budget.first
+    if first.shape[0] == 0:
+        return ZERO(), 0.0
     acquire(control, _LOCK)
-    n = control[_COUNT]
-    chosen = n < largest.shape[0] or priority >= largest[0]
-    if n < largest.shape[0]:
-        _rise(largest, n, priority)
-        control[_COUNT] = n + 1
-    elif chosen:
-        _sink(largest, n, priority)
+    node = control[_NEXT]
+    n, is_ranked, rank = _rank(first, control[_COUNT], node, origin, gain)
+    control[_COUNT], control[_NEXT] = n, node + 1
     release(control, _LOCK)
-    return chosen
+    return (node if is_ranked else NONE()), rank
+
+
+@inlined_kernel
+def come_from(origin, node, side, rank):
+    """Note that a node is a child of another one, whose split has a rank."""
+    origin.parent, origin.side, origin.rank = node, side, rank
 
 
 @lean_kernel
 def waits_in_vain(budget, n):
     """Tell whether the n-th node of the stack will not be split."""
-    return budget.largest.shape[0] > 0 and is_hopeless(budget, budget.waiting[n])
+    return budget.first.shape[0] > 0 and is_hopeless(budget, budget.waiting[n])
 
 
 @lean_kernel
 def is_to_be_split(budget, n, gain):
-    """Tell whether a node, the n-th of the stack until now, may be split in the end; its children will be the n-th and the next."""
-    if budget.largest.shape[0] == 0:
+    """Tell whether a node, the n-th of the stack until now, may be split in the end; its children will be the next and the n-th."""
+    if budget.first.shape[0] == 0:
         return True
-    priority = min(budget.waiting[n], gain)
-    budget.waiting[n] = budget.waiting[n + 1] = priority
-    return may_be_chosen(budget, priority)
+    node, rank = number_split(budget, budget.waiting[n], gain)
+    if node < 0:
+        return False
+    come_from(budget.waiting[n], node, ZERO() + 1, rank)
+    come_from(budget.waiting[n + 1], node, ZERO(), rank)
+    return True
 
 
 @lean_kernel
 def bring_up_best(sum_slots, budget, stack, bottom, n):
-    """Put on top of the stack, of ``n`` nodes, that whose parent has the largest priority; nodes below ``bottom`` stay where they are.
+    """Put on top of the stack, of ``n`` nodes, that whose parent is split first; nodes below ``bottom`` stay where they are.
 
     They are a heap, which they are made again by :func:`put_in_order` when two more nodes have come. If the number of leaves is not
     limited, the stack stays as it is.
     """
     waiting = budget.waiting
-    if budget.largest.shape[0] == 0 or n - bottom < 2:
+    if budget.first.shape[0] == 0 or n - bottom < 2:
         return
     size = n - 1 - bottom
     _swap(sum_slots, budget, stack, bottom, n - 1)
     i = ZERO()
     while True:
         child = 2 * i + 1
-        if child + 1 < size and waiting[bottom + child + 1] > waiting[bottom + child]:
+        if child + 1 < size and waiting[bottom + child + 1].rank < waiting[bottom + child].rank:
             child += 1
-        if child >= size or waiting[bottom + i] >= waiting[bottom + child]:
+        if child >= size or waiting[bottom + i].rank <= waiting[bottom + child].rank:
             return
         _swap(sum_slots, budget, stack, bottom + i, bottom + child)
         i = child
@@ -143,13 +302,13 @@ def bring_up_best(sum_slots, budget, stack, bottom, n):
 @lean_kernel
 def put_in_order(sum_slots, budget, stack, bottom, n):
     """Make a heap of the nodes from ``bottom`` on, all but the last two of which are one."""
-    if budget.largest.shape[0] == 0:
+    if budget.first.shape[0] == 0:
         return
     for last in range(n - 2, n):
         i = last - bottom
         while i > 0:
             parent = (i - 1) // 2
-            if budget.waiting[bottom + parent] >= budget.waiting[bottom + i]:
+            if budget.waiting[bottom + parent].rank <= budget.waiting[bottom + i].rank:
                 break
             _swap(sum_slots, budget, stack, bottom + i, bottom + parent)
             i = parent
@@ -163,36 +322,12 @@ def _swap(sum_slots, budget, stack, i, j):
     for k in range(stack.sums.shape[1]):
         stack.sums[i, k], stack.sums[j, k] = stack.sums[j, k], stack.sums[i, k]
     stack.path[i], stack.path[j] = stack.path[j], stack.path[i]
-    budget.waiting[i], budget.waiting[j] = budget.waiting[j], budget.waiting[i]
+    one, other = budget.waiting[i], budget.waiting[j]
+    one.parent, other.parent = other.parent, one.parent
+    one.side, other.side = other.side, one.side
+    one.rank, other.rank = other.rank, one.rank
     if sum_slots is not None:
         sum_slots.slot_of[i], sum_slots.slot_of[j] = sum_slots.slot_of[j], sum_slots.slot_of[i]
-
-
-@lean_kernel
-def _rise(heap, n, key):
-    """Add a key to a heap of ``n``."""
-    while n > 0:
-        parent = (n - 1) // 2
-        if heap[parent] <= key:
-            break
-        heap[n] = heap[parent]
-        n = parent
-    heap[n] = key
-
-
-@lean_kernel
-def _sink(heap, n, key):
-    """Put a key in place of the least of a heap of ``n``."""
-    i = ZERO()
-    while True:
-        child = 2 * i + 1
-        if child + 1 < n and heap[child + 1] < heap[child]:
-            child += 1
-        if child >= n or heap[child] >= key:
-            break
-        heap[i] = heap[child]
-        i = child
-    heap[i] = key
 
 
 class MergedLeaves(NamedTuple):

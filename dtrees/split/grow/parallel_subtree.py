@@ -24,7 +24,7 @@ from dtrees.split.compile.specialised import specialised
 from dtrees.split.compile.work_queue import acquire, release
 from dtrees.split.criteria.constraints.words import hand_down
 from dtrees.split.criteria.parts import node_statistic
-from dtrees.split.grow.best_first import is_hopeless, may_be_chosen
+from dtrees.split.grow.best_first import come_from, is_hopeless, number_split
 from dtrees.split.grow.parallel_sums import (
     finish_settling,
     is_settled,
@@ -100,7 +100,7 @@ def grow_together(columns, work_pool, task):
             first = work_pool.places[i, FIRST_PART]
             last = first + most_nodes(task.stops, task.limits, in_stop - start, depth)
             _begin(task.sum_slots, slot)
-            task.budget.waiting[0] = work_pool.priorities[i]
+            task.budget.waiting[0] = work_pool.origins[i]
             nodes = Nodes(work_pool.parts.records[first:last], work_pool.parts.sums[first:last])
             work_pool.places[i, COUNT] = grow_subtree(
                 columns, task, start, in_stop, stop, depth, work_pool.paths[i], work_pool.sums[i], nodes
@@ -187,7 +187,7 @@ def _open(sum_slots, work_pool, task, i):
     control, places = work_pool.control, work_pool.places[i]
     start, in_stop, depth = places[START], places[IN_STOP], places[DEPTH]
     inner = may_be_split(task.stops, in_stop - start, depth, node_weight(task.limits, work_pool.sums[i]))
-    inner = inner and not is_hopeless(task.budget, work_pool.priorities[i])
+    inner = inner and not is_hopeless(task.budget, work_pool.origins[i])
     shared = (
         in_stop - start > work_pool.share_rows and inner and not is_pure(task.target, partition_of(work_pool, task, i).rows, start, in_stop)
     )
@@ -294,8 +294,13 @@ def _offer(work_pool, task, i):
 def _decide(sum_slots, columns, work_pool, task, i):
     """Split a node, if a split was found."""
     places = work_pool.places[i]
-    split = work_pool.found.records[i]
-    if split.status == SPLIT and may_be_chosen(task.budget, min(work_pool.priorities[i], split.gain)):
+    split, node, rank = work_pool.found.records[i], NONE(), 0.0
+    if split.status == SPLIT:
+        node, rank = number_split(task.budget, work_pool.origins[i], split.gain)
+    if node >= 0:
+        left = places[LEFT_CHILD]
+        come_from(work_pool.origins[left], node, ZERO(), rank)
+        come_from(work_pool.origins[left + 1], node, ZERO() + 1, rank)
         note_split(work_pool.parts.records[work_pool.places[i, FIRST_PART]], work_pool.found.records[i])
         _choose_sides(task.limits.categories, sum_slots, columns, work_pool, task, i)
         add_pieces(work_pool, MARK, i, n_pieces(work_pool, places[STOP] - places[START]))
@@ -388,7 +393,6 @@ def _place_children(work_pool, task, i):
     other[FIRST_PART] = one[FIRST_PART] + most_nodes(task.stops, task.limits, inside, depth + 1)
     path = work_pool.paths[i]
     work_pool.paths[left], work_pool.paths[left + 1] = child_path(path, LEFT), child_path(path, task.stops.right_side)
-    work_pool.priorities[left] = work_pool.priorities[left + 1] = min(work_pool.priorities[i], work_pool.found.records[i].gain)
     sums = work_pool.sums
     for k in range(sums.shape[1]):
         sums[left, k] = work_pool.found.left[i, k]

@@ -144,7 +144,7 @@ def _inherit(sum_slots, task, n):
         right = is_large(task, todo[n, 1] - todo[n, 0], todo[n, 3], sums[n])
         if left or right:
             note_places(sum_slots.sums.place_of, task.partition.rows, todo[n + 1, 0], todo[n, 2])
-        inherit(sum_slots, n, task.partition, todo, left, right, task.budget.largest.shape[0] == 0)
+        inherit(sum_slots, n, task.partition, todo, left, right, task.budget.first.shape[0] == 0)
 
 
 @specialised

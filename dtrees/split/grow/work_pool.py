@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, kernel, lean_kernel
 from dtrees.split.compile.work_queue import acquire, load, release, rest
+from dtrees.split.grow.best_first import ORIGIN
 from dtrees.split.node.candidate import Candidates, empty_candidates
 from dtrees.split.node.records import Nodes, empty_nodes
 from dtrees.split.policy import PIECE_ROWS, PIECES, SHARED_NODES
@@ -39,14 +40,14 @@ class Roots(NamedTuple):
     places : list of (start, in_stop, stop, depth)
     paths : ndarray of uint64, shape (n,)
     sums : ndarray of int64, shape (n, n_sums)
-    priorities : ndarray of float64, shape (n,)
-        Those of their parents (:mod:`dtrees.split.grow.best_first`).
+    origins : ndarray of ORIGIN, shape (n,)
+        Whose children they are (:mod:`dtrees.split.grow.best_first`).
     """
 
     places: list[tuple[int, int, int, int]]
     paths: NDArray[np.uint64]
     sums: NDArray[np.int64]
-    priorities: NDArray[np.float64]
+    origins: NDArray[Any]
 
 
 @by_reference
@@ -66,8 +67,8 @@ class WorkPool(NamedTuple):
         node is being summed, in how many slots, and how many of them nobody is at, the column searched first, and 1 if the node's rows lie
         in the spare partition.
     paths : ndarray of uint64, shape (n_nodes,)
-    priorities : ndarray of float64, shape (n_nodes,)
-        Those of their parents (:mod:`dtrees.split.grow.best_first`).
+    origins : ndarray of ORIGIN, shape (n_nodes,)
+        Whose children they are (:mod:`dtrees.split.grow.best_first`).
     bars : ndarray of float64, shape (n_nodes,)
         The best score known of each node.
     found : Candidates
@@ -90,7 +91,7 @@ class WorkPool(NamedTuple):
     waiting: NDArray[np.int64]
     places: NDArray[np.int64]
     paths: NDArray[np.uint64]
-    priorities: NDArray[np.float64]
+    origins: NDArray[Any]
     bars: NDArray[np.float64]
     found: Candidates
     counts: NDArray[np.int64]
@@ -126,7 +127,7 @@ def make_work_pool(n: int, most_shared: int, n_rows: int, room: int, n_sums: int
         np.empty(capacity, np.int64),
         np.empty((capacity, SIDE + 1), np.int64),
         np.empty(capacity, np.uint64),
-        np.empty(capacity),
+        np.empty(capacity, ORIGIN),
         np.empty(capacity),
         empty_candidates(capacity, n_sums),
         np.empty((capacity if n_shared else 0, PIECES, 2), np.int64),
@@ -180,7 +181,7 @@ def begin(work_pool: WorkPool, opening: Opening, roots: Roots, share_rows: int, 
     work_pool.places[:] = opening.places
     work_pool.pieces[:n] = opening.pieces
     work_pool.paths[:n] = roots.paths
-    work_pool.priorities[:n] = roots.priorities
+    work_pool.origins[:n] = roots.origins
     work_pool.sums[:n] = roots.sums
     return WorkPool(opening.control.copy(), *work_pool[1:-2], share_rows, n_threads)
 
@@ -232,9 +233,9 @@ def claim_work(work_pool):
 
 @lean_kernel
 def _goes_first(work_pool, i, j):
-    """Tell whether node ``i`` is to be grown before node ``j``: that of the larger priority, then that of more rows."""
-    mine, other = work_pool.priorities[i], work_pool.priorities[j]
-    return mine > other or (mine == other and rows_of(work_pool, i) > rows_of(work_pool, j))
+    """Tell whether node ``i`` is to be grown before node ``j``: that whose parent is split first, then that of more rows."""
+    mine, other = work_pool.origins[i].rank, work_pool.origins[j].rank
+    return mine < other or (mine == other and rows_of(work_pool, i) > rows_of(work_pool, j))
 
 
 @lean_kernel

@@ -83,7 +83,7 @@ def test_level_by_level() -> None:
 
 
 def test_best_first_leaves_out_what_cannot_be_among_the_largest() -> None:
-    """Of the priorities 5, 2, 2, 1, 2 (of gain 8), 1 and 1 of nodes that have a split, four can be split: those of 2 at least."""
+    """Of the gains 5, 2, 2, 1, 8 (below the first 2), 1 and 1 of nodes that have a split, four can be split: those of 2 at least."""
     grower, starts = make(max_leaf_nodes=5), {0: (0, 900, 1000)}
     script = {0: (0, 5.0, 400, 900), 1: (1, 2.0, 100, 400), 2: (2, 2.0, 200, 500), 3: (3, 1.0, 50, 100), 4: (4, 8.0, 50, 300)}
     script |= {5: (5, 1.0, 50, 200), 6: (6, 1.0, 50, 300)}
@@ -105,8 +105,8 @@ def test_best_first_goes_on_below_nodes_that_are_grown_elsewhere() -> None:
     grower, starts = make(max_leaf_nodes=3, subtree_rows=500), {0: (0, 900, 1000)}
     grower.accept(grower.to_search, found((0, 5.0, 400, 900)))
     divided(grower, grower.choose(), starts)
-    nodes, priority, largest = grower.budget()
-    assert (nodes.tolist(), priority.tolist(), largest.tolist()) == ([1, 2], [5.0, 5.0], [5.0])
+    nodes, origin, first = grower.budget()
+    assert (nodes.tolist(), origin.tolist(), first.tolist()) == ([1, 2], [(0, 0, 0.0), (0, 1, 0.0)], [(0, 5.0, -1, 0, 0.0, -np.inf)])
 
 
 @pytest.mark.parametrize("changes", [{"max_depth": 0}, {"min_samples_split": 901}, {"min_samples_leaf": 451}, {"min_child_weight": 451.0}])

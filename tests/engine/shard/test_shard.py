@@ -16,6 +16,7 @@ from dtrees.engine.protocol.splits import RouteBits, Splits
 from dtrees.engine.run.boosting_rounds import boost
 from dtrees.engine.shard.levels.node_table import NodeTable
 from dtrees.engine.shard.shard import Shard
+from dtrees.split.grow.best_first import origins
 from dtrees.split.numbers import hashing
 from dtrees.split.table.columns import presort
 from tests.engine.shards import ShardedExecutor, Squared, local, rules, wild_table, wild_target
@@ -57,7 +58,7 @@ def opened() -> Shard:
         lambda fit, epoch: m.Scan(fit, epoch, np.zeros(1)),
         lambda fit, epoch: m.Evaluate(fit, epoch, splits(0, 0.0, 1)),
         lambda fit, epoch: m.Advance(fit, epoch, splits(0, 0.0, 1), RouteBits(np.zeros(1, np.uint8), np.zeros(2, int)), NODE),
-        lambda fit, epoch: m.Grow(fit, epoch, NODE, np.zeros(1), np.empty(0)),
+        lambda fit, epoch: m.Grow(fit, epoch, NODE, origins(1)),
         lambda fit, epoch: m.MeasureLeaves(fit, epoch, NODE, NODE + 1),
         lambda fit, epoch: m.Finish(fit, epoch, 0, NODE, NODE, NODE, np.zeros((1, 1))),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,22 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dtrees.split.compile.kernels import kernel
-from dtrees.split.grow.best_first import in_preorder, is_hopeless, make_budget, may_be_chosen, merge_rows, prune
+from dtrees.split.grow.best_first import (
+    ORIGIN,
+    RANKED,
+    are_first,
+    in_preorder,
+    is_hopeless,
+    make_budget,
+    merge_rows,
+    number_split,
+    origins,
+    prune,
+    rank_splits,
+)
 from dtrees.split.node.partition import RowPartition
 from dtrees.split.node.records import Nodes, empty_nodes
+from dtrees.split.policy import MOST_RANKED
 from tests.examples import examples
 
 
@@ -51,14 +65,14 @@ def wild_tree(n_splits: int, seed: int, n_gains: int) -> Nodes:
     return nodes
 
 
-def chosen(nodes: Nodes, max_leaves: int) -> set[int]:
+def in_order(nodes: Nodes, max_leaves: int) -> list[int]:
     """The nodes that best-first growth splits: one after the other, the older among equals first."""
-    records, split = nodes.records, set()
+    records, split = nodes.records, []
     waiting = [(-records[0]["gain"], 0, 0)] if records[0]["column"] >= 0 else []
     n_known = 1
     while waiting and len(split) + 1 < max_leaves:
         _, _, node = heapq.heappop(waiting)
-        split.add(node)
+        split.append(node)
         for child in (int(records[node]["left"]), int(records[node]["right"])):
             if records[child]["column"] >= 0:
                 heapq.heappush(waiting, (-records[child]["gain"], n_known, child))
@@ -70,7 +84,7 @@ def chosen(nodes: Nodes, max_leaves: int) -> set[int]:
 @examples(60)
 def test_prune_repeats_the_choice_of_nodes(n_splits: int, seed: int, n_gains: int, max_leaves: int) -> None:
     nodes = wild_tree(n_splits, seed, n_gains)
-    split = chosen(nodes, max_leaves)
+    split = in_order(nodes, max_leaves)
     pruned, merged = prune(nodes, max_leaves)
     kept = [0]
     for node in range(nodes.records.shape[0]):
@@ -125,29 +139,100 @@ def test_rows_of_merged_leaves_lie_as_if_these_had_not_been_split(weighted: bool
 
 
 @kernel
-def note_all(budget, priorities, may, hopeless):  # type: ignore[no-untyped-def]
-    for i in range(priorities.shape[0]):
-        hopeless[i] = is_hopeless(budget, priorities[i])
-        may[i] = may_be_chosen(budget, priorities[i])
+def note(budget, origins_of, gain):  # type: ignore[no-untyped-def]
+    """Whether a node is hopeless, and the number that its split gets."""
+    origin = origins_of[0]
+    if is_hopeless(budget, origin):
+        return True, -1, 0.0
+    number, rank = number_split(budget, origin, gain)
+    return False, number, rank
 
 
-@given(st.lists(st.integers(0, 20), max_size=60), st.integers(0, 8), st.lists(st.integers(0, 20), max_size=8))
-@examples(60)
-def test_nodes_below_the_largest_priorities_are_left_out(priorities: list[int], most: int, known: list[int]) -> None:
-    known = known[:most]
-    budget = make_budget(most, np.array(known, float))
-    may, hopeless = np.zeros(len(priorities), bool), np.zeros(len(priorities), bool)
-    note_all(budget, np.array(priorities, float), may, hopeless)
-    seen: list[int] = list(known)
-    for i, priority in enumerate(priorities):
-        largest = sorted(seen)[-most:] if most else []
-        expected = most == 0 or len(largest) < most or priority >= largest[0]
-        assert (may[i], hopeless[i]) == (expected, not expected)
-        seen.append(priority)
+def origin_of(parent: int, side: int, rank: float) -> NDArray[Any]:
+    return np.array([(parent, side, rank)], ORIGIN)
+
+
+@given(st.integers(0, 60), st.integers(0, 10**6), st.sampled_from([1, 2, 5, 10**6]), st.integers(1, 70), st.integers(0, 30))
+@examples(100)
+def test_what_is_first_is_known_in_whatever_order_nodes_are_looked_at(
+    n_splits: int, seed: int, n_gains: int, most: int, n_before: int
+) -> None:
+    """The first splits known of a tree are those of best-first growth, in order; some are known when the kernel begins."""
+    nodes, rng = wild_tree(n_splits, seed, n_gains), np.random.default_rng(seed)
+    records, node_of = nodes.records, {}
+    waiting = [(0, origins(1))] if n_splits else []
+    first, n = np.empty(most, RANKED), 0
+    budget = None
+    for step in range(2 * n_splits):
+        if not waiting:
+            break
+        node, origin = waiting.pop(rng.integers(len(waiting)))
+        gain = float(records["gain"][node])
+        if step < n_before:
+            number = node
+            ranks = np.empty(1)
+            n = rank_splits(first, n, np.array([node]), origin, np.array([gain]), ranks)
+            hopeless, rank = False, float(ranks[0])
+            number = node if node in first["node"][:n] else -1
+            assert are_first(first, n, np.array([node]), ranks)[0] == (number >= 0)
+        else:
+            budget = budget or make_budget(most, first[:n])
+            hopeless, number, rank = note(budget, origin, gain)
+        if number >= 0:
+            node_of[number] = node
+            for side, child in enumerate((int(records["left"][node]), int(records["right"][node]))):
+                if records["column"][child] >= 0:
+                    waiting.append((child, origin_of(number, side, rank)))
+        elif hopeless:
+            assert node not in in_order(nodes, most + 1)
+    budget = budget or make_budget(most, first[:n])
+    expected = in_order(nodes, most + 1)
+    assert [node_of[number] for number in budget.first["node"][: len(expected)].tolist()] == expected
+    assert budget.control[8] == len(expected)
+
+
+@given(st.integers(1, 60), st.integers(0, 10**6), st.integers(1, 8))
+@examples(40)
+def test_few_nodes_too_many_are_grown_where_gains_rise_towards_the_leaves(n_splits: int, seed: int, most: int) -> None:
+    """As in late trees of boosting: the least gain on the way from the root is that of the root for all nodes."""
+    nodes = wild_tree(n_splits, seed, 10**6)
+    records, depth = nodes.records, np.zeros(nodes.records.shape[0])
+    for node in range(depth.shape[0]):
+        for side in ("left", "right"):
+            if records["column"][node] >= 0:
+                depth[records[side][node]] = depth[node] + 1
+    records["gain"] += 10**7 * depth
+    budget, waiting, n_split = make_budget(most), [(0, origins(1))], 0
+    while waiting:
+        waiting.sort(key=lambda one: -one[1]["rank"][0])
+        node, origin = waiting.pop()
+        _, number, rank = note(budget, origin, float(records["gain"][node]))
+        if number >= 0:
+            n_split += 1
+            children = (int(records["left"][node]), int(records["right"][node]))
+            waiting += [(child, origin_of(number, side, rank)) for side, child in enumerate(children) if records["column"][child] >= 0]
+    assert n_split <= 2 * most + 1
+
+
+@given(st.integers(0, 10**6), st.sampled_from([2, 10**6]))
+@examples(10)
+def test_of_many_splits_none_of_the_first_is_left_out(seed: int, n_gains: int) -> None:
+    """They are too many to be kept in order."""
+    most = MOST_RANKED + 1 + seed % 50
+    nodes = wild_tree(3 * most, seed, n_gains)
+    records, budget, waiting, split = nodes.records, make_budget(most), [(0, origins(1))], set()
+    while waiting:
+        waiting.sort(key=lambda one: -one[1]["rank"][0])
+        node, origin = waiting.pop()
+        _, number, rank = note(budget, origin, float(records["gain"][node]))
+        if number >= 0:
+            split.add(node)
+            children = (int(records["left"][node]), int(records["right"][node]))
+            waiting += [(child, origin_of(number, side, rank)) for side, child in enumerate(children) if records["column"][child] >= 0]
+    assert split.issuperset(in_order(nodes, most + 1))
+    assert n_gains == 2 or len(split) < 3 * most
 
 
 def test_a_budget_without_limit() -> None:
     budget = make_budget(0)
-    may: NDArray[np.bool_] = np.zeros(2, bool)
-    note_all(budget, np.array([-np.inf, 3.0]), may, np.zeros(2, bool))
-    assert may.all()
+    assert [note(budget, origin_of(3, 0, gain), gain) for gain in (-np.inf, 3.0)] == [(False, 0, 0.0)] * 2

@@ -21,7 +21,7 @@ from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind, bound
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums
-from dtrees.split.grow.best_first import LeafBudget
+from dtrees.split.grow.best_first import LeafBudget, origins
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.grow.stack import make_stack
@@ -140,7 +140,7 @@ class SubtreeRunner(Runner):
             self._work_pool, self._work_pool_size = make_work_pool(*pool_size, n_sums, 0 if measured else n_sums), pool_size
         self._opening = opening(self._work_pool, places, n_nodes)
         # In the order of best-first growth, many nodes may wait at the same time.
-        limited = context.budget.largest.shape[0] > 0
+        limited = context.budget.first.shape[0] > 0
         n_levels = max(sizes) if limited else stops.max_depth - min(depth for _, _, _, depth in places)
         task_size = (max(sizes), max(stop - in_stop for _, in_stop, stop, _ in places), n_levels, min(max(sizes), block_rows))
         if not self._tasks or kind != self._kind or context.pool is not self._pool or not all(map(ge, self._task_size, task_size)):
@@ -177,7 +177,7 @@ class SubtreeRunner(Runner):
             block_rows=block_rows,
             stack=stack,
             sum_slots=None if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
-            budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.largest.shape[0] else 1)),
+            budget=context.budget._replace(waiting=origins(stack.path.shape[0] if context.budget.first.shape[0] else 1)),
         )
 
 
@@ -186,7 +186,7 @@ def _on(context: TreeContext, task: Task, block_rows: int, sum_slots: SumSlots |
     own = task.sum_slots
     if sum_slots is not None and own is not None:
         own = SumSlots(sum_slots.zone_map, sum_slots.sums, sum_slots.free, sum_slots.n_threads, own.slot_of, sum_slots.ids, own.bar)
-    partition, spare, target, limits, stops, keys, (largest, control, _), _ = context
+    partition, spare, target, limits, stops, keys, (first, control, _), _ = context
     _, _, _, _, _, _, pool, scratch, best, bits, block, _, stack, _, (_, _, waiting) = task
-    limits, budget = limits_for_thread(limits), LeafBudget(largest, control, waiting)
+    limits, budget = limits_for_thread(limits), LeafBudget(first, control, waiting)
     return Task(partition, spare, target, limits, stops, keys, pool, scratch, best, bits, block, block_rows, stack, own, budget)

@@ -7,7 +7,7 @@ the columns, and then each takes small nodes for itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -20,7 +20,7 @@ from dtrees.engine.shard.subtrees.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints.words import divide_sums
-from dtrees.split.grow.best_first import LeafBudget, in_preorder
+from dtrees.split.grow.best_first import LeafBudget, in_preorder, origins
 from dtrees.split.grow.sparse_sharing import divide_shared, search_some
 from dtrees.split.grow.sparse_subtree import SparseTask, grow_sparse
 from dtrees.split.grow.stack import make_stack
@@ -47,7 +47,7 @@ class _Node:
     depth: int
     path: np.uint64
     sums: NDArray[np.int64]
-    priority: float = np.inf
+    origin: Any = field(default_factory=lambda: origins(1)[0])
     parent: int = -1
     side: str = "left"
 
@@ -93,8 +93,8 @@ class SparseRunner(Runner):
         apart = assignment.is_interruptible
         self._budget = context.budget
         grown: list[Nodes] = []
-        for place, path, sums, priority in zip(roots.places, roots.paths, roots.sums, roots.priorities, strict=True):
-            root = _Node(*place, path, sums, float(priority))
+        for place, path, sums, origin in zip(roots.places, roots.paths, roots.sums, roots.origins, strict=True):
+            root = _Node(*place, path, sums, origin)
             if wanted > 1:
                 grown.append(_Growth(self._table, threads, tasks, self.give_up).grow(root))
             elif apart:
@@ -122,10 +122,10 @@ class SparseRunner(Runner):
         """Return what nodes are grown by."""
         places, n_sums = roots.places, roots.sums.shape[1]
         most_rows, most_places = max(in_stop - start for start, in_stop, _, _ in places), max(stop - start for start, _, stop, _ in places)
-        limited = context.budget.largest.shape[0] > 0
+        limited = context.budget.first.shape[0] > 0
         n_levels = most_rows if limited else context.stops.max_depth - min(depth for _, _, _, depth in places)
         stack = make_stack(n_levels, most_rows, n_sums)
-        largest, control, _ = context.budget
+        first, control, _ = context.budget
         partition, spare, target, limits, stops, keys = context[:6]
         return SparseTask(
             partition,
@@ -134,7 +134,7 @@ class SparseRunner(Runner):
             limits_for_thread(limits),
             stops,
             keys,
-            budget=LeafBudget(largest, control, np.empty(stack.path.shape[0])),
+            budget=LeafBudget(first, control, origins(stack.path.shape[0])),
             pool=context.pool.copy(),
             scratch=self._scratch[thread],
             best=empty_candidates(1, n_sums),
@@ -146,7 +146,7 @@ class SparseRunner(Runner):
 
 def _threads_for(columns: SparseColumns, threads: Threads, context: TreeContext) -> int:
     """Return how many threads are to grow a tree: one, if leaves are limited or columns are drawn for each node."""
-    if context.budget.largest.shape[0] or context.stops.max_features < context.pool.shape[0]:
+    if context.budget.first.shape[0] or context.stops.max_features < context.pool.shape[0]:
         return 1
     return min(threads.n_threads, 1 + columns.rows.shape[0] // SPARSE_THREAD_CELLS)
 
@@ -155,7 +155,7 @@ def grow_alone(columns: SparseColumns, task: SparseTask, root: _Node) -> Nodes:
     """Grow a node to its end by the calling thread."""
     nodes = empty_nodes(most_nodes.py_func(task.stops, task.limits, root.n_rows, root.depth), root.sums.shape[0])
     place = np.array([root.start, root.in_stop, root.stop, root.depth], np.int64)
-    arguments = columns, task, place, np.uint64(root.path), root.sums, root.priority, nodes
+    arguments = columns, task, place, np.uint64(root.path), root.sums, root.origin, nodes
     n = bind(grow_sparse, *arguments)(*arguments)
     return Nodes(nodes.records[:n].copy(), nodes.sums[:n].copy())
 
