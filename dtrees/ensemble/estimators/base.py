@@ -61,12 +61,12 @@ class TreeEstimator(Explaining, EstimatorState, CheckedParameters, Documentation
     #: What a fit counts as it goes on.
     _UNIT: ClassVar[str] = "tree"
 
-    max_depth: int | None
+    max_depth: int | str | None
     min_samples_split: int | float
     min_samples_leaf: int | float | str
     min_samples_leaf_: int
     max_features: int | float | str | None
-    max_leaf_nodes: int | None
+    max_leaf_nodes: int | str | None
     min_impurity_decrease: float
     ccp_alpha: float
     importance_type: str

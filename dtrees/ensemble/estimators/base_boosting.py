@@ -71,6 +71,8 @@ class Boosting(StartingPoints, Members, TreeEstimator):
     verbose: int
     n_estimators_: int
     learning_rate_: float
+    max_leaf_nodes_: int | None
+    max_depth_: int | None
     reg_lambda_: float
     train_score_: NDArray[np.float64]
     validation_score_: NDArray[np.float64]

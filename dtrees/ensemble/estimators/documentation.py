@@ -202,14 +202,15 @@ _DESCRIPTIONS = {
         learning_rate : float or "auto", default="%(learning_rate)s"
             Factor that each tree's step is shortened by. Fewer, longer steps fit faster and generalise worse. "auto" follows from the
             number n of rows of a weight above 0: 0.03 * (n / 300) ** 0.4, but at least 0.03 and at most 0.15 for regression, 0.05 and 0.1
-            for two classes; for more classes it is 0.1. That is for 200 rounds; for many more, or far fewer, pass a number. What it came
-            to is ``learning_rate_``.
+            for two classes; for more classes it is 0.1; where ``max_leaf_nodes`` is "auto" and came to 31, it is 0.07. That is for 200
+            rounds; for many more, or far fewer, pass a number. What it came to is ``learning_rate_``.
         n_estimators : int, default=%(n_estimators)s
             Rounds: trees, or trees per class for more than two classes, or per target.
         subsample : float, default=%(subsample)s
             Share of the rows drawn, without replacement, for each round.
-        max_depth : int or None, default=%(max_depth)s
-            Depth at which nodes are not split any more; None sets no bound.
+        max_depth : int, "auto" or None, default="%(max_depth)s"
+            Depth at which nodes are not split any more; None sets no bound. "auto" is 6, and None where the number of leaves is limited.
+            What it came to is ``max_depth_``.
         min_samples_split : int or float, default=2
             Fewest rows of a node to be split; a float is a fraction of all rows, rounded up.
         min_samples_leaf : int, float or "auto", default="%(min_samples_leaf)s"
@@ -235,7 +236,10 @@ _DESCRIPTIONS = {
         colsample_bylevel : float, default=1.0
             Share of these drawn once for each level of a tree, in place of ``max_features`` for each node. A node in which none of them
             can be split draws others.
-        {max_leaf_nodes}
+        max_leaf_nodes : int, "auto" or None, default="%(max_leaf_nodes)s"
+            Split the node that gains most next, until there are this many leaves. None splits all. "auto" is 31 for two classes and 10,000
+            rows of a weight above 0 and more, but fewer than 100,000, unless ``max_depth`` is passed; otherwise None. What it came to is
+            ``max_leaf_nodes_``.
         min_impurity_decrease : float, default=0.0
             Split only where the gain is at least this much for each unit of the tree's sum of hessians.
         min_split_gain : float, default=0.0
@@ -306,6 +310,10 @@ _DESCRIPTIONS = {
             the fitted ``init``; or "zero", also with ``base_margin``.
         learning_rate_ : float
             The learning rate of the trees: with ``warm_start``, "auto" is what it was for those that there were.
+        max_leaf_nodes_ : int or None
+            The most leaves that they may have; None for no limit.
+        max_depth_ : int or None
+            How deep they may be; None for no limit.
         min_samples_leaf_ : int
             The fewest rows of their leaves.
         reg_lambda_ : float

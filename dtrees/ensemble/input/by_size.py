@@ -2,8 +2,10 @@
 
 Few rows want small steps, leaves of a fair share of them, and trees that differ, since each node looks at some of the columns. Many
 rows bear longer steps, and so need fewer trees, and small leaves of them say something. Of more than two classes, each has trees of its
-own: most rows are soon told apart from it, their hessians are small, and the same penalty would shorten steps more. The guide tells what
-was measured. Rows of weight 0 do not count; threads, workers and partitions make no difference.
+own: most rows are soon told apart from it, their hessians are small, and the same penalty would shorten steps more. Of two classes in some
+ten thousands of rows, trees of few leaves, which grow where they gain most, are less often wrong than trees of a depth, and do with shorter
+steps; more rows bear the more leaves that trees of a depth have. The guide tells what was measured. Rows of weight 0 do not count; threads,
+workers and partitions make no difference.
 """
 
 from __future__ import annotations
@@ -14,13 +16,31 @@ from dtrees.ensemble.compat import parameter_names
 
 AUTO = "auto"
 #: The parameters that may be "auto".
-NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "max_features")
+NAMES = ("learning_rate", "min_samples_leaf", "reg_lambda", "max_features", "max_leaf_nodes", "max_depth")
 #: From how many rows on every node looks at all columns, and leaves may be of any size.
 _MANY_ROWS = 10_000
+#: From how many rows on trees have a depth, and not so many leaves, also where there are two classes.
+_VERY_MANY_ROWS = 100_000
+_LEAVES, _DEPTH = 31, 6
 
 
-def learning_rate(n_rows: int, n_classes: int = 0) -> float:
+def max_leaf_nodes(n_rows: int, n_classes: int = 0) -> int | None:
+    """Return how many leaves trees have at most, whose depth is not limited then; None if it is the depth that is.
+
+    Examples
+    --------
+    >>> [max_leaf_nodes(n, n_classes=2) for n in (9_999, 10_000, 100_000)]
+    [None, 31, None]
+    >>> max_leaf_nodes(10_000), max_leaf_nodes(10_000, n_classes=3)
+    (None, None)
+    """
+    return _LEAVES if n_classes == 2 and _MANY_ROWS <= n_rows < _VERY_MANY_ROWS else None
+
+
+def learning_rate(n_rows: int, n_classes: int = 0, leaves: int | None = None) -> float:
     """Return the learning rate for a table of so many rows, which is meant for 200 rounds.
+
+    ``leaves`` is how many trees have if that is as :func:`max_leaf_nodes` says.
 
     Examples
     --------
@@ -30,7 +50,11 @@ def learning_rate(n_rows: int, n_classes: int = 0) -> float:
     [0.03, 0.05, 0.1]
     >>> [learning_rate(1_000_000, n_classes=k) for k in (0, 2, 3)]
     [0.15, 0.1, 0.1]
+    >>> learning_rate(20_000, n_classes=2), learning_rate(20_000, n_classes=2, leaves=31)
+    (0.1, 0.07)
     """
+    if leaves is not None:
+        return 0.07
     least, most = (0.1, 0.1) if n_classes > 2 else (0.05, 0.1) if n_classes else (0.03, 0.15)
     return min(max(0.03 * (n_rows / 300) ** 0.4, least), most)
 
@@ -85,9 +109,19 @@ def set_by_size(estimator: Any, n_rows: tuple[int, ...], class_weight: tuple[flo
     if hasattr(estimator, "classes_"):
         n_rows = tuple(n for n, factor in zip(n_rows, class_weight or (1.0,) * len(n_rows), strict=True) if n and factor > 0)
         n_classes = len(n_rows)
-    n = sum(n_rows)
-    chosen = learning_rate(n, n_classes), min_samples_leaf(n), reg_lambda(n_classes), max_features(n, n_classes)
-    for name, value in zip(NAMES, chosen, strict=True):
+    n, leaves = sum(n_rows), None
+    if is_auto(estimator.max_depth) and is_auto(estimator.max_leaf_nodes):
+        leaves = max_leaf_nodes(n, n_classes)
+    limited = leaves is not None if is_auto(estimator.max_leaf_nodes) else estimator.max_leaf_nodes is not None
+    chosen = {
+        "learning_rate": learning_rate(n, n_classes, leaves),
+        "min_samples_leaf": min_samples_leaf(n),
+        "reg_lambda": reg_lambda(n_classes),
+        "max_features": max_features(n, n_classes),
+        "max_leaf_nodes": leaves,
+        "max_depth": None if limited else _DEPTH,
+    }
+    for name, value in chosen.items():
         given = getattr(estimator, name)
         if not (keep and is_auto(given) and hasattr(estimator, f"{name}_")):
             setattr(estimator, f"{name}_", value if is_auto(given) else given)
@@ -105,8 +139,13 @@ def draws_by_default_alone(estimator: Any) -> bool:
 
 def resolved(estimator: Any) -> dict[str, Any]:
     """Return the parameters of a fitted estimator, where they are "auto" as what they came to."""
-    given = {name: getattr(estimator, name) for name in parameter_names(type(estimator))}
-    return {name: getattr(estimator, f"{name}_") if name in NAMES and is_auto(value) else value for name, value in given.items()}
+    return {name: came_to(estimator, name) for name in parameter_names(type(estimator))}
+
+
+def came_to(estimator: Any, name: str) -> Any:
+    """Return a parameter of an estimator, or, where that is "auto", what it came to."""
+    value = getattr(estimator, name)
+    return getattr(estimator, f"{name}_") if name in NAMES and is_auto(value) else value
 
 
 def is_auto(value: Any) -> bool:

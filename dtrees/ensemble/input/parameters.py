@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from dtrees.engine.plan.plans import ForestPlan, Rules
 from dtrees.engine.rows.refusal import rows_placement_refusal
 from dtrees.ensemble.compat import HasMethods, Interval, NamesAtTheTime, Options, RealNotInt, StrOptions
-from dtrees.ensemble.input.by_size import AUTO, is_auto
+from dtrees.ensemble.input.by_size import AUTO, came_to, is_auto
 from dtrees.ensemble.input.combinations import check_categories, check_smoothing
 from dtrees.ensemble.input.constraints import CONSTRAINTS, interaction_rule, monotonic_rule
 from dtrees.ensemble.input.warning import warn
@@ -82,6 +82,8 @@ BOOSTING = {
     **FRACTION,
     **ENSEMBLE,
     "learning_rate": [Interval(Real, 0.0, None, closed="left"), StrOptions({AUTO})],
+    "max_depth": [*COMMON["max_depth"], StrOptions({AUTO})],
+    "max_leaf_nodes": [*COMMON["max_leaf_nodes"], StrOptions({AUTO})],
     "min_samples_leaf": [*COMMON["min_samples_leaf"], StrOptions({AUTO})],
     "max_features": [*COMMON["max_features"], StrOptions({AUTO})],
     "subsample": [Interval(Real, 0.0, 1.0, closed="right")],
@@ -100,12 +102,13 @@ BOOSTING = {
     "eval_metric": [str, callable, list, tuple, None],
 }
 
-#: The defaults of boosting, which scikit-learn's are not. Number and depth of trees were chosen on California housing and Adult among some
-#: fifty settings, by what does well on both and stays cheap; what is "auto" is told in :mod:`dtrees.ensemble.input.by_size`.
+#: The defaults of boosting, which scikit-learn's are not. The number of trees was chosen on California housing and Adult among some fifty
+#: settings, by what does well on both and stays cheap; what is "auto" is told in :mod:`dtrees.ensemble.input.by_size`.
 BOOSTING_DEFAULTS: dict[str, Any] = {
     "n_estimators": 200,
     "learning_rate": AUTO,
-    "max_depth": 6,
+    "max_depth": AUTO,
+    "max_leaf_nodes": AUTO,
     "min_samples_leaf": AUTO,
     "min_child_weight": 0.001,
     "reg_lambda": AUTO,
@@ -149,7 +152,7 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
     """
     columns_per_tree = max(1, int(getattr(estimator, "colsample_bytree", 1.0) * n_columns))
     by_node = not is_auto(estimator.max_features)
-    max_features = resolve_max_features(estimator.max_features if by_node else estimator.max_features_, columns_per_tree)
+    max_features = resolve_max_features(came_to(estimator, "max_features"), columns_per_tree)
     bylevel = float(getattr(estimator, "colsample_bylevel", 1.0))
     if bylevel < 1.0:
         if by_node and max_features < columns_per_tree:
@@ -162,8 +165,8 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         check_smoothing(estimator)
     categorical = _categorical(estimator, criterion)
     n_categories = [len(estimator._schema.columns[j].categories) for j in categorical]
-    given = estimator.min_samples_leaf
-    min_samples_leaf = estimator.min_samples_leaf_ if is_auto(given) else _count(given, n_rows)
+    min_samples_leaf = _count(came_to(estimator, "min_samples_leaf"), n_rows)
+    max_depth, max_leaf_nodes = came_to(estimator, "max_depth"), came_to(estimator, "max_leaf_nodes")
     criterion = CRITERION_ALIASES.get(criterion, criterion)
     monotonic, (interactions, most_columns) = monotonic_rule(estimator), interaction_rule(estimator)
     return Rules(
@@ -171,12 +174,12 @@ def rules_for(estimator: Any, criterion: str, n_rows: int, n_columns: int, *, ra
         max_features=max_features,
         columns_per_tree=columns_per_tree,
         random_splits=random_splits,
-        max_depth=None if estimator.max_depth is None else int(estimator.max_depth),
+        max_depth=None if max_depth is None else int(max_depth),
         min_samples_split=max(2, _count(estimator.min_samples_split, n_rows), 2 * min_samples_leaf),
         min_samples_leaf=min_samples_leaf,
         min_weight_fraction_leaf=float(getattr(estimator, "min_weight_fraction_leaf", 0.0)),
         min_child_weight=float(getattr(estimator, "min_child_weight", 0.0)),
-        max_leaf_nodes=None if estimator.max_leaf_nodes is None else int(estimator.max_leaf_nodes),
+        max_leaf_nodes=None if max_leaf_nodes is None else int(max_leaf_nodes),
         min_impurity_decrease=float(estimator.min_impurity_decrease),
         reg_lambda=float(getattr(estimator, "reg_lambda_", 0.0)),
         reg_alpha=float(getattr(estimator, "reg_alpha", 0.0)),

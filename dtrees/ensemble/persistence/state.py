@@ -32,6 +32,8 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "learning_rate_": (int, float),
     "min_samples_leaf_": (int,),
     "reg_lambda_": (int, float),
+    "max_leaf_nodes_": (int, type(None)),
+    "max_depth_": (int, type(None)),
     "n_estimators_": (int,),
     "oob_score_": (int, float),
     "best_iteration_": (int,),
@@ -238,10 +240,12 @@ def _restore_by_size(model: Any) -> None:
     """Check what parameters that may be "auto" came to; files of earlier versions have numbers instead, and nothing that they came to."""
     for name in NAMES:
         given, found = getattr(model, name), getattr(model, f"{name}_", None)
-        if found is None and is_auto(given):
+        if not hasattr(model, f"{name}_") and is_auto(given):
             raise ValueError(f"the model's {name} is 'auto', but its state does not say what {name}_ was")
         if found is None and name in ("learning_rate", "reg_lambda"):
             setattr(model, f"{name}_", float(given))
+        if name in ("max_leaf_nodes", "max_depth") and not hasattr(model, f"{name}_"):
+            setattr(model, f"{name}_", given)
         if found is not None and not 0 <= found < math.inf:
             raise ValueError(f"the model's state has {name}_ = {found!r:.40}; wants a finite number of at least 0")
 

@@ -39,15 +39,46 @@ def test_auto_is_the_numbers_that_it_comes_to(kind):
         "min_samples_leaf": 20,
         "reg_lambda": 1.0 if classes else 5.0,
         "max_features": 2,  # of 5: the square root, or half
+        "max_leaf_nodes": None,
+        "max_depth": 6,
     }
     assert_same_trees(model, kind(**found(model), **NONE_DRAWN).fit(X, target(kind)))
     assert model.get_params()["learning_rate"] == clone(model).learning_rate == "auto"
 
 
 def test_explicit_numbers_stay():
-    given = {"learning_rate": 0.7, "min_samples_leaf": 0.01, "reg_lambda": 2.0, "max_features": None}
+    given = {"learning_rate": 0.7, "min_samples_leaf": 0.01, "reg_lambda": 2.0, "max_features": None, "max_leaf_nodes": 9, "max_depth": 5}
     model = dtrees.GradientBoostingRegressor(**given, **NONE_DRAWN).fit(X, SIGNAL)
-    assert found(model) == {"learning_rate": 0.7, "min_samples_leaf": 3, "reg_lambda": 2.0, "max_features": 5}
+    assert found(model) == given | {"min_samples_leaf": 3, "max_features": 5}
+
+
+def test_two_classes_of_some_ten_thousands_of_rows_have_few_leaves(tmp_path):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(10_000, 5))
+    y = X[:, 0] * X[:, 1] + random.normal(size=10_000) > 0
+
+    def shape(model):
+        return model.max_leaf_nodes_, model.max_depth_, model.learning_rate_
+
+    def fitted(n=10_000, y=y, kind=dtrees.GradientBoostingClassifier, **given):
+        return kind(n_estimators=2, random_state=0, **given).fit(X[:n], y[:n])
+
+    few = fitted()
+    assert shape(few) == (31, None, 0.07)
+    assert [tree.tree_.n_leaves for tree in few.estimators_[:, 0]] == [31, 31]
+    assert max(tree.tree_.max_depth for tree in few.estimators_[:, 0]) > 6
+    assert_same_trees(few, fitted(max_leaf_nodes=31, max_depth=None, learning_rate=0.07))
+    dtrees.save(few, tmp_path / "model.dtrees")
+    assert shape(dtrees.load(tmp_path / "model.dtrees")) == (31, None, 0.07)
+    assert shape(fitted(n=9_999))[:2] == (None, 6)
+    assert shape(fitted(max_depth=6)) == (None, 6, 0.1)
+    assert shape(fitted(max_leaf_nodes=None)) == (None, 6, 0.1)
+    assert shape(fitted(max_leaf_nodes=40)) == (40, None, 0.1)
+    assert shape(fitted(learning_rate=0.3)) == (31, None, 0.3)
+    assert shape(fitted(y=X[:, 0].round().clip(-1, 1)))[:2] == (None, 6)  # three classes
+    assert shape(fitted(y=X[:, 0], kind=dtrees.GradientBoostingRegressor))[:2] == (None, 6)
+    assert by_size.max_leaf_nodes(99_999, 2) == 31
+    assert by_size.max_leaf_nodes(100_000, 2) is None
 
 
 @every_boosting
@@ -132,10 +163,12 @@ def test_states_of_before_there_was_auto():
     given = {"learning_rate": 0.2, "min_samples_leaf": 2, "reg_lambda": 1.0, "max_features": None}
     model = dtrees.GradientBoostingRegressor(**given, **NONE_DRAWN).fit(X, SIGNAL)
     metadata, arrays = model._to_state()
-    for name in ("learning_rate_", "min_samples_leaf_", "reg_lambda_"):
+    for name in ("learning_rate_", "min_samples_leaf_", "reg_lambda_", "max_leaf_nodes_", "max_depth_"):
         del metadata["attributes"][name]
+    metadata["parameters"] |= {"max_leaf_nodes": None, "max_depth": 6}
     old = dtrees.GradientBoostingRegressor._from_state(metadata, arrays)
     assert_same_trees(old, model)
+    assert (old.max_leaf_nodes_, old.max_depth_) == (None, 6)
     assert old.estimators_[0, 0].predict(X).tolist() == model.estimators_[0, 0].predict(X).tolist()
     going_on = (one.set_params(warm_start=True, n_estimators=6).fit(X, SIGNAL) for one in (old, model))
     assert_same_trees(*going_on)
