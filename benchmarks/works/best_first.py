@@ -48,7 +48,9 @@ def _noise(run: Run) -> Iterator[Yielded]:
         "LightGBM": lambda: libraries.lightgbm(n_trees, run.threads, classify=True, num_leaves=31, max_depth=-1),
         "depth-first, depth 5": lambda: dtrees.GradientBoostingClassifier(max_depth=5, **settings),
     }
-    yield from run.fits(f"boosting, {n_trees} trees of 31 leaves, labels a third noise, {n_rows:,} x {N_COLUMNS}", X, y, run.installed(makers))
+    yield from run.fits(
+        f"boosting, {n_trees} trees of 31 leaves, labels a third noise, {n_rows:,} x {N_COLUMNS}", X, y, run.installed(makers)
+    )
 
 
 def _both(cls: Any, n_leaves: int | None, n_rows: int, settings: dict[str, Any]) -> dict[str, Any]:

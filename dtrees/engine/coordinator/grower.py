@@ -44,7 +44,7 @@ class Grower:
     def __init__(self, rules: Rules, n_classes: int, n_columns: int, root: Root, subtree_rows: int, targets: tuple[int, ...] = ()) -> None:
         self._limits, self._stops = make_limits(rules, n_classes, root.sums, root.exponents, targets=Targets.unseen(targets))
         self._most_splits = limited_splits(rules, root.n_in)
-        self._first, self._n_first = np.empty(self._most_splits, RANKED), 0  # of the splits known
+        self._first, self._n_first = np.zeros(self._most_splits, RANKED), 0  # of the splits known
         self._subtree_rows = subtree_rows
         self.n_drawn = min(self._stops.max_features, n_columns)
         self._n_columns = n_columns

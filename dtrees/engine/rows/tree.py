@@ -83,9 +83,13 @@ class _RowsGrower(Grower):
         records = self._nodes.records[nodes]
         return records["in_stop"].astype(np.int64) - records["start"], self._nodes.sums[nodes], self._depth[nodes]
 
-    def budget_of(self, nodes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the origins of nodes, and the first splits known of the tree."""
-        return self._origin[nodes], self._first[: self._n_first]
+    def origin_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the origins of nodes."""
+        return self._origin[nodes]
+
+    def first_splits(self) -> NDArray[Any]:
+        """Return the first splits known of the tree."""
+        return self._first[: self._n_first]
 
     def in_stop_of_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the rows of each node would begin and end."""
@@ -263,12 +267,13 @@ class _Apart:
             return None
         self._asked = groups = self._batches.pop()
         n_rows = sum(int(self._grower.about(group)[0].sum()) for group in groups)
-        return m.Apart(tuple(groups), tuple(self._about(group) if group.shape[0] else None for group in groups), n_rows)
+        first = self._grower.first_splits()  # one object, which is sent once
+        return m.Apart(tuple(groups), tuple(self._about(group, first) if group.shape[0] else None for group in groups), n_rows)
 
-    def _about(self, nodes: NDArray[np.int64]) -> m.GrowSent:
+    def _about(self, nodes: NDArray[np.int64], first: NDArray[Any]) -> m.GrowSent:
         _, sums, depth = self._grower.about(nodes)
         paths = np.array([self._path[node] for node in nodes.tolist()], np.uint64)
-        return m.GrowSent(self._tree, self._root, depth, paths, sums, *self._grower.budget_of(nodes))
+        return m.GrowSent(self._tree, self._root, depth, paths, sums, self._grower.origin_of(nodes), first)
 
     def take(self, replies: list[m.Subtrees | None]) -> None:
         """Take what has become of the batch."""

@@ -284,6 +284,7 @@ class Boosting(StartingPoints, Members, TreeEstimator):
             del self.validation_score_
         self._take_over_out_of_bag(result, keep=keep)
         self.max_features_, self.min_samples_leaf_ = plan.rules.max_features, plan.rules.min_samples_leaf
+        self.max_leaf_nodes_, self.max_depth_ = plan.rules.max_leaf_nodes, plan.rules.max_depth
         self.n_estimators_ = len(result.rounds)
         self._trees = AdditiveTrees(list(zip(*result.rounds, strict=True)), result.initial)
 

@@ -112,19 +112,13 @@ def set_by_size(estimator: Any, n_rows: tuple[int, ...], class_weight: tuple[flo
     n, leaves = sum(n_rows), None
     if is_auto(estimator.max_depth) and is_auto(estimator.max_leaf_nodes):
         leaves = max_leaf_nodes(n, n_classes)
-    limited = leaves is not None if is_auto(estimator.max_leaf_nodes) else estimator.max_leaf_nodes is not None
-    chosen = {
-        "learning_rate": learning_rate(n, n_classes, leaves),
-        "min_samples_leaf": min_samples_leaf(n),
-        "reg_lambda": reg_lambda(n_classes),
-        "max_features": max_features(n, n_classes),
-        "max_leaf_nodes": leaves,
-        "max_depth": None if limited else _DEPTH,
-    }
-    for name, value in chosen.items():
+    chosen = learning_rate(n, n_classes, leaves), min_samples_leaf(n), reg_lambda(n_classes), max_features(n, n_classes), leaves, _DEPTH
+    for name, value in zip(NAMES, chosen, strict=True):
         given = getattr(estimator, name)
         if not (keep and is_auto(given) and hasattr(estimator, f"{name}_")):
             setattr(estimator, f"{name}_", value if is_auto(given) else given)
+    if is_auto(estimator.max_depth) and (not keep or estimator.max_depth_ is None):
+        estimator.max_depth_ = None if estimator.max_leaf_nodes_ is not None else _DEPTH
 
 
 def draws_by_default_alone(estimator: Any) -> bool:

@@ -39,6 +39,8 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "best_iteration_": (int,),
     "best_score_": (int, float),
 }
+#: The least that limits of trees may be.
+_LEAST = {"max_leaf_nodes": 2, "max_depth": 1}
 #: Fitted attributes that are 1-D arrays of floats.
 _SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
 #: How the names of arrays begin that hold trees as prediction wants them.
@@ -246,8 +248,9 @@ def _restore_by_size(model: Any) -> None:
             setattr(model, f"{name}_", float(given))
         if name in ("max_leaf_nodes", "max_depth") and not hasattr(model, f"{name}_"):
             setattr(model, f"{name}_", given)
-        if found is not None and not 0 <= found < math.inf:
-            raise ValueError(f"the model's state has {name}_ = {found!r:.40}; wants a finite number of at least 0")
+        least = _LEAST.get(name, 0)
+        if found is not None and not least <= found < (_LARGEST if least else math.inf):
+            raise ValueError(f"the model's state has {name}_ = {found!r:.40}; wants a finite number of at least {least}")
 
 
 def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:

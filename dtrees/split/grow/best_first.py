@@ -227,12 +227,18 @@ def are_first(first, n, nodes, ranks):
 
 @lean_kernel
 def is_hopeless(budget, origin):
-    """Tell whether a node will not be split, as its parent will not."""
+    """Tell whether a node will not be split, as its parent will not, or is the last to be."""
     control, first = budget.control, budget.first
     if first.shape[0] == 0 or origin.parent < 0:
         return False
     acquire(control, _LOCK)
-    hopeless = not _is_first(first, control[_COUNT], origin.parent, origin.rank)
+    n = control[_COUNT]
+    if n < first.shape[0]:
+        hopeless = False
+    elif _are_many(first):
+        hopeless = origin.rank > first[0].rank
+    else:  # also if the parent is the last of all that may be split
+        hopeless = not 0 <= _place_of(first, n, origin.parent, origin.rank) < n - 1
     release(control, _LOCK)
     return hopeless
 

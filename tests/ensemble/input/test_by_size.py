@@ -25,7 +25,7 @@ def found(model):
 
 
 @given(st.integers(1, 10**7), st.integers(0, 10**6), st.sampled_from([0, 2, 3, 10]))
-def test_more_rows_never_mean_smaller_steps(n, more, n_classes):
+def test_more_rows_never_mean_smaller_steps_of_trees_of_a_depth(n, more, n_classes):
     assert 0.03 <= by_size.learning_rate(n, n_classes) <= by_size.learning_rate(n + more, n_classes) <= 0.15
     assert 1 <= by_size.min_samples_leaf(n) <= max(1, min(20, n // 2))  # so that there can be a split
 
@@ -44,6 +44,13 @@ def test_auto_is_the_numbers_that_it_comes_to(kind):
     }
     assert_same_trees(model, kind(**found(model), **NONE_DRAWN).fit(X, target(kind)))
     assert model.get_params()["learning_rate"] == clone(model).learning_rate == "auto"
+
+
+def test_what_is_taken_for_numbers_is_saved_as_numbers(tmp_path):
+    model = dtrees.GradientBoostingRegressor(max_depth=True, max_leaf_nodes=np.int32(4), **NONE_DRAWN).fit(X, SIGNAL)
+    dtrees.save(model, tmp_path / "model.dtrees")
+    loaded = dtrees.load(tmp_path / "model.dtrees")
+    assert (loaded.max_depth_, loaded.max_leaf_nodes_) == (1, 4)
 
 
 def test_explicit_numbers_stay():
@@ -77,6 +84,8 @@ def test_two_classes_of_some_ten_thousands_of_rows_have_few_leaves(tmp_path):
     assert shape(fitted(learning_rate=0.3)) == (31, None, 0.3)
     assert shape(fitted(y=X[:, 0].round().clip(-1, 1)))[:2] == (None, 6)  # three classes
     assert shape(fitted(y=X[:, 0], kind=dtrees.GradientBoostingRegressor))[:2] == (None, 6)
+    going_on = few.set_params(warm_start=True, max_leaf_nodes=None, n_estimators=3).fit(X, y)  # nothing would limit its trees
+    assert shape(going_on) == (None, 6, 0.07)
     assert by_size.max_leaf_nodes(99_999, 2) == 31
     assert by_size.max_leaf_nodes(100_000, 2) is None
 
@@ -174,11 +183,23 @@ def test_states_of_before_there_was_auto():
     assert_same_trees(*going_on)
 
 
-@pytest.mark.parametrize("change", [lambda known: known.pop("reg_lambda_"), lambda known: known.update(learning_rate_=-1.0)])
-def test_damaged_states(change):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda known: known.pop("reg_lambda_"), "reg_lambda is 'auto', but its state does not say"),
+        (lambda known: known.pop("max_depth_"), "max_depth is 'auto', but its state does not say"),
+        (lambda known: known.update(learning_rate_=-1.0), "learning_rate_ = -1.0; wants a finite number of at least 0"),
+        (lambda known: known.update(max_depth_=0), "max_depth_ = 0; wants a finite number of at least 1"),
+        (lambda known: known.update(max_depth_=10**30), "max_depth_ = 10+; wants a finite number of at least 1"),
+        (lambda known: known.update(max_depth_=6.0), "max_depth_ = 6.0; wants int"),
+        (lambda known: known.update(max_leaf_nodes_=1), "max_leaf_nodes_ = 1; wants a finite number of at least 2"),
+        (lambda known: known.update(max_leaf_nodes_=True), "max_leaf_nodes_ = True; wants int"),
+    ],
+)
+def test_damaged_states(change, message):
     metadata, arrays = dtrees.GradientBoostingRegressor(**NONE_DRAWN).fit(X, SIGNAL)._to_state()
     change(metadata["attributes"])
-    with pytest.raises(ValueError, match="reg_lambda is 'auto', but its state does not say|learning_rate_ = -1.0; wants a finite"):
+    with pytest.raises(ValueError, match=message):
         dtrees.GradientBoostingRegressor._from_state(metadata, arrays)
 
 

@@ -191,6 +191,25 @@ def test_what_is_first_is_known_in_whatever_order_nodes_are_looked_at(
     assert budget.control[8] == len(expected)
 
 
+def test_where_there_is_no_rank_left_between_two() -> None:
+    """A chain of splits to the left, all of one gain, and later its right children, of gains that rise: each before those before it."""
+    budget, origin, chain, n = make_budget(200), origins(1), [], 40
+    for _ in range(n):
+        _, number, rank = note(budget, origin, 1000.0)
+        chain.append((number, rank))
+        origin = origin_of(number, 0, rank)
+    right = [note(budget, origin_of(number, 1, rank), float(gain))[1:] for gain, (number, rank) in enumerate(chain[:-1])]
+    last = [note(budget, origin_of(number, 0, rank), 2000.0)[1] for number, rank in right]
+    expected = [number for number, _ in chain]
+    for (number, _), child in zip(right[::-1], last[::-1], strict=True):
+        expected += [number, child]
+    n = budget.control[8]
+    assert budget.first["node"][:n].tolist() == expected
+    step = np.diff(budget.first["rank"][:n])
+    assert (step >= 0).all()
+    assert (step == 0).any()
+
+
 @given(st.integers(1, 60), st.integers(0, 10**6), st.integers(1, 8))
 @examples(40)
 def test_few_nodes_too_many_are_grown_where_gains_rise_towards_the_leaves(n_splits: int, seed: int, most: int) -> None:

@@ -21,7 +21,7 @@ from dtrees.split.compile.helper import compiled_elsewhere
 from dtrees.split.compile.kernels import bind, bound
 from dtrees.split.criteria.absolute_error import Deviations
 from dtrees.split.criteria.parts import kinds_of, n_class_sums
-from dtrees.split.grow.best_first import LeafBudget, origins
+from dtrees.split.grow.best_first import ORIGIN, LeafBudget
 from dtrees.split.grow.block import make_block
 from dtrees.split.grow.parallel_subtree import grow_together
 from dtrees.split.grow.stack import make_stack
@@ -177,7 +177,7 @@ class SubtreeRunner(Runner):
             block_rows=block_rows,
             stack=stack,
             sum_slots=None if sum_slots is None else for_thread(sum_slots, stack.path.shape[0]),
-            budget=context.budget._replace(waiting=origins(stack.path.shape[0] if context.budget.first.shape[0] else 1)),
+            budget=context.budget._replace(waiting=np.empty(stack.path.shape[0] if context.budget.first.shape[0] else 1, ORIGIN)),
         )
 
 

@@ -20,7 +20,7 @@ from dtrees.engine.shard.subtrees.runner import Assignment, Runner, TreeContext
 from dtrees.engine.threads import Threads
 from dtrees.split.compile.kernels import bind
 from dtrees.split.criteria.constraints.words import divide_sums
-from dtrees.split.grow.best_first import LeafBudget, in_preorder, origins
+from dtrees.split.grow.best_first import ORIGIN, LeafBudget, in_preorder, origins
 from dtrees.split.grow.sparse_sharing import divide_shared, search_some
 from dtrees.split.grow.sparse_subtree import SparseTask, grow_sparse
 from dtrees.split.grow.stack import make_stack
@@ -134,7 +134,7 @@ class SparseRunner(Runner):
             limits_for_thread(limits),
             stops,
             keys,
-            budget=LeafBudget(first, control, origins(stack.path.shape[0])),
+            budget=LeafBudget(first, control, np.empty(stack.path.shape[0], ORIGIN)),
             pool=context.pool.copy(),
             scratch=self._scratch[thread],
             best=empty_candidates(1, n_sums),
