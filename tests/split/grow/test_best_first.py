@@ -152,6 +152,28 @@ def origin_of(parent: int, side: int, rank: float) -> NDArray[Any]:
     return np.array([(parent, side, rank)], ORIGIN)
 
 
+def children_with_splits(nodes: Nodes, node: int, number: int, rank: float) -> list[tuple[int, NDArray[Any]]]:
+    """The children of a node that have a split, with their origins."""
+    both = enumerate((int(nodes.records["left"][node]), int(nodes.records["right"][node])))
+    return [(child, origin_of(number, side, rank)) for side, child in both if nodes.records["column"][child] >= 0]
+
+
+def split_best_first(nodes: Nodes, most: int) -> set[int]:
+    """The nodes of a tree, whose root has a split, that are split where those are looked at first whose parents are split first."""
+    budget, waiting, split = make_budget(most), [(-np.inf, 0, 0, origins(1))], set()
+    for n_known in range(1, 2 * nodes.records.shape[0], 2):
+        if not waiting:
+            break
+        _, _, node, origin = heapq.heappop(waiting)
+        _, number, rank = note(budget, origin, float(nodes.records["gain"][node]))
+        if number >= 0:
+            split.add(node)
+            for i, (child, of_child) in enumerate(children_with_splits(nodes, node, number, rank)):
+                heapq.heappush(waiting, (rank, n_known + i, child, of_child))
+    assert not waiting
+    return split
+
+
 @given(st.integers(0, 60), st.integers(0, 10**6), st.sampled_from([1, 2, 5, 10**6]), st.integers(1, 70), st.integers(0, 30))
 @examples(100)
 def test_what_is_first_is_known_in_whatever_order_nodes_are_looked_at(
@@ -169,7 +191,6 @@ def test_what_is_first_is_known_in_whatever_order_nodes_are_looked_at(
         node, origin = waiting.pop(rng.integers(len(waiting)))
         gain = float(records["gain"][node])
         if step < n_before:
-            number = node
             ranks = np.empty(1)
             n = rank_splits(first, n, np.array([node]), origin, np.array([gain]), ranks)
             hopeless, rank = False, float(ranks[0])
@@ -180,9 +201,7 @@ def test_what_is_first_is_known_in_whatever_order_nodes_are_looked_at(
             hopeless, number, rank = note(budget, origin, gain)
         if number >= 0:
             node_of[number] = node
-            for side, child in enumerate((int(records["left"][node]), int(records["right"][node]))):
-                if records["column"][child] >= 0:
-                    waiting.append((child, origin_of(number, side, rank)))
+            waiting += children_with_splits(nodes, node, number, rank)
         elif hopeless:
             assert node not in in_order(nodes, most + 1)
     budget = budget or make_budget(most, first[:n])
@@ -221,16 +240,7 @@ def test_few_nodes_too_many_are_grown_where_gains_rise_towards_the_leaves(n_spli
             if records["column"][node] >= 0:
                 depth[records[side][node]] = depth[node] + 1
     records["gain"] += 10**7 * depth
-    budget, waiting, n_split = make_budget(most), [(0, origins(1))], 0
-    while waiting:
-        waiting.sort(key=lambda one: -one[1]["rank"][0])
-        node, origin = waiting.pop()
-        _, number, rank = note(budget, origin, float(records["gain"][node]))
-        if number >= 0:
-            n_split += 1
-            children = (int(records["left"][node]), int(records["right"][node]))
-            waiting += [(child, origin_of(number, side, rank)) for side, child in enumerate(children) if records["column"][child] >= 0]
-    assert n_split <= 2 * most + 1
+    assert len(split_best_first(nodes, most)) <= 2 * most + 1
 
 
 @given(st.integers(0, 10**6), st.sampled_from([2, 10**6]))
@@ -239,17 +249,7 @@ def test_of_many_splits_none_of_the_first_is_left_out(seed: int, n_gains: int) -
     """They are too many to be kept in order."""
     most = MOST_RANKED + 1 + seed % 50
     nodes = wild_tree(3 * most, seed, n_gains)
-    records, budget, waiting, split = nodes.records, make_budget(most), [(0, origins(1))], set()
-    while waiting:
-        waiting.sort(key=lambda one: -one[1]["rank"][0])
-        node, origin = waiting.pop()
-        _, number, rank = note(budget, origin, float(records["gain"][node]))
-        if number >= 0:
-            split.add(node)
-            children = (int(records["left"][node]), int(records["right"][node]))
-            waiting += [(child, origin_of(number, side, rank)) for side, child in enumerate(children) if records["column"][child] >= 0]
-    assert split.issuperset(in_order(nodes, most + 1))
-    assert n_gains == 2 or len(split) < 3 * most
+    assert split_best_first(nodes, most).issuperset(in_order(nodes, most + 1))
 
 
 def test_a_budget_without_limit() -> None:
