@@ -20,7 +20,7 @@ from dtrees.engine.protocol.messages import Divided, Root, Subtrees
 from dtrees.engine.protocol.splits import Splits
 from dtrees.split.compile.kernels import kernel
 from dtrees.split.criteria.constraints.words import divide_sums
-from dtrees.split.grow.best_first import RANKED, are_first, in_preorder, origins, rank_splits
+from dtrees.split.grow.best_first import ORIGIN, RANKED, are_first, in_preorder, origins, rank_splits
 from dtrees.split.node.candidate import Candidates, best_by_node, empty_candidates
 from dtrees.split.node.limits import may_be_split, node_weight
 from dtrees.split.node.records import Nodes, empty_nodes
@@ -51,7 +51,9 @@ class Grower:
         self._n = 1
         self._nodes = empty_nodes(64, root.sums.shape[0])
         self._depth = np.zeros(64, np.int64)
-        self._origin, self._rank = origins(64), np.zeros(64)  # the rank of its split, if it has one
+        # Only where leaves are limited: whose child a node is, and the rank of its split, if it has one.
+        self._origin, self._rank = np.zeros(64, ORIGIN), np.zeros(64)
+        self._origin[:1] = origins(1)
         self._found = empty_candidates(64, root.sums.shape[0])
         self._pending: list[int] = []  # nodes with a split
         self._subtrees: dict[int, Nodes] = {}
@@ -133,9 +135,10 @@ class Grower:
             records[name][node] = found[name]
         sums[left], sums[left + 1] = divide_sums(self._limits.criterion, found["column"], sums[node], left_sums)
         self._depth[left] = self._depth[left + 1] = self._depth[node] + 1
-        for side in range(2):
-            children = left + side
-            self._origin["parent"][children], self._origin["side"][children], self._origin["rank"][children] = node, side, self._rank[node]
+        if self._most_splits:
+            for side in range(2):
+                for name, values in (("parent", node), ("side", side), ("rank", self._rank[node])):
+                    self._origin[name][left + side] = values
         # How many rows go left is known before where they lie: enough to sort the children out.
         records["start"][left], records["in_stop"][left] = 0, splits.n_left
         records["start"][left + 1], records["in_stop"][left + 1] = splits.n_left, records["in_stop"][node] - records["start"][node]
@@ -147,7 +150,15 @@ class Grower:
     def budget(self) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
         """Return the nodes to be grown by one shard, their origins, and the first splits known of the tree."""
         nodes = np.array(self.to_grow, np.int64)
-        return nodes, self._origin[nodes], self._first[: self._n_first]
+        return nodes, self.origin_of(nodes), self.first_splits()
+
+    def origin_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the origins of nodes."""
+        return self._origin[nodes]
+
+    def first_splits(self) -> NDArray[Any]:
+        """Return the first splits known of the tree."""
+        return self._first[: self._n_first]
 
     def places(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return where the rows of nodes lie: the first place, the one after those in sample, and after all."""

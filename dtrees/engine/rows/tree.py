@@ -83,14 +83,6 @@ class _RowsGrower(Grower):
         records = self._nodes.records[nodes]
         return records["in_stop"].astype(np.int64) - records["start"], self._nodes.sums[nodes], self._depth[nodes]
 
-    def origin_of(self, nodes: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the origins of nodes."""
-        return self._origin[nodes]
-
-    def first_splits(self) -> NDArray[Any]:
-        """Return the first splits known of the tree."""
-        return self._first[: self._n_first]
-
     def in_stop_of_all(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the rows of each node would begin and end."""
         records = self._nodes.records[: self._n]

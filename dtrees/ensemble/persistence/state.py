@@ -39,8 +39,6 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "best_iteration_": (int,),
     "best_score_": (int, float),
 }
-#: The least that limits of trees may be.
-_LEAST = {"max_leaf_nodes": 2, "max_depth": 1}
 #: Fitted attributes that are 1-D arrays of floats.
 _SERIES = ("train_score_", "validation_score_", "oob_scores_", "oob_improvement_")
 #: How the names of arrays begin that hold trees as prediction wants them.
@@ -49,6 +47,8 @@ PACKED = "packed."
 _SPARE_BYTES = 2**24
 #: Integers in plans are below, and so is what they are added to.
 _LARGEST = 2**62
+#: The least that limits of trees may be, and what they must be below.
+_BOUNDS = {"max_leaf_nodes": (2, _LARGEST), "max_depth": (1, _LARGEST)}
 
 
 class EstimatorState:
@@ -242,15 +242,17 @@ def _restore_by_size(model: Any) -> None:
     """Check what parameters that may be "auto" came to; files of earlier versions have numbers instead, and nothing that they came to."""
     for name in NAMES:
         given, found = getattr(model, name), getattr(model, f"{name}_", None)
-        if not hasattr(model, f"{name}_") and is_auto(given):
-            raise ValueError(f"the model's {name} is 'auto', but its state does not say what {name}_ was")
-        if found is None and name in ("learning_rate", "reg_lambda"):
-            setattr(model, f"{name}_", float(given))
-        if name in ("max_leaf_nodes", "max_depth") and not hasattr(model, f"{name}_"):
-            setattr(model, f"{name}_", given)
-        least = _LEAST.get(name, 0)
-        if found is not None and not least <= found < (_LARGEST if least else math.inf):
+        least, beyond = _BOUNDS.get(name, (0, math.inf))
+        if found is not None and not least <= found < beyond:
             raise ValueError(f"the model's state has {name}_ = {found!r:.40}; wants a finite number of at least {least}")
+        if hasattr(model, f"{name}_"):
+            continue
+        if is_auto(given):
+            raise ValueError(f"the model's {name} is 'auto', but its state does not say what {name}_ was")
+        if name in ("learning_rate", "reg_lambda"):
+            setattr(model, f"{name}_", float(given))
+        elif name in _BOUNDS:
+            setattr(model, f"{name}_", given)
 
 
 def _series(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:

@@ -126,11 +126,11 @@ def _place_of(first, n, node, rank):
 
 
 @lean_kernel
-def _is_first(first, n, node, rank):
-    """Tell whether a split is, or may be, among the first ``n`` known."""
+def _is_first(first, n, node, rank, stop):
+    """Tell whether a split is, or may be, among the first ``stop`` of ``n`` known; of many, only the n-th is known: ``stop`` is not looked at."""
     if n < first.shape[0]:
         return True
-    return rank <= first[0].rank if _are_many(first) else _place_of(first, n, node, rank) >= 0
+    return rank <= first[0].rank if _are_many(first) else 0 <= _place_of(first, n, node, rank) < stop
 
 
 @lean_kernel
@@ -221,7 +221,7 @@ def are_first(first, n, nodes, ranks):
     """Tell which splits of nodes are, or may be, among the first ``n`` known."""
     found = np.empty(nodes.shape[0], np.bool_)
     for i in range(nodes.shape[0]):
-        found[i] = _is_first(first, n, nodes[i], ranks[i])
+        found[i] = _is_first(first, n, nodes[i], ranks[i], n)
     return found
 
 
@@ -233,12 +233,7 @@ def is_hopeless(budget, origin):
         return False
     acquire(control, _LOCK)
     n = control[_COUNT]
-    if n < first.shape[0]:
-        hopeless = False
-    elif _are_many(first):
-        hopeless = origin.rank > first[0].rank
-    else:  # also if the parent is the last of all that may be split
-        hopeless = not 0 <= _place_of(first, n, origin.parent, origin.rank) < n - 1
+    hopeless = not _is_first(first, n, origin.parent, origin.rank, n - 1)
     release(control, _LOCK)
     return hopeless
 

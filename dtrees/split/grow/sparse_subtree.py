@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dtrees.split.compile.by_reference import by_reference
 from dtrees.split.compile.kernels import NONE, ZERO, lean_entry, lean_kernel
 from dtrees.split.criteria.constraints.words import begin_column, hand_down
-from dtrees.split.grow.best_first import LeafBudget, bring_up_best, come_from, is_given_up, is_to_be_split, put_in_order, waits_in_vain
+from dtrees.split.grow.best_first import LeafBudget, bring_up_best, is_given_up, is_to_be_split, put_in_order, waits_in_vain
 from dtrees.split.grow.column_by_column import conclude
 from dtrees.split.grow.stack import Stack, put, put_children
 from dtrees.split.node.candidate import Candidates, bar_for
@@ -156,7 +156,7 @@ def grow_sparse(columns, task, root, path, sums, origin, nodes):
     limits, stops, best, stack, budget = task.limits, task.stops, task.best, task.stack, task.budget
     note_places(task.room.place_of, task.partition.rows, root[0], root[2])
     put(stack, ZERO(), root[0], root[1], root[2], root[3], NONE(), ZERO(), path)
-    come_from(budget.waiting[0], origin.parent, origin.side, origin.rank)
+    budget.waiting[0] = origin
     for k in range(sums.shape[0]):
         stack.sums[0, k] = sums[k]
     n_todo = ZERO() + 1

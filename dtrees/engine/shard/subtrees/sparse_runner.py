@@ -7,7 +7,7 @@ the columns, and then each takes small nodes for itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -36,6 +36,8 @@ from dtrees.split.search.sparse.stored_cells import CellRoom, make_cell_room
 from dtrees.split.table.sparse_columns import AnyColumns, SparseColumns
 from dtrees.split.zones.sums import note_places
 
+_ROOT_ORIGIN = origins(1)[0]
+
 
 @dataclass
 class _Node:
@@ -47,7 +49,7 @@ class _Node:
     depth: int
     path: np.uint64
     sums: NDArray[np.int64]
-    origin: Any = field(default_factory=lambda: origins(1)[0])
+    origin: Any = _ROOT_ORIGIN
     parent: int = -1
     side: str = "left"
 
