@@ -127,7 +127,7 @@ def _place_of(first, n, node, rank):
 
 @lean_kernel
 def _is_first(first, n, node, rank, stop):
-    """Tell whether a split is, or may be, among the first ``stop`` of ``n`` known; of many, only the n-th is known: ``stop`` is not looked at."""
+    """Tell whether a split is, or may be, among the first ``stop`` of ``n`` known; of many, only the last of these is looked at."""
     if n < first.shape[0]:
         return True
     return rank <= first[0].rank if _are_many(first) else 0 <= _place_of(first, n, node, rank) < stop
